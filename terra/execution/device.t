@@ -141,12 +141,20 @@ terra Library:open(wanted : rawstring, library_dir : rawstring, message : &C.glm
   return code
 end
 
-terra Library:describe(info : &C.glm_device_info, message : &C.glm_message) : int32
+terra Library:describe_rank(
+  group : &C.glm_group,
+  rank : int32,
+  world_size : int32,
+  info : &C.glm_device_info,
+  message : &C.glm_message
+) : int32
   var options : C.glm_device_options
   C.memset(&options, 0, sizeof(C.glm_device_options))
   options.struct_size = sizeof(C.glm_device_options)
-  options.world_size = 1
+  options.rank = rank
+  options.world_size = world_size
   options.num_threads = 1
+  options.group = group
   var handle : &C.glm_device = nil
   status.try(self.backend.device_open(&options, &handle, message))
   C.memset(info, 0, sizeof(C.glm_device_info))
@@ -156,6 +164,30 @@ terra Library:describe(info : &C.glm_device_info, message : &C.glm_message) : in
     self.backend.device_message(handle, message)
   end
   self.backend.device_close(handle)
+  return code
+end
+
+terra Library:describe_ranks(group : &C.glm_group, world_size : int32, info : &C.glm_device_info, message : &C.glm_message) : int32
+  status.try(self:describe_rank(group, 0, world_size, info, message))
+  for rank = 1, world_size do
+    var other : C.glm_device_info
+    status.try(self:describe_rank(group, rank, world_size, &other, message))
+    if other.memory_free_bytes < info.memory_free_bytes then
+      info.memory_free_bytes = other.memory_free_bytes
+    end
+  end
+  return C.GLM_OK
+end
+
+terra Library:describe(world_size : int32, info : &C.glm_device_info, message : &C.glm_message) : int32
+  if world_size == 1 then
+    return self:describe_rank(nil, 0, 1, info, message)
+  end
+  var options = C.glm_group_options { struct_size = sizeof(C.glm_group_options), world_size = world_size, devices = nil }
+  var group : &C.glm_group = nil
+  status.try(self.backend.group_create(&options, &group, message))
+  var code = self:describe_ranks(group, world_size, info, message)
+  self.backend.group_free(group)
   return code
 end
 

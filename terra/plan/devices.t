@@ -20,7 +20,7 @@ terra Planning:describe(world_size : int32, message : &C.glm_message) : int32
   if self.given.device_memory_bytes > 0 then
     return self.library:describe_kind(world_size, self.given.device_memory_bytes, self.info, message)
   end
-  return self.library:describe(self.info, message)
+  return self.library:describe(world_size, self.info, message)
 end
 
 terra Planning:make(world_size : int32, made : &plan.Plan, message : &C.glm_message) : int32

@@ -89,3 +89,26 @@ def test_cuda_plans_without_a_gpu(world_size):
     assert (halved["kv_dtype"], halved["page_bytes"]) == ("fp8_e4m3", page // 2)
     with pytest.raises(EngineError, match="option page_size is 8; the device"):
         plan(EngineOptions(GLM, page_size=8, **options))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("world_size", [2, 4, 8])
+def test_the_device_with_the_least_free_memory_decides(kind, world_size):
+    generator = random.Random(f"{SEED} {kind} {world_size} least")
+    memories = [generator.randrange(500 * GIGABYTE, 900 * GIGABYTE) for _ in range(world_size)]
+    print(f"{memories} bytes, GLM_TEST_SEED {SEED}")
+    set_memories(memories, kind)
+    unequal = plan_of(GLM, kind, world_size=world_size)
+    set_memories([min(memories)] * world_size, kind)
+    assert plan_of(GLM, kind, world_size=world_size) == unequal
+    hundredths = 90 if kind == "cpu" else 97
+    assert unequal["memory_limit_bytes"] == min(memories) // 100 * hundredths
+
+
+def test_an_engine_is_refused_where_its_last_device_is_full():
+    set_memories([GIGABYTE, GIGABYTE, GIGABYTE, 1_000_000], "cuda")
+    options = {"device": "cuda", "library_dir": FOLDER, "max_batch": 2, "max_seq": 64}
+    with pytest.raises(EngineError, match="970000 are available"):
+        Engine(EngineOptions(CAPITALS, world_size=4, **options))
+    with Engine(EngineOptions(CAPITALS, world_size=2, **options)) as engine:
+        assert engine.info()["world_size"] == 2

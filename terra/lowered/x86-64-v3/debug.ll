@@ -163,67 +163,68 @@ target triple = "x86_64-pc-linux-gnu"
 %157 = type { ptr, i64 }
 %158 = type { ptr, ptr, ptr, ptr, ptr }
 %159 = type { ptr, ptr, ptr, ptr, ptr }
-%160 = type { i32, i32, i32, i32, ptr }
-%161 = type { i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %32 }
-%162 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
-%163 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
-%164 = type { ptr, i64, ptr, ptr }
-%165 = type { ptr, i32, ptr, ptr }
-%166 = type { i32, i32, i32, i64, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, %32 }
-%167 = type { i64, i64, i64, i64, i64, i64, i64 }
-%168 = type { ptr, i32, ptr, ptr }
-%169 = type { ptr, i32, ptr, ptr }
-%170 = type { %168, i64, i8 }
-%171 = type { ptr, i32, i32, i32, ptr, i32, i32 }
-%172 = type { ptr, i32, ptr, ptr }
-%173 = type { ptr, i32, ptr, ptr }
-%174 = type { i64, ptr, i32 }
-%175 = type { i32, i32, i32, i32, i32 }
-%176 = type { i32, i32, i32, i32, i32 }
-%177 = type { i32, float }
-%178 = type { i32, float }
-%179 = type { ptr, i32, i32, i8 }
-%180 = type { i32, i32, [128 x i8], [64 x i8], i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i32, i32 }
-%181 = type { i32, i32, ptr }
-%182 = type { i64, i32, ptr }
-%183 = type { ptr, i32 }
-%184 = type { ptr, ptr, i32 }
+%160 = type { i32, i32, ptr }
+%161 = type { i64, i32, ptr }
+%162 = type { i32, i32, i32, i32, ptr }
+%163 = type { i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %32 }
+%164 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
+%165 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
+%166 = type { ptr, i64, ptr, ptr }
+%167 = type { ptr, i32, ptr, ptr }
+%168 = type { i32, i32, i32, i64, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, %32 }
+%169 = type { i64, i64, i64, i64, i64, i64, i64 }
+%170 = type { ptr, i32, ptr, ptr }
+%171 = type { ptr, i32, ptr, ptr }
+%172 = type { %170, i64, i8 }
+%173 = type { ptr, i32, i32, i32, ptr, i32, i32 }
+%174 = type { ptr, i32, ptr, ptr }
+%175 = type { ptr, i32, ptr, ptr }
+%176 = type { i64, ptr, i32 }
+%177 = type { i32, i32, i32, i32, i32 }
+%178 = type { i32, i32, i32, i32, i32 }
+%179 = type { i32, float }
+%180 = type { i32, float }
+%181 = type { ptr, i32, i32, i8 }
+%182 = type { i32, i32, [128 x i8], [64 x i8], i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i32, i32 }
+%183 = type { i64, i32, ptr }
+%184 = type { ptr, i32 }
 %185 = type { ptr, ptr, i32 }
-%186 = type { double, i32, i32, ptr, ptr }
-%187 = type { ptr, ptr, i64, i64 }
-%188 = type { ptr, ptr, i32, i64 }
-%189 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
-%190 = type { ptr, ptr, ptr, ptr, i32, ptr, ptr }
-%191 = type { ptr, i64, float }
-%192 = type { ptr, i32, i32, ptr }
-%193 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
+%186 = type { ptr, ptr, i32 }
+%187 = type { double, i32, i32, ptr, ptr }
+%188 = type { ptr, ptr, i64, i64 }
+%189 = type { ptr, ptr, i32, i64 }
+%190 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
+%191 = type { ptr, ptr, ptr, ptr, i32, ptr, ptr }
+%192 = type { ptr, i64, float }
+%193 = type { ptr, i32, i32, ptr }
 %194 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
-%195 = type { ptr, i32, i32, i64, i64 }
-%196 = type { ptr, i32, i32, i64, i32 }
-%197 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
-%198 = type { ptr, i32, i32, i32, i64 }
-%199 = type { { i32 } }
-%200 = type { %201, %202, %11, ptr, i8 }
-%201 = type { ptr, ptr, %38, %39, %45, %48, %34, %35, %35, i64, i8, i8, i8, i8, i8, i8, %5, %49, %49, %49, i32, %50, i32, i64, i64, ptr, %51, i64, i64, i64, i64, %52, %52, %53, i8 }
-%202 = type { i8, i32, i32, %32, ptr, ptr, ptr, i32, i32, i32, i32, i8, %47, [2 x %47], ptr, i32, i32 }
-%203 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
-%204 = type { i32, i32, i32, i32, i32, i32, i32 }
-%205 = type { i32, i32, i32, i32, i32 }
-%206 = type { ptr, i64, i64 }
-%207 = type { %15, %208, %17 }
-%208 = type { ptr, i64, i64 }
-%209 = type { %61, i64, i64 }
+%195 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
+%196 = type { ptr, i32, i32, i64, i64 }
+%197 = type { ptr, i32, i32, i64, i32 }
+%198 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
+%199 = type { ptr, i32, i32, i32, i64 }
+%200 = type { { i32 } }
+%201 = type { %202, %203, %11, ptr, i8 }
+%202 = type { ptr, ptr, %38, %39, %45, %48, %34, %35, %35, i64, i8, i8, i8, i8, i8, i8, %5, %49, %49, %49, i32, %50, i32, i64, i64, ptr, %51, i64, i64, i64, i64, %52, %52, %53, i8 }
+%203 = type { i8, i32, i32, %32, ptr, ptr, ptr, i32, i32, i32, i32, i8, %47, [2 x %47], ptr, i32, i32 }
+%204 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
+%205 = type { i32, i32, i32, i32, i32, i32, i32 }
+%206 = type { i32, i32, i32, i32, i32 }
+%207 = type { ptr, i64, i64 }
+%208 = type { %15, %209, %17 }
+%209 = type { ptr, i64, i64 }
 %210 = type { %61, i64, i64 }
-%211 = type { [2 x i64] }
-%212 = type { ptr, i64 }
+%211 = type { %61, i64, i64 }
+%212 = type { [2 x i64] }
 %213 = type { ptr, i64 }
 %214 = type { ptr, i64 }
-%215 = type { ptr, ptr, ptr, ptr }
-%216 = type { ptr, i64 }
+%215 = type { ptr, i64 }
+%216 = type { ptr, ptr, ptr, ptr }
 %217 = type { ptr, i64 }
 %218 = type { ptr, i64 }
-%219 = type { i32, i32, i32, i32, i32 }
-%220 = type { i32, i32, i32, i32, i32, i32, i8 }
+%219 = type { ptr, i64 }
+%220 = type { i32, i32, i32, i32, i32 }
+%221 = type { i32, i32, i32, i32, i32, i32, i8 }
 
 @"$string" = private unnamed_addr constant [2 x i8] c"w\00", align 1
 @"$string.1" = private unnamed_addr constant [29 x i8] c"%s:%d: invariant broken: %s\0A\00", align 1
@@ -53047,12 +53048,13 @@ merge:                                            ; preds = %else, %dead
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %158, ptr %25, i32 0, i32 3
   %27 = load ptr, ptr %26, align 8
-  %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %158, ptr %28, i32 0, i32 1
-  %30 = load ptr, ptr %29, align 8
-  %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$Library.describe"(ptr %27, ptr %30, ptr %31)
-  ret i32 %32
+  %28 = load i32, ptr %world_size, align 4
+  %29 = load ptr, ptr %self, align 8
+  %30 = getelementptr %158, ptr %29, i32 0, i32 1
+  %31 = load ptr, ptr %30, align 8
+  %32 = load ptr, ptr %message, align 8
+  %33 = call i32 @"$Library.describe"(ptr %27, i32 %28, ptr %31, ptr %32)
+  ret i32 %33
 
 dead1:                                            ; No predecessors!
   ret i32 undef
@@ -53247,45 +53249,36 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal i32 @"$Library.describe"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Library.describe"(ptr %0, i32 %1, ptr %2, ptr %3) {
 entry:
-  %3 = alloca %4, align 8
   %4 = alloca %4, align 8
-  %code1 = alloca i32, align 4
+  %code5 = alloca i32, align 4
   %code = alloca i32, align 4
-  %handle = alloca ptr, align 8
+  %group = alloca ptr, align 8
   %options = alloca %160, align 8
+  %5 = alloca %160, align 8
+  %6 = alloca %161, align 8
+  %"<structcast>" = alloca %161, align 8
   %message = alloca ptr, align 8
   %info = alloca ptr, align 8
+  %world_size = alloca i32, align 4
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  store ptr %1, ptr %info, align 8
-  store ptr %2, ptr %message, align 8
-  %5 = call ptr @memset(ptr %options, i32 0, i64 24)
-  %6 = getelementptr %160, ptr %options, i32 0, i32 0
-  store i32 24, ptr %6, align 4
-  %7 = getelementptr %160, ptr %options, i32 0, i32 2
-  store i32 1, ptr %7, align 4
-  %8 = getelementptr %160, ptr %options, i32 0, i32 3
-  store i32 1, ptr %8, align 4
-  store ptr null, ptr %handle, align 8
-  %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %7, ptr %9, i32 0, i32 1
-  %11 = load ptr, ptr %10, align 8
-  %12 = getelementptr %63, ptr %11, i32 0, i32 7
-  %13 = load ptr, ptr %12, align 8
-  %14 = load ptr, ptr %message, align 8
-  %15 = call i32 %13(ptr %options, ptr %handle, ptr %14)
-  store i32 %15, ptr %code, align 4
-  %16 = load i32, ptr %code, align 4
-  %17 = icmp ne i32 %16, 0
-  %18 = zext i1 %17 to i8
-  %19 = trunc i8 %18 to i1
-  br i1 %19, label %then, label %else
+  store i32 %1, ptr %world_size, align 4
+  store ptr %2, ptr %info, align 8
+  store ptr %3, ptr %message, align 8
+  %7 = load i32, ptr %world_size, align 4
+  %8 = icmp eq i32 %7, 1
+  %9 = zext i1 %8 to i8
+  %10 = trunc i8 %9 to i1
+  br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
-  %20 = load i32, ptr %code, align 4
-  ret i32 %20
+  %11 = load ptr, ptr %self, align 8
+  %12 = load ptr, ptr %info, align 8
+  %13 = load ptr, ptr %message, align 8
+  %14 = call i32 @"$Library.describe_rank"(ptr %11, ptr null, i32 0, i32 1, ptr %12, ptr %13)
+  ret i32 %14
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -53294,54 +53287,296 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %21 = load ptr, ptr %info, align 8
-  %22 = call ptr @memset(ptr %21, i32 0, i64 184)
-  %23 = load ptr, ptr %info, align 8
-  %24 = getelementptr %8, ptr %23, i32 0, i32 0
-  store i32 184, ptr %24, align 4
-  %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %7, ptr %25, i32 0, i32 1
-  %27 = load ptr, ptr %26, align 8
-  %28 = getelementptr %63, ptr %27, i32 0, i32 10
+  %15 = load i32, ptr %world_size, align 4
+  %16 = getelementptr %161, ptr %6, i32 0, i32 0
+  store i64 16, ptr %16, align 8
+  %17 = getelementptr %161, ptr %6, i32 0, i32 1
+  store i32 %15, ptr %17, align 4
+  %18 = getelementptr %161, ptr %6, i32 0, i32 2
+  store ptr null, ptr %18, align 8
+  %19 = load %161, ptr %6, align 8
+  store %161 %19, ptr %"<structcast>", align 8
+  %20 = getelementptr %160, ptr %5, i32 0, i32 0
+  %21 = getelementptr %161, ptr %"<structcast>", i32 0, i32 0
+  %22 = load i64, ptr %21, align 8
+  %23 = trunc i64 %22 to i32
+  store i32 %23, ptr %20, align 4
+  %24 = getelementptr %160, ptr %5, i32 0, i32 1
+  %25 = getelementptr %161, ptr %"<structcast>", i32 0, i32 1
+  %26 = load i32, ptr %25, align 4
+  store i32 %26, ptr %24, align 4
+  %27 = getelementptr %160, ptr %5, i32 0, i32 2
+  %28 = getelementptr %161, ptr %"<structcast>", i32 0, i32 2
   %29 = load ptr, ptr %28, align 8
-  %30 = load ptr, ptr %handle, align 8
+  store ptr %29, ptr %27, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %options, ptr align 8 %5, i64 16, i1 false)
+  store ptr null, ptr %group, align 8
+  %30 = load ptr, ptr %self, align 8
+  %31 = getelementptr %7, ptr %30, i32 0, i32 1
+  %32 = load ptr, ptr %31, align 8
+  %33 = getelementptr %63, ptr %32, i32 0, i32 4
+  %34 = load ptr, ptr %33, align 8
+  %35 = load ptr, ptr %message, align 8
+  %36 = call i32 %34(ptr %options, ptr %group, ptr %35)
+  store i32 %36, ptr %code, align 4
+  %37 = load i32, ptr %code, align 4
+  %38 = icmp ne i32 %37, 0
+  %39 = zext i1 %38 to i8
+  %40 = trunc i8 %39 to i1
+  br i1 %40, label %then2, label %else3
+
+then2:                                            ; preds = %merge
+  %41 = load i32, ptr %code, align 4
+  ret i32 %41
+
+dead4:                                            ; No predecessors!
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %dead4
+  %42 = load ptr, ptr %self, align 8
+  %43 = load ptr, ptr %group, align 8
+  %44 = load i32, ptr %world_size, align 4
+  %45 = load ptr, ptr %info, align 8
+  %46 = load ptr, ptr %message, align 8
+  %47 = call i32 @"$Library.describe_ranks"(ptr %42, ptr %43, i32 %44, ptr %45, ptr %46)
+  store i32 %47, ptr %code5, align 4
+  %48 = load ptr, ptr %self, align 8
+  %49 = getelementptr %7, ptr %48, i32 0, i32 1
+  %50 = load ptr, ptr %49, align 8
+  %51 = getelementptr %63, ptr %50, i32 0, i32 6
+  %52 = load ptr, ptr %51, align 8
+  %53 = load ptr, ptr %group, align 8
+  call void %52(ptr %53)
+  %54 = load %4, ptr %4, align 1
+  %55 = load i32, ptr %code5, align 4
+  ret i32 %55
+
+dead6:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Library.describe_rank"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4, ptr %5) {
+entry:
+  %6 = alloca %4, align 8
+  %7 = alloca %4, align 8
+  %code1 = alloca i32, align 4
+  %code = alloca i32, align 4
+  %handle = alloca ptr, align 8
+  %options = alloca %162, align 8
+  %message = alloca ptr, align 8
+  %info = alloca ptr, align 8
+  %world_size = alloca i32, align 4
+  %rank = alloca i32, align 4
+  %group = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %group, align 8
+  store i32 %2, ptr %rank, align 4
+  store i32 %3, ptr %world_size, align 4
+  store ptr %4, ptr %info, align 8
+  store ptr %5, ptr %message, align 8
+  %8 = call ptr @memset(ptr %options, i32 0, i64 24)
+  %9 = getelementptr %162, ptr %options, i32 0, i32 0
+  store i32 24, ptr %9, align 4
+  %10 = load i32, ptr %rank, align 4
+  %11 = getelementptr %162, ptr %options, i32 0, i32 1
+  store i32 %10, ptr %11, align 4
+  %12 = load i32, ptr %world_size, align 4
+  %13 = getelementptr %162, ptr %options, i32 0, i32 2
+  store i32 %12, ptr %13, align 4
+  %14 = getelementptr %162, ptr %options, i32 0, i32 3
+  store i32 1, ptr %14, align 4
+  %15 = load ptr, ptr %group, align 8
+  %16 = getelementptr %162, ptr %options, i32 0, i32 4
+  store ptr %15, ptr %16, align 8
+  store ptr null, ptr %handle, align 8
+  %17 = load ptr, ptr %self, align 8
+  %18 = getelementptr %7, ptr %17, i32 0, i32 1
+  %19 = load ptr, ptr %18, align 8
+  %20 = getelementptr %63, ptr %19, i32 0, i32 7
+  %21 = load ptr, ptr %20, align 8
+  %22 = load ptr, ptr %message, align 8
+  %23 = call i32 %21(ptr %options, ptr %handle, ptr %22)
+  store i32 %23, ptr %code, align 4
+  %24 = load i32, ptr %code, align 4
+  %25 = icmp ne i32 %24, 0
+  %26 = zext i1 %25 to i8
+  %27 = trunc i8 %26 to i1
+  br i1 %27, label %then, label %else
+
+then:                                             ; preds = %entry
+  %28 = load i32, ptr %code, align 4
+  ret i32 %28
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %29 = load ptr, ptr %info, align 8
+  %30 = call ptr @memset(ptr %29, i32 0, i64 184)
   %31 = load ptr, ptr %info, align 8
-  %32 = call i32 %29(ptr %30, ptr %31)
-  store i32 %32, ptr %code1, align 4
-  %33 = load i32, ptr %code1, align 4
-  %34 = icmp ne i32 %33, 0
-  %35 = zext i1 %34 to i8
-  %36 = trunc i8 %35 to i1
-  br i1 %36, label %then3, label %else4
+  %32 = getelementptr %8, ptr %31, i32 0, i32 0
+  store i32 184, ptr %32, align 4
+  %33 = load ptr, ptr %self, align 8
+  %34 = getelementptr %7, ptr %33, i32 0, i32 1
+  %35 = load ptr, ptr %34, align 8
+  %36 = getelementptr %63, ptr %35, i32 0, i32 10
+  %37 = load ptr, ptr %36, align 8
+  %38 = load ptr, ptr %handle, align 8
+  %39 = load ptr, ptr %info, align 8
+  %40 = call i32 %37(ptr %38, ptr %39)
+  store i32 %40, ptr %code1, align 4
+  %41 = load i32, ptr %code1, align 4
+  %42 = icmp ne i32 %41, 0
+  %43 = zext i1 %42 to i8
+  %44 = trunc i8 %43 to i1
+  br i1 %44, label %then3, label %else4
 
 then3:                                            ; preds = %merge
-  %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %7, ptr %37, i32 0, i32 1
-  %39 = load ptr, ptr %38, align 8
-  %40 = getelementptr %63, ptr %39, i32 0, i32 9
-  %41 = load ptr, ptr %40, align 8
-  %42 = load ptr, ptr %handle, align 8
-  %43 = load ptr, ptr %message, align 8
-  call void %41(ptr %42, ptr %43)
-  %44 = load %4, ptr %4, align 1
+  %45 = load ptr, ptr %self, align 8
+  %46 = getelementptr %7, ptr %45, i32 0, i32 1
+  %47 = load ptr, ptr %46, align 8
+  %48 = getelementptr %63, ptr %47, i32 0, i32 9
+  %49 = load ptr, ptr %48, align 8
+  %50 = load ptr, ptr %handle, align 8
+  %51 = load ptr, ptr %message, align 8
+  call void %49(ptr %50, ptr %51)
+  %52 = load %4, ptr %7, align 1
   br label %merge2
 
 else4:                                            ; preds = %merge
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %7, ptr %45, i32 0, i32 1
-  %47 = load ptr, ptr %46, align 8
-  %48 = getelementptr %63, ptr %47, i32 0, i32 8
-  %49 = load ptr, ptr %48, align 8
-  %50 = load ptr, ptr %handle, align 8
-  call void %49(ptr %50)
-  %51 = load %4, ptr %3, align 1
-  %52 = load i32, ptr %code1, align 4
-  ret i32 %52
+  %53 = load ptr, ptr %self, align 8
+  %54 = getelementptr %7, ptr %53, i32 0, i32 1
+  %55 = load ptr, ptr %54, align 8
+  %56 = getelementptr %63, ptr %55, i32 0, i32 8
+  %57 = load ptr, ptr %56, align 8
+  %58 = load ptr, ptr %handle, align 8
+  call void %57(ptr %58)
+  %59 = load %4, ptr %6, align 1
+  %60 = load i32, ptr %code1, align 4
+  ret i32 %60
 
 dead5:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Library.describe_ranks"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+entry:
+  %code2 = alloca i32, align 4
+  %other = alloca %8, align 8
+  %rank = alloca i32, align 4
+  %code = alloca i32, align 4
+  %message = alloca ptr, align 8
+  %info = alloca ptr, align 8
+  %world_size = alloca i32, align 4
+  %group = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %group, align 8
+  store i32 %2, ptr %world_size, align 4
+  store ptr %3, ptr %info, align 8
+  store ptr %4, ptr %message, align 8
+  %5 = load ptr, ptr %self, align 8
+  %6 = load ptr, ptr %group, align 8
+  %7 = load i32, ptr %world_size, align 4
+  %8 = load ptr, ptr %info, align 8
+  %9 = load ptr, ptr %message, align 8
+  %10 = call i32 @"$Library.describe_rank"(ptr %5, ptr %6, i32 0, i32 %7, ptr %8, ptr %9)
+  store i32 %10, ptr %code, align 4
+  %11 = load i32, ptr %code, align 4
+  %12 = icmp ne i32 %11, 0
+  %13 = zext i1 %12 to i8
+  %14 = trunc i8 %13 to i1
+  br i1 %14, label %then, label %else
+
+then:                                             ; preds = %entry
+  %15 = load i32, ptr %code, align 4
+  ret i32 %15
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %16 = load i32, ptr %world_size, align 4
+  store i32 1, ptr %rank, align 4
+  br label %forcond
+
+forcond:                                          ; preds = %merge7, %merge
+  %17 = load i32, ptr %rank, align 4
+  %18 = icmp sgt i32 %17, %16
+  %19 = and i1 %18, false
+  %20 = icmp slt i32 %17, %16
+  %21 = and i1 %20, true
+  %22 = or i1 %21, %19
+  br i1 %22, label %forbody, label %merge1
+
+forbody:                                          ; preds = %forcond
+  %23 = load ptr, ptr %self, align 8
+  %24 = load ptr, ptr %group, align 8
+  %25 = load i32, ptr %rank, align 4
+  %26 = load i32, ptr %world_size, align 4
+  %27 = load ptr, ptr %message, align 8
+  %28 = call i32 @"$Library.describe_rank"(ptr %23, ptr %24, i32 %25, i32 %26, ptr %other, ptr %27)
+  store i32 %28, ptr %code2, align 4
+  %29 = load i32, ptr %code2, align 4
+  %30 = icmp ne i32 %29, 0
+  %31 = zext i1 %30 to i8
+  %32 = trunc i8 %31 to i1
+  br i1 %32, label %then4, label %else5
+
+then4:                                            ; preds = %forbody
+  %33 = load i32, ptr %code2, align 4
+  ret i32 %33
+
+dead6:                                            ; No predecessors!
+  br label %merge3
+
+else5:                                            ; preds = %forbody
+  br label %merge3
+
+merge3:                                           ; preds = %else5, %dead6
+  %34 = getelementptr %8, ptr %other, i32 0, i32 5
+  %35 = load i64, ptr %34, align 8
+  %36 = load ptr, ptr %info, align 8
+  %37 = getelementptr %8, ptr %36, i32 0, i32 5
+  %38 = load i64, ptr %37, align 8
+  %39 = icmp slt i64 %35, %38
+  %40 = zext i1 %39 to i8
+  %41 = trunc i8 %40 to i1
+  br i1 %41, label %then8, label %else9
+
+then8:                                            ; preds = %merge3
+  %42 = getelementptr %8, ptr %other, i32 0, i32 5
+  %43 = load i64, ptr %42, align 8
+  %44 = load ptr, ptr %info, align 8
+  %45 = getelementptr %8, ptr %44, i32 0, i32 5
+  store i64 %43, ptr %45, align 8
+  br label %merge7
+
+else9:                                            ; preds = %merge3
+  br label %merge7
+
+merge7:                                           ; preds = %else9, %then8
+  %46 = add i32 %17, 1
+  store i32 %46, ptr %rank, align 4
+  br label %forcond
+
+merge1:                                           ; preds = %forcond
+  ret i32 0
+
+dead10:                                           ; No predecessors!
   ret i32 undef
 }
 
@@ -53392,8 +53627,8 @@ dead:                                             ; No predecessors!
 define internal i32 @"$Plan.make"(ptr %0, ptr %1, ptr %2, ptr %3, i1 zeroext %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
-  %shape = alloca %161, align 8
-  %8 = alloca %161, align 8
+  %shape = alloca %163, align 8
+  %8 = alloca %163, align 8
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
   %code14 = alloca i32, align 4
@@ -53603,7 +53838,7 @@ else27:                                           ; preds = %merge20
 
 merge25:                                          ; preds = %else27, %dead28
   %102 = load ptr, ptr %self, align 8
-  call void @"$Plan.buffer_shape"(ptr noalias sret(%161) %8, ptr %102, i32 0)
+  call void @"$Plan.buffer_shape"(ptr noalias sret(%163) %8, ptr %102, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %8, i64 168, i1 false)
   %103 = call i64 @"$buffers.bytes"(ptr %shape)
   %104 = load ptr, ptr %self, align 8
@@ -53626,8 +53861,8 @@ define internal i32 @"$Plan.choose_course"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target13 = alloca ptr, align 8
-  %layout = alloca %162, align 8
-  %4 = alloca %162, align 8
+  %layout = alloca %164, align 8
+  %4 = alloca %164, align 8
   %5 = alloca %4, align 8
   %target = alloca ptr, align 8
   %o = alloca ptr, align 8
@@ -53721,7 +53956,7 @@ and.end:                                          ; preds = %and.rhs, %and.lhs.t
   %54 = getelementptr %29, ptr %53, i32 0, i32 6
   store i8 %52, ptr %54, align 1
   %55 = load ptr, ptr %self, align 8
-  call void @"$Plan.layout"(ptr noalias sret(%162) %4, ptr %55, i32 0)
+  call void @"$Plan.layout"(ptr noalias sret(%164) %4, ptr %55, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %layout, ptr align 8 %4, i64 40, i1 false)
   %56 = load ptr, ptr %info, align 8
   %57 = getelementptr %8, ptr %56, i32 0, i32 9
@@ -53863,11 +54098,11 @@ dead18:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Plan.layout"(ptr noalias sret(%162) %0, ptr %1, i32 %2) {
+define internal void @"$Plan.layout"(ptr noalias sret(%164) %0, ptr %1, i32 %2) {
 entry:
-  %3 = alloca %162, align 8
-  %4 = alloca %163, align 8
-  %"<structcast>" = alloca %163, align 8
+  %3 = alloca %164, align 8
+  %4 = alloca %165, align 8
+  %"<structcast>" = alloca %165, align 8
   %rank = alloca i32, align 4
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
@@ -53915,54 +54150,54 @@ and.rhs:                                          ; preds = %entry
 and.end:                                          ; preds = %and.rhs, %entry
   %40 = phi i1 [ false, %entry ], [ %39, %and.rhs ]
   %41 = zext i1 %40 to i8
-  %42 = getelementptr %163, ptr %4, i32 0, i32 0
+  %42 = getelementptr %165, ptr %4, i32 0, i32 0
   store ptr %8, ptr %42, align 8
-  %43 = getelementptr %163, ptr %4, i32 0, i32 1
+  %43 = getelementptr %165, ptr %4, i32 0, i32 1
   store ptr %12, ptr %43, align 8
-  %44 = getelementptr %163, ptr %4, i32 0, i32 2
+  %44 = getelementptr %165, ptr %4, i32 0, i32 2
   store ptr %15, ptr %44, align 8
-  %45 = getelementptr %163, ptr %4, i32 0, i32 3
+  %45 = getelementptr %165, ptr %4, i32 0, i32 3
   store i32 %19, ptr %45, align 4
-  %46 = getelementptr %163, ptr %4, i32 0, i32 4
+  %46 = getelementptr %165, ptr %4, i32 0, i32 4
   store i32 %20, ptr %46, align 4
-  %47 = getelementptr %163, ptr %4, i32 0, i32 5
+  %47 = getelementptr %165, ptr %4, i32 0, i32 5
   store i32 %24, ptr %47, align 4
-  %48 = getelementptr %163, ptr %4, i32 0, i32 6
+  %48 = getelementptr %165, ptr %4, i32 0, i32 6
   store i8 %27, ptr %48, align 1
-  %49 = getelementptr %163, ptr %4, i32 0, i32 7
+  %49 = getelementptr %165, ptr %4, i32 0, i32 7
   store i8 %41, ptr %49, align 1
-  %50 = load %163, ptr %4, align 8
-  store %163 %50, ptr %"<structcast>", align 8
-  %51 = getelementptr %162, ptr %3, i32 0, i32 0
-  %52 = getelementptr %163, ptr %"<structcast>", i32 0, i32 0
+  %50 = load %165, ptr %4, align 8
+  store %165 %50, ptr %"<structcast>", align 8
+  %51 = getelementptr %164, ptr %3, i32 0, i32 0
+  %52 = getelementptr %165, ptr %"<structcast>", i32 0, i32 0
   %53 = load ptr, ptr %52, align 8
   store ptr %53, ptr %51, align 8
-  %54 = getelementptr %162, ptr %3, i32 0, i32 1
-  %55 = getelementptr %163, ptr %"<structcast>", i32 0, i32 1
+  %54 = getelementptr %164, ptr %3, i32 0, i32 1
+  %55 = getelementptr %165, ptr %"<structcast>", i32 0, i32 1
   %56 = load ptr, ptr %55, align 8
   store ptr %56, ptr %54, align 8
-  %57 = getelementptr %162, ptr %3, i32 0, i32 2
-  %58 = getelementptr %163, ptr %"<structcast>", i32 0, i32 2
+  %57 = getelementptr %164, ptr %3, i32 0, i32 2
+  %58 = getelementptr %165, ptr %"<structcast>", i32 0, i32 2
   %59 = load ptr, ptr %58, align 8
   store ptr %59, ptr %57, align 8
-  %60 = getelementptr %162, ptr %3, i32 0, i32 3
-  %61 = getelementptr %163, ptr %"<structcast>", i32 0, i32 3
+  %60 = getelementptr %164, ptr %3, i32 0, i32 3
+  %61 = getelementptr %165, ptr %"<structcast>", i32 0, i32 3
   %62 = load i32, ptr %61, align 4
   store i32 %62, ptr %60, align 4
-  %63 = getelementptr %162, ptr %3, i32 0, i32 4
-  %64 = getelementptr %163, ptr %"<structcast>", i32 0, i32 4
+  %63 = getelementptr %164, ptr %3, i32 0, i32 4
+  %64 = getelementptr %165, ptr %"<structcast>", i32 0, i32 4
   %65 = load i32, ptr %64, align 4
   store i32 %65, ptr %63, align 4
-  %66 = getelementptr %162, ptr %3, i32 0, i32 5
-  %67 = getelementptr %163, ptr %"<structcast>", i32 0, i32 5
+  %66 = getelementptr %164, ptr %3, i32 0, i32 5
+  %67 = getelementptr %165, ptr %"<structcast>", i32 0, i32 5
   %68 = load i32, ptr %67, align 4
   store i32 %68, ptr %66, align 4
-  %69 = getelementptr %162, ptr %3, i32 0, i32 6
-  %70 = getelementptr %163, ptr %"<structcast>", i32 0, i32 6
+  %69 = getelementptr %164, ptr %3, i32 0, i32 6
+  %70 = getelementptr %165, ptr %"<structcast>", i32 0, i32 6
   %71 = load i8, ptr %70, align 1
   store i8 %71, ptr %69, align 1
-  %72 = getelementptr %162, ptr %3, i32 0, i32 7
-  %73 = getelementptr %163, ptr %"<structcast>", i32 0, i32 7
+  %72 = getelementptr %164, ptr %3, i32 0, i32 7
+  %73 = getelementptr %165, ptr %"<structcast>", i32 0, i32 7
   %74 = load i8, ptr %73, align 1
   store i8 %74, ptr %72, align 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %3, i64 40, i1 false)
@@ -53978,11 +54213,11 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %162, ptr %1, i32 0, i32 0
+  %2 = getelementptr %164, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   store ptr %3, ptr %c, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %162, ptr %4, i32 0, i32 3
+  %5 = getelementptr %164, ptr %4, i32 0, i32 3
   %6 = load i32, ptr %5, align 4
   %7 = icmp eq i32 %6, 1
   %8 = zext i1 %7 to i8
@@ -54295,14 +54530,14 @@ entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
   %unbound = alloca %56, align 8
-  %layout = alloca %162, align 8
-  %3 = alloca %162, align 8
+  %layout = alloca %164, align 8
+  %3 = alloca %164, align 8
   %message = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Plan.layout"(ptr noalias sret(%162) %3, ptr %4, i32 0)
+  call void @"$Plan.layout"(ptr noalias sret(%164) %3, ptr %4, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %layout, ptr align 8 %3, i64 40, i1 false)
   %5 = load ptr, ptr %message, align 8
   %6 = call i32 @"$Layout.check"(ptr %layout, ptr %5)
@@ -54367,10 +54602,10 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %162, ptr %2, i32 0, i32 0
+  %3 = getelementptr %164, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %162, ptr %5, i32 0, i32 3
+  %6 = getelementptr %164, ptr %5, i32 0, i32 3
   %7 = load i32, ptr %6, align 4
   store ptr %4, ptr %model, align 8
   store i32 %7, ptr %world_size, align 4
@@ -54618,7 +54853,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %162, ptr %1, i32 0, i32 5
+  %2 = getelementptr %164, ptr %1, i32 0, i32 5
   %3 = load i32, ptr %2, align 4
   %4 = icmp eq i32 %3, 2
   %5 = zext i1 %4 to i8
@@ -54635,10 +54870,10 @@ entry:
   %code = alloca i32, align 4
   %6 = alloca %4, align 8
   %target = alloca ptr, align 8
-  %at = alloca %164, align 8
-  %7 = alloca %164, align 8
-  %8 = alloca %165, align 8
-  %"<structcast>" = alloca %165, align 8
+  %at = alloca %166, align 8
+  %7 = alloca %166, align 8
+  %8 = alloca %167, align 8
+  %"<structcast>" = alloca %167, align 8
   %message = alloca ptr, align 8
   %bytes = alloca ptr, align 8
   %model = alloca ptr, align 8
@@ -54651,41 +54886,41 @@ entry:
   store ptr %4, ptr %message, align 8
   %9 = load ptr, ptr %base, align 8
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %162, ptr %10, i32 0, i32 2
+  %11 = getelementptr %164, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %11, align 8
   %13 = load ptr, ptr %message, align 8
-  %14 = getelementptr %165, ptr %8, i32 0, i32 0
+  %14 = getelementptr %167, ptr %8, i32 0, i32 0
   store ptr %9, ptr %14, align 8
-  %15 = getelementptr %165, ptr %8, i32 0, i32 1
+  %15 = getelementptr %167, ptr %8, i32 0, i32 1
   store i32 0, ptr %15, align 4
-  %16 = getelementptr %165, ptr %8, i32 0, i32 2
+  %16 = getelementptr %167, ptr %8, i32 0, i32 2
   store ptr %12, ptr %16, align 8
-  %17 = getelementptr %165, ptr %8, i32 0, i32 3
+  %17 = getelementptr %167, ptr %8, i32 0, i32 3
   store ptr %13, ptr %17, align 8
-  %18 = load %165, ptr %8, align 8
-  store %165 %18, ptr %"<structcast>", align 8
-  %19 = getelementptr %164, ptr %7, i32 0, i32 0
-  %20 = getelementptr %165, ptr %"<structcast>", i32 0, i32 0
+  %18 = load %167, ptr %8, align 8
+  store %167 %18, ptr %"<structcast>", align 8
+  %19 = getelementptr %166, ptr %7, i32 0, i32 0
+  %20 = getelementptr %167, ptr %"<structcast>", i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
   store ptr %21, ptr %19, align 8
-  %22 = getelementptr %164, ptr %7, i32 0, i32 1
-  %23 = getelementptr %165, ptr %"<structcast>", i32 0, i32 1
+  %22 = getelementptr %166, ptr %7, i32 0, i32 1
+  %23 = getelementptr %167, ptr %"<structcast>", i32 0, i32 1
   %24 = load i32, ptr %23, align 4
   %25 = sext i32 %24 to i64
   store i64 %25, ptr %22, align 8
-  %26 = getelementptr %164, ptr %7, i32 0, i32 2
-  %27 = getelementptr %165, ptr %"<structcast>", i32 0, i32 2
+  %26 = getelementptr %166, ptr %7, i32 0, i32 2
+  %27 = getelementptr %167, ptr %"<structcast>", i32 0, i32 2
   %28 = load ptr, ptr %27, align 8
   store ptr %28, ptr %26, align 8
-  %29 = getelementptr %164, ptr %7, i32 0, i32 3
-  %30 = getelementptr %165, ptr %"<structcast>", i32 0, i32 3
+  %29 = getelementptr %166, ptr %7, i32 0, i32 3
+  %30 = getelementptr %167, ptr %"<structcast>", i32 0, i32 3
   %31 = load ptr, ptr %30, align 8
   store ptr %31, ptr %29, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %at, ptr align 8 %7, i64 32, i1 false)
   %32 = load ptr, ptr %model, align 8
   %33 = call ptr @memset(ptr %32, i32 0, i64 136)
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %162, ptr %34, i32 0, i32 0
+  %35 = getelementptr %164, ptr %34, i32 0, i32 0
   %36 = load ptr, ptr %35, align 8
   %37 = getelementptr %11, ptr %36, i32 0, i32 2
   %38 = load i32, ptr %37, align 4
@@ -54718,7 +54953,7 @@ then2:                                            ; preds = %then
   %57 = getelementptr [1024 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %162, ptr %59, i32 0, i32 0
+  %60 = getelementptr %164, ptr %59, i32 0, i32 0
   %61 = load ptr, ptr %60, align 8
   %62 = getelementptr %11, ptr %61, i32 0, i32 2
   %63 = load i32, ptr %62, align 4
@@ -54748,7 +54983,7 @@ merge:                                            ; preds = %else, %dead
   %71 = load ptr, ptr %model, align 8
   %72 = call i32 @"$assign_model"(ptr %70, ptr %at, ptr %71)
   store i32 %72, ptr %code, align 4
-  %73 = getelementptr %164, ptr %at, i32 0, i32 1
+  %73 = getelementptr %166, ptr %at, i32 0, i32 1
   %74 = load i64, ptr %73, align 8
   %75 = load ptr, ptr %bytes, align 8
   store i64 %74, ptr %75, align 8
@@ -54794,7 +55029,7 @@ entry:
   store ptr %1, ptr %at, align 8
   store ptr %2, ptr %model, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %162, ptr %3, i32 0, i32 0
+  %4 = getelementptr %164, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   store ptr %5, ptr %c, align 8
   %6 = load ptr, ptr %self, align 8
@@ -54840,7 +55075,7 @@ entry:
   %39 = load ptr, ptr %model, align 8
   %40 = getelementptr %56, ptr %39, i32 0, i32 1
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %162, ptr %41, i32 0, i32 1
+  %42 = getelementptr %164, ptr %41, i32 0, i32 1
   %43 = load ptr, ptr %42, align 8
   %44 = call i32 @"$WeightTypes.embedding"(ptr %43)
   %45 = load ptr, ptr %c, align 8
@@ -54880,7 +55115,7 @@ merge:                                            ; preds = %else, %dead
   %65 = load ptr, ptr %model, align 8
   %66 = getelementptr %56, ptr %65, i32 0, i32 3
   %67 = load ptr, ptr %self, align 8
-  %68 = getelementptr %162, ptr %67, i32 0, i32 1
+  %68 = getelementptr %164, ptr %67, i32 0, i32 1
   %69 = load ptr, ptr %68, align 8
   %70 = call i32 @"$WeightTypes.head"(ptr %69)
   %71 = load ptr, ptr %model, align 8
@@ -54909,7 +55144,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %162, ptr %83, i32 0, i32 7
+  %84 = getelementptr %164, ptr %83, i32 0, i32 7
   %85 = load i8, ptr %84, align 1
   %86 = trunc i8 %85 to i1
   br i1 %86, label %then7, label %else8
@@ -55005,7 +55240,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %162, ptr %1, i32 0, i32 3
+  %2 = getelementptr %164, ptr %1, i32 0, i32 3
   %3 = load i32, ptr %2, align 4
   %4 = icmp sgt i32 %3, 1
   %5 = zext i1 %4 to i8
@@ -55014,12 +55249,12 @@ entry:
 
 and.rhs:                                          ; preds = %entry
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %162, ptr %7, i32 0, i32 0
+  %8 = getelementptr %164, ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %8, align 8
   %10 = getelementptr %11, ptr %9, i32 0, i32 3
   %11 = load i32, ptr %10, align 4
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %162, ptr %12, i32 0, i32 3
+  %13 = getelementptr %164, ptr %12, i32 0, i32 3
   %14 = load i32, ptr %13, align 4
   %15 = srem i32 %11, %14
   %16 = icmp eq i32 %15, 0
@@ -55049,7 +55284,7 @@ entry:
 
 then:                                             ; preds = %entry
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %162, ptr %5, i32 0, i32 4
+  %6 = getelementptr %164, ptr %5, i32 0, i32 4
   %7 = load i32, ptr %6, align 4
   %8 = load ptr, ptr %self, align 8
   %9 = call i32 @"$Layout.num_local_experts"(ptr %8)
@@ -55081,12 +55316,12 @@ entry:
 
 then:                                             ; preds = %entry
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %162, ptr %5, i32 0, i32 0
+  %6 = getelementptr %164, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = getelementptr %11, ptr %7, i32 0, i32 18
   %9 = load i32, ptr %8, align 4
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %162, ptr %10, i32 0, i32 3
+  %11 = getelementptr %164, ptr %10, i32 0, i32 3
   %12 = load i32, ptr %11, align 4
   %13 = sdiv i32 %9, %12
   ret i32 %13
@@ -55099,7 +55334,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %162, ptr %14, i32 0, i32 0
+  %15 = getelementptr %164, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = getelementptr %11, ptr %16, i32 0, i32 18
   %18 = load i32, ptr %17, align 4
@@ -55114,12 +55349,12 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %162, ptr %1, i32 0, i32 0
+  %2 = getelementptr %164, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   %4 = getelementptr %11, ptr %3, i32 0, i32 4
   %5 = load i32, ptr %4, align 4
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %162, ptr %6, i32 0, i32 3
+  %7 = getelementptr %164, ptr %6, i32 0, i32 3
   %8 = load i32, ptr %7, align 4
   %9 = sdiv i32 %5, %8
   ret i32 %9
@@ -55133,12 +55368,12 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %162, ptr %1, i32 0, i32 0
+  %2 = getelementptr %164, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   %4 = getelementptr %11, ptr %3, i32 0, i32 5
   %5 = load i32, ptr %4, align 4
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %162, ptr %6, i32 0, i32 3
+  %7 = getelementptr %164, ptr %6, i32 0, i32 3
   %8 = load i32, ptr %7, align 4
   %9 = sdiv i32 %5, %8
   ret i32 %9
@@ -55159,12 +55394,12 @@ entry:
 
 then:                                             ; preds = %entry
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %162, ptr %5, i32 0, i32 0
+  %6 = getelementptr %164, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = getelementptr %11, ptr %7, i32 0, i32 3
   %9 = load i32, ptr %8, align 4
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %162, ptr %10, i32 0, i32 3
+  %11 = getelementptr %164, ptr %10, i32 0, i32 3
   %12 = load i32, ptr %11, align 4
   %13 = sdiv i32 %9, %12
   ret i32 %13
@@ -55177,7 +55412,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %162, ptr %14, i32 0, i32 0
+  %15 = getelementptr %164, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = getelementptr %11, ptr %16, i32 0, i32 3
   %18 = load i32, ptr %17, align 4
@@ -55329,7 +55564,7 @@ entry:
   store ptr %1, ptr %matrix, align 8
   store ptr %2, ptr %bytes, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %164, ptr %4, i32 0, i32 2
+  %5 = getelementptr %166, ptr %4, i32 0, i32 2
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %63, ptr %6, i32 0, i32 19
   %8 = load ptr, ptr %7, align 8
@@ -55345,7 +55580,7 @@ entry:
 
 then:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %164, ptr %16, i32 0, i32 3
+  %17 = getelementptr %166, ptr %16, i32 0, i32 3
   %18 = load ptr, ptr %17, align 8
   store ptr %18, ptr %target, align 8
   %19 = load ptr, ptr %target, align 8
@@ -55408,15 +55643,15 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %bytes, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %164, ptr %2, i32 0, i32 0
+  %3 = getelementptr %166, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %164, ptr %5, i32 0, i32 1
+  %6 = getelementptr %166, ptr %5, i32 0, i32 1
   %7 = load i64, ptr %6, align 8
   %8 = getelementptr i8, ptr %4, i64 %7
   store ptr %8, ptr %memory, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %164, ptr %9, i32 0, i32 1
+  %10 = getelementptr %166, ptr %9, i32 0, i32 1
   %11 = load i64, ptr %10, align 8
   %12 = load i64, ptr %bytes, align 8
   %13 = add i64 %11, %12
@@ -55425,7 +55660,7 @@ entry:
   %16 = sdiv i64 %15, 256
   %17 = mul i64 %16, 256
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %164, ptr %18, i32 0, i32 1
+  %19 = getelementptr %166, ptr %18, i32 0, i32 1
   store i64 %17, ptr %19, align 8
   %20 = load ptr, ptr %memory, align 8
   ret ptr %20
@@ -55521,7 +55756,7 @@ entry:
   %6 = call ptr @memset(ptr %5, i32 0, i64 360)
   %7 = load i32, ptr %layer, align 4
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %162, ptr %8, i32 0, i32 0
+  %9 = getelementptr %164, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   %11 = getelementptr %11, ptr %10, i32 0, i32 17
   %12 = load i32, ptr %11, align 4
@@ -55608,7 +55843,7 @@ merge6:                                           ; preds = %else8, %dead9
 then11:                                           ; preds = %merge6
   %52 = load ptr, ptr %at, align 8
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %162, ptr %53, i32 0, i32 0
+  %54 = getelementptr %164, ptr %53, i32 0, i32 0
   %55 = load ptr, ptr %54, align 8
   %56 = getelementptr %11, ptr %55, i32 0, i32 18
   %57 = load i32, ptr %56, align 4
@@ -55622,7 +55857,7 @@ dead13:                                           ; No predecessors!
 
 else12:                                           ; preds = %merge6
   %60 = load ptr, ptr %self, align 8
-  %61 = getelementptr %162, ptr %60, i32 0, i32 0
+  %61 = getelementptr %164, ptr %60, i32 0, i32 0
   %62 = load ptr, ptr %61, align 8
   %63 = getelementptr %11, ptr %62, i32 0, i32 20
   %64 = load i32, ptr %63, align 4
@@ -55669,7 +55904,7 @@ entry:
   store i32 %2, ptr %layer, align 4
   store ptr %3, ptr %weights, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %162, ptr %4, i32 0, i32 0
+  %5 = getelementptr %164, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   store ptr %6, ptr %model, align 8
   %7 = load ptr, ptr %self, align 8
@@ -55738,7 +55973,7 @@ merge:                                            ; preds = %else, %then
   %55 = load ptr, ptr %weights, align 8
   %56 = getelementptr %74, ptr %55, i32 0, i32 6
   %57 = load ptr, ptr %self, align 8
-  %58 = getelementptr %162, ptr %57, i32 0, i32 1
+  %58 = getelementptr %164, ptr %57, i32 0, i32 1
   %59 = load ptr, ptr %58, align 8
   %60 = load i32, ptr %layer, align 4
   %61 = call ptr @"$WeightTypes.at"(ptr %59, i32 %60, i32 0)
@@ -55774,7 +56009,7 @@ merge1:                                           ; preds = %else3, %dead
   %78 = load ptr, ptr %weights, align 8
   %79 = getelementptr %74, ptr %78, i32 0, i32 7
   %80 = load ptr, ptr %self, align 8
-  %81 = getelementptr %162, ptr %80, i32 0, i32 1
+  %81 = getelementptr %164, ptr %80, i32 0, i32 1
   %82 = load ptr, ptr %81, align 8
   %83 = load i32, ptr %layer, align 4
   %84 = call ptr @"$WeightTypes.at"(ptr %82, i32 %83, i32 1)
@@ -55805,7 +56040,7 @@ entry:
   store ptr %3, ptr %weights, align 8
   store i32 %4, ptr %width, align 4
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %162, ptr %5, i32 0, i32 0
+  %6 = getelementptr %164, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = getelementptr %11, ptr %7, i32 0, i32 1
   %9 = load i32, ptr %8, align 4
@@ -55814,7 +56049,7 @@ entry:
   %11 = load ptr, ptr %weights, align 8
   %12 = getelementptr %74, ptr %11, i32 0, i32 8
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %162, ptr %13, i32 0, i32 1
+  %14 = getelementptr %164, ptr %13, i32 0, i32 1
   %15 = load ptr, ptr %14, align 8
   %16 = load i32, ptr %layer, align 4
   %17 = call ptr @"$WeightTypes.at"(ptr %15, i32 %16, i32 2)
@@ -55845,7 +56080,7 @@ merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %weights, align 8
   %30 = getelementptr %74, ptr %29, i32 0, i32 9
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %162, ptr %31, i32 0, i32 1
+  %32 = getelementptr %164, ptr %31, i32 0, i32 1
   %33 = load ptr, ptr %32, align 8
   %34 = load i32, ptr %layer, align 4
   %35 = call ptr @"$WeightTypes.at"(ptr %33, i32 %34, i32 3)
@@ -55864,12 +56099,12 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %162, ptr %1, i32 0, i32 0
+  %2 = getelementptr %164, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   %4 = getelementptr %11, ptr %3, i32 0, i32 16
   %5 = load i32, ptr %4, align 4
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %162, ptr %6, i32 0, i32 3
+  %7 = getelementptr %164, ptr %6, i32 0, i32 3
   %8 = load i32, ptr %7, align 4
   %9 = sdiv i32 %5, %8
   ret i32 %9
@@ -55894,7 +56129,7 @@ entry:
   store i32 %2, ptr %layer, align 4
   store ptr %3, ptr %weights, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %162, ptr %4, i32 0, i32 0
+  %5 = getelementptr %164, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %11, ptr %6, i32 0, i32 1
   %8 = load i32, ptr %7, align 4
@@ -55909,13 +56144,13 @@ entry:
   %14 = load ptr, ptr %weights, align 8
   %15 = getelementptr %74, ptr %14, i32 0, i32 10
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %162, ptr %16, i32 0, i32 1
+  %17 = getelementptr %164, ptr %16, i32 0, i32 1
   %18 = load ptr, ptr %17, align 8
   %19 = load i32, ptr %layer, align 4
   %20 = call ptr @"$WeightTypes.at"(ptr %18, i32 %19, i32 4)
   %21 = load i32, ptr %20, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %162, ptr %22, i32 0, i32 0
+  %23 = getelementptr %164, ptr %22, i32 0, i32 0
   %24 = load ptr, ptr %23, align 8
   %25 = getelementptr %11, ptr %24, i32 0, i32 18
   %26 = load i32, ptr %25, align 4
@@ -55941,7 +56176,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %34 = load ptr, ptr %at, align 8
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %162, ptr %35, i32 0, i32 0
+  %36 = getelementptr %164, ptr %35, i32 0, i32 0
   %37 = load ptr, ptr %36, align 8
   %38 = getelementptr %11, ptr %37, i32 0, i32 18
   %39 = load i32, ptr %38, align 4
@@ -55977,7 +56212,7 @@ merge1:                                           ; preds = %else3, %then2
   %57 = load ptr, ptr %weights, align 8
   %58 = getelementptr %74, ptr %57, i32 0, i32 12
   %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %162, ptr %59, i32 0, i32 1
+  %60 = getelementptr %164, ptr %59, i32 0, i32 1
   %61 = load ptr, ptr %60, align 8
   %62 = load i32, ptr %layer, align 4
   %63 = call ptr @"$WeightTypes.at"(ptr %61, i32 %62, i32 5)
@@ -56013,7 +56248,7 @@ merge5:                                           ; preds = %else7, %dead8
   %80 = load ptr, ptr %weights, align 8
   %81 = getelementptr %74, ptr %80, i32 0, i32 13
   %82 = load ptr, ptr %self, align 8
-  %83 = getelementptr %162, ptr %82, i32 0, i32 1
+  %83 = getelementptr %164, ptr %82, i32 0, i32 1
   %84 = load ptr, ptr %83, align 8
   %85 = load i32, ptr %layer, align 4
   %86 = call ptr @"$WeightTypes.at"(ptr %84, i32 %85, i32 6)
@@ -56043,7 +56278,7 @@ entry:
 
 then:                                             ; preds = %entry
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %162, ptr %5, i32 0, i32 0
+  %6 = getelementptr %164, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = getelementptr %11, ptr %7, i32 0, i32 21
   %9 = load i32, ptr %8, align 4
@@ -56057,12 +56292,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %162, ptr %10, i32 0, i32 0
+  %11 = getelementptr %164, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %11, ptr %12, i32 0, i32 21
   %14 = load i32, ptr %13, align 4
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %162, ptr %15, i32 0, i32 3
+  %16 = getelementptr %164, ptr %15, i32 0, i32 3
   %17 = load i32, ptr %16, align 4
   %18 = sdiv i32 %14, %17
   ret i32 %18
@@ -56079,13 +56314,13 @@ entry:
   store ptr %0, ptr %self, align 8
   store i32 %1, ptr %layer, align 4
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %162, ptr %2, i32 0, i32 1
+  %3 = getelementptr %164, ptr %2, i32 0, i32 1
   %4 = load ptr, ptr %3, align 8
   %5 = load i32, ptr %layer, align 4
   %6 = call ptr @"$WeightTypes.at"(ptr %4, i32 %5, i32 2)
   %7 = load i32, ptr %6, align 4
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %162, ptr %8, i32 0, i32 1
+  %9 = getelementptr %164, ptr %8, i32 0, i32 1
   %10 = load ptr, ptr %9, align 8
   %11 = load i32, ptr %layer, align 4
   %12 = call ptr @"$WeightTypes.at"(ptr %10, i32 %11, i32 5)
@@ -56094,20 +56329,20 @@ entry:
   %15 = zext i1 %14 to i8
   store i8 %15, ptr %has_equal_gates, align 1
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %162, ptr %16, i32 0, i32 6
+  %17 = getelementptr %164, ptr %16, i32 0, i32 6
   %18 = load i8, ptr %17, align 1
   %19 = trunc i8 %18 to i1
   br i1 %19, label %and.lhs.true, label %and.end
 
 and.rhs:                                          ; preds = %and.lhs.true
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %162, ptr %20, i32 0, i32 1
+  %21 = getelementptr %164, ptr %20, i32 0, i32 1
   %22 = load ptr, ptr %21, align 8
   %23 = load i32, ptr %layer, align 4
   %24 = call ptr @"$WeightTypes.at"(ptr %22, i32 %23, i32 3)
   %25 = load i32, ptr %24, align 4
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %162, ptr %26, i32 0, i32 1
+  %27 = getelementptr %164, ptr %26, i32 0, i32 1
   %28 = load ptr, ptr %27, align 8
   %29 = load i32, ptr %layer, align 4
   %30 = call ptr @"$WeightTypes.at"(ptr %28, i32 %29, i32 6)
@@ -56330,11 +56565,11 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %162, ptr %1, i32 0, i32 0
+  %2 = getelementptr %164, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   %4 = call i32 @"$ModelConfig.shared_width"(ptr %3)
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %162, ptr %5, i32 0, i32 3
+  %6 = getelementptr %164, ptr %5, i32 0, i32 3
   %7 = load i32, ptr %6, align 4
   %8 = sdiv i32 %4, %7
   ret i32 %8
@@ -56452,14 +56687,14 @@ dead4:                                            ; No predecessors!
 define internal void @"$Plan.cache"(ptr noalias sret(%60) %0, ptr %1, i32 %2) {
 entry:
   %cache = alloca %60, align 8
-  %layout = alloca %162, align 8
-  %3 = alloca %162, align 8
+  %layout = alloca %164, align 8
+  %3 = alloca %164, align 8
   %num_pages = alloca i32, align 4
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
   store i32 %2, ptr %num_pages, align 4
   %4 = load ptr, ptr %self, align 8
-  call void @"$Plan.layout"(ptr noalias sret(%162) %3, ptr %4, i32 0)
+  call void @"$Plan.layout"(ptr noalias sret(%164) %3, ptr %4, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %layout, ptr align 8 %3, i64 40, i1 false)
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %29, ptr %5, i32 0, i32 4
@@ -56513,11 +56748,11 @@ entry:
   %target = alloca ptr, align 8
   %code = alloca i32, align 4
   %w = alloca ptr, align 8
-  %"<aggcopy>" = alloca %162, align 8
-  %layout = alloca %162, align 8
+  %"<aggcopy>" = alloca %164, align 8
+  %layout = alloca %164, align 8
   %o = alloca ptr, align 8
   %c = alloca ptr, align 8
-  %3 = alloca %162, align 8
+  %3 = alloca %164, align 8
   %message = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -56529,7 +56764,7 @@ entry:
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %29, ptr %8, i32 0, i32 2
   %10 = load ptr, ptr %self, align 8
-  call void @"$Plan.layout"(ptr noalias sret(%162) %3, ptr %10, i32 0)
+  call void @"$Plan.layout"(ptr noalias sret(%164) %3, ptr %10, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>", ptr align 8 %3, i64 40, i1 false)
   store ptr %7, ptr %c, align 8
   store ptr %9, ptr %o, align 8
@@ -56696,7 +56931,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i32 0, ptr %width, align 4
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %162, ptr %1, i32 0, i32 0
+  %2 = getelementptr %164, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   %4 = call zeroext i1 @"$ModelConfig.has_dense_layers"(ptr %3)
   %5 = zext i1 %4 to i8
@@ -56714,7 +56949,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %162, ptr %9, i32 0, i32 0
+  %10 = getelementptr %164, ptr %9, i32 0, i32 0
   %11 = load ptr, ptr %10, align 8
   %12 = call zeroext i1 @"$ModelConfig.has_moe_layers"(ptr %11)
   %13 = zext i1 %12 to i8
@@ -56762,16 +56997,16 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Plan.buffer_shape"(ptr noalias sret(%161) %0, ptr %1, i32 %2) {
+define internal void @"$Plan.buffer_shape"(ptr noalias sret(%163) %0, ptr %1, i32 %2) {
 entry:
-  %3 = alloca %161, align 8
-  %4 = alloca %166, align 8
-  %"<structcast>" = alloca %166, align 8
-  %"<aggcopy>" = alloca %162, align 8
-  %layout = alloca %162, align 8
+  %3 = alloca %163, align 8
+  %4 = alloca %168, align 8
+  %"<structcast>" = alloca %168, align 8
+  %"<aggcopy>" = alloca %164, align 8
+  %layout = alloca %164, align 8
   %o = alloca ptr, align 8
   %c = alloca ptr, align 8
-  %5 = alloca %162, align 8
+  %5 = alloca %164, align 8
   %rank = alloca i32, align 4
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
@@ -56784,7 +57019,7 @@ entry:
   %11 = getelementptr %29, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %self, align 8
   %13 = load i32, ptr %rank, align 4
-  call void @"$Plan.layout"(ptr noalias sret(%162) %5, ptr %12, i32 %13)
+  call void @"$Plan.layout"(ptr noalias sret(%164) %5, ptr %12, i32 %13)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>", ptr align 8 %5, i64 40, i1 false)
   store ptr %9, ptr %c, align 8
   store ptr %11, ptr %o, align 8
@@ -56837,128 +57072,128 @@ entry:
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr %29, ptr %59, i32 0, i32 19
   %61 = load %32, ptr %60, align 4
-  %62 = getelementptr %166, ptr %4, i32 0, i32 0
+  %62 = getelementptr %168, ptr %4, i32 0, i32 0
   store i32 %14, ptr %62, align 4
-  %63 = getelementptr %166, ptr %4, i32 0, i32 1
+  %63 = getelementptr %168, ptr %4, i32 0, i32 1
   store i32 %17, ptr %63, align 4
-  %64 = getelementptr %166, ptr %4, i32 0, i32 2
+  %64 = getelementptr %168, ptr %4, i32 0, i32 2
   store i32 %20, ptr %64, align 4
-  %65 = getelementptr %166, ptr %4, i32 0, i32 3
+  %65 = getelementptr %168, ptr %4, i32 0, i32 3
   store i64 %24, ptr %65, align 8
-  %66 = getelementptr %166, ptr %4, i32 0, i32 4
+  %66 = getelementptr %168, ptr %4, i32 0, i32 4
   store i32 %27, ptr %66, align 4
-  %67 = getelementptr %166, ptr %4, i32 0, i32 5
+  %67 = getelementptr %168, ptr %4, i32 0, i32 5
   store i32 %30, ptr %67, align 4
-  %68 = getelementptr %166, ptr %4, i32 0, i32 6
+  %68 = getelementptr %168, ptr %4, i32 0, i32 6
   store i32 %31, ptr %68, align 4
-  %69 = getelementptr %166, ptr %4, i32 0, i32 7
+  %69 = getelementptr %168, ptr %4, i32 0, i32 7
   store i32 %32, ptr %69, align 4
-  %70 = getelementptr %166, ptr %4, i32 0, i32 8
+  %70 = getelementptr %168, ptr %4, i32 0, i32 8
   store i32 %33, ptr %70, align 4
-  %71 = getelementptr %166, ptr %4, i32 0, i32 9
+  %71 = getelementptr %168, ptr %4, i32 0, i32 9
   store i32 %39, ptr %71, align 4
-  %72 = getelementptr %166, ptr %4, i32 0, i32 10
+  %72 = getelementptr %168, ptr %4, i32 0, i32 10
   store i32 %42, ptr %72, align 4
-  %73 = getelementptr %166, ptr %4, i32 0, i32 11
+  %73 = getelementptr %168, ptr %4, i32 0, i32 11
   store i32 %43, ptr %73, align 4
-  %74 = getelementptr %166, ptr %4, i32 0, i32 12
+  %74 = getelementptr %168, ptr %4, i32 0, i32 12
   store i32 %46, ptr %74, align 4
-  %75 = getelementptr %166, ptr %4, i32 0, i32 13
+  %75 = getelementptr %168, ptr %4, i32 0, i32 13
   store i32 %49, ptr %75, align 4
-  %76 = getelementptr %166, ptr %4, i32 0, i32 14
+  %76 = getelementptr %168, ptr %4, i32 0, i32 14
   store i32 %52, ptr %76, align 4
-  %77 = getelementptr %166, ptr %4, i32 0, i32 15
+  %77 = getelementptr %168, ptr %4, i32 0, i32 15
   store i32 %55, ptr %77, align 4
-  %78 = getelementptr %166, ptr %4, i32 0, i32 16
+  %78 = getelementptr %168, ptr %4, i32 0, i32 16
   store i64 %58, ptr %78, align 8
-  %79 = getelementptr %166, ptr %4, i32 0, i32 17
+  %79 = getelementptr %168, ptr %4, i32 0, i32 17
   store %32 %61, ptr %79, align 4
-  %80 = load %166, ptr %4, align 8
-  store %166 %80, ptr %"<structcast>", align 8
-  %81 = getelementptr %161, ptr %3, i32 0, i32 0
-  %82 = getelementptr %166, ptr %"<structcast>", i32 0, i32 0
+  %80 = load %168, ptr %4, align 8
+  store %168 %80, ptr %"<structcast>", align 8
+  %81 = getelementptr %163, ptr %3, i32 0, i32 0
+  %82 = getelementptr %168, ptr %"<structcast>", i32 0, i32 0
   %83 = load i32, ptr %82, align 4
   store i32 %83, ptr %81, align 4
-  %84 = getelementptr %161, ptr %3, i32 0, i32 1
-  %85 = getelementptr %166, ptr %"<structcast>", i32 0, i32 1
+  %84 = getelementptr %163, ptr %3, i32 0, i32 1
+  %85 = getelementptr %168, ptr %"<structcast>", i32 0, i32 1
   %86 = load i32, ptr %85, align 4
   %87 = sext i32 %86 to i64
   store i64 %87, ptr %84, align 8
-  %88 = getelementptr %161, ptr %3, i32 0, i32 2
-  %89 = getelementptr %166, ptr %"<structcast>", i32 0, i32 2
+  %88 = getelementptr %163, ptr %3, i32 0, i32 2
+  %89 = getelementptr %168, ptr %"<structcast>", i32 0, i32 2
   %90 = load i32, ptr %89, align 4
   %91 = sext i32 %90 to i64
   store i64 %91, ptr %88, align 8
-  %92 = getelementptr %161, ptr %3, i32 0, i32 3
-  %93 = getelementptr %166, ptr %"<structcast>", i32 0, i32 3
+  %92 = getelementptr %163, ptr %3, i32 0, i32 3
+  %93 = getelementptr %168, ptr %"<structcast>", i32 0, i32 3
   %94 = load i64, ptr %93, align 8
   store i64 %94, ptr %92, align 8
-  %95 = getelementptr %161, ptr %3, i32 0, i32 4
-  %96 = getelementptr %166, ptr %"<structcast>", i32 0, i32 4
+  %95 = getelementptr %163, ptr %3, i32 0, i32 4
+  %96 = getelementptr %168, ptr %"<structcast>", i32 0, i32 4
   %97 = load i32, ptr %96, align 4
   %98 = sext i32 %97 to i64
   store i64 %98, ptr %95, align 8
-  %99 = getelementptr %161, ptr %3, i32 0, i32 5
-  %100 = getelementptr %166, ptr %"<structcast>", i32 0, i32 5
+  %99 = getelementptr %163, ptr %3, i32 0, i32 5
+  %100 = getelementptr %168, ptr %"<structcast>", i32 0, i32 5
   %101 = load i32, ptr %100, align 4
   %102 = sext i32 %101 to i64
   store i64 %102, ptr %99, align 8
-  %103 = getelementptr %161, ptr %3, i32 0, i32 6
-  %104 = getelementptr %166, ptr %"<structcast>", i32 0, i32 6
+  %103 = getelementptr %163, ptr %3, i32 0, i32 6
+  %104 = getelementptr %168, ptr %"<structcast>", i32 0, i32 6
   %105 = load i32, ptr %104, align 4
   %106 = sext i32 %105 to i64
   store i64 %106, ptr %103, align 8
-  %107 = getelementptr %161, ptr %3, i32 0, i32 7
-  %108 = getelementptr %166, ptr %"<structcast>", i32 0, i32 7
+  %107 = getelementptr %163, ptr %3, i32 0, i32 7
+  %108 = getelementptr %168, ptr %"<structcast>", i32 0, i32 7
   %109 = load i32, ptr %108, align 4
   %110 = sext i32 %109 to i64
   store i64 %110, ptr %107, align 8
-  %111 = getelementptr %161, ptr %3, i32 0, i32 8
-  %112 = getelementptr %166, ptr %"<structcast>", i32 0, i32 8
+  %111 = getelementptr %163, ptr %3, i32 0, i32 8
+  %112 = getelementptr %168, ptr %"<structcast>", i32 0, i32 8
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
   store i64 %114, ptr %111, align 8
-  %115 = getelementptr %161, ptr %3, i32 0, i32 9
-  %116 = getelementptr %166, ptr %"<structcast>", i32 0, i32 9
+  %115 = getelementptr %163, ptr %3, i32 0, i32 9
+  %116 = getelementptr %168, ptr %"<structcast>", i32 0, i32 9
   %117 = load i32, ptr %116, align 4
   %118 = sext i32 %117 to i64
   store i64 %118, ptr %115, align 8
-  %119 = getelementptr %161, ptr %3, i32 0, i32 10
-  %120 = getelementptr %166, ptr %"<structcast>", i32 0, i32 10
+  %119 = getelementptr %163, ptr %3, i32 0, i32 10
+  %120 = getelementptr %168, ptr %"<structcast>", i32 0, i32 10
   %121 = load i32, ptr %120, align 4
   %122 = sext i32 %121 to i64
   store i64 %122, ptr %119, align 8
-  %123 = getelementptr %161, ptr %3, i32 0, i32 11
-  %124 = getelementptr %166, ptr %"<structcast>", i32 0, i32 11
+  %123 = getelementptr %163, ptr %3, i32 0, i32 11
+  %124 = getelementptr %168, ptr %"<structcast>", i32 0, i32 11
   %125 = load i32, ptr %124, align 4
   %126 = sext i32 %125 to i64
   store i64 %126, ptr %123, align 8
-  %127 = getelementptr %161, ptr %3, i32 0, i32 12
-  %128 = getelementptr %166, ptr %"<structcast>", i32 0, i32 12
+  %127 = getelementptr %163, ptr %3, i32 0, i32 12
+  %128 = getelementptr %168, ptr %"<structcast>", i32 0, i32 12
   %129 = load i32, ptr %128, align 4
   %130 = sext i32 %129 to i64
   store i64 %130, ptr %127, align 8
-  %131 = getelementptr %161, ptr %3, i32 0, i32 13
-  %132 = getelementptr %166, ptr %"<structcast>", i32 0, i32 13
+  %131 = getelementptr %163, ptr %3, i32 0, i32 13
+  %132 = getelementptr %168, ptr %"<structcast>", i32 0, i32 13
   %133 = load i32, ptr %132, align 4
   %134 = sext i32 %133 to i64
   store i64 %134, ptr %131, align 8
-  %135 = getelementptr %161, ptr %3, i32 0, i32 14
-  %136 = getelementptr %166, ptr %"<structcast>", i32 0, i32 14
+  %135 = getelementptr %163, ptr %3, i32 0, i32 14
+  %136 = getelementptr %168, ptr %"<structcast>", i32 0, i32 14
   %137 = load i32, ptr %136, align 4
   %138 = sext i32 %137 to i64
   store i64 %138, ptr %135, align 8
-  %139 = getelementptr %161, ptr %3, i32 0, i32 15
-  %140 = getelementptr %166, ptr %"<structcast>", i32 0, i32 15
+  %139 = getelementptr %163, ptr %3, i32 0, i32 15
+  %140 = getelementptr %168, ptr %"<structcast>", i32 0, i32 15
   %141 = load i32, ptr %140, align 4
   %142 = sext i32 %141 to i64
   store i64 %142, ptr %139, align 8
-  %143 = getelementptr %161, ptr %3, i32 0, i32 16
-  %144 = getelementptr %166, ptr %"<structcast>", i32 0, i32 16
+  %143 = getelementptr %163, ptr %3, i32 0, i32 16
+  %144 = getelementptr %168, ptr %"<structcast>", i32 0, i32 16
   %145 = load i64, ptr %144, align 8
   store i64 %145, ptr %143, align 8
-  %146 = getelementptr %161, ptr %3, i32 0, i32 17
-  %147 = getelementptr %166, ptr %"<structcast>", i32 0, i32 17
+  %146 = getelementptr %163, ptr %3, i32 0, i32 17
+  %147 = getelementptr %168, ptr %"<structcast>", i32 0, i32 17
   %148 = load %32, ptr %147, align 4
   store %32 %148, ptr %146, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %3, i64 168, i1 false)
@@ -57017,20 +57252,20 @@ entry:
   store ptr %1, ptr %shape, align 8
   store ptr %2, ptr %base, align 8
   %6 = load ptr, ptr %shape, align 8
-  %7 = getelementptr %161, ptr %6, i32 0, i32 17
+  %7 = getelementptr %163, ptr %6, i32 0, i32 17
   %8 = call i64 @"$step_bytes"(ptr %7)
   store i64 %8, ptr %offset, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %58, ptr %9, i32 0, i32 0
   %11 = load ptr, ptr %shape, align 8
-  %12 = getelementptr %161, ptr %11, i32 0, i32 17
+  %12 = getelementptr %163, ptr %11, i32 0, i32 17
   %13 = load ptr, ptr %base, align 8
   call void @"$anon (./terra/scheduling/batch.t:114)"(ptr %10, ptr %12, ptr %13)
   %14 = load %4, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %58, ptr %15, i32 0, i32 1
   %17 = load ptr, ptr %shape, align 8
-  %18 = getelementptr %161, ptr %17, i32 0, i32 17
+  %18 = getelementptr %163, ptr %17, i32 0, i32 17
   %19 = load ptr, ptr %self, align 8
   %20 = getelementptr %58, ptr %19, i32 0, i32 0
   call void @"$batch.StepInputs.bind_decode"(ptr %16, ptr %18, ptr %20)
@@ -57038,24 +57273,24 @@ entry:
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %58, ptr %22, i32 0, i32 2
   %24 = load ptr, ptr %shape, align 8
-  %25 = getelementptr %161, ptr %24, i32 0, i32 17
+  %25 = getelementptr %163, ptr %24, i32 0, i32 17
   %26 = load ptr, ptr %base, align 8
   %27 = load ptr, ptr %shape, align 8
-  %28 = getelementptr %161, ptr %27, i32 0, i32 17
+  %28 = getelementptr %163, ptr %27, i32 0, i32 17
   %29 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %28)
   %30 = call i64 @"$aligned"(i64 %29)
   %31 = getelementptr i8, ptr %26, i64 %30
   call void @"$anon (./terra/scheduling/batch.t:114).553"(ptr %23, ptr %25, ptr %31)
   %32 = load %4, ptr %3, align 1
   %33 = load ptr, ptr %shape, align 8
-  %34 = getelementptr %161, ptr %33, i32 0, i32 2
+  %34 = getelementptr %163, ptr %33, i32 0, i32 2
   %35 = load i64, ptr %34, align 8
   %36 = load ptr, ptr %shape, align 8
-  %37 = getelementptr %161, ptr %36, i32 0, i32 4
+  %37 = getelementptr %163, ptr %36, i32 0, i32 4
   %38 = load i64, ptr %37, align 8
   %39 = mul i64 %35, %38
   %40 = load ptr, ptr %shape, align 8
-  %41 = getelementptr %161, ptr %40, i32 0, i32 3
+  %41 = getelementptr %163, ptr %40, i32 0, i32 3
   %42 = load i64, ptr %41, align 8
   %43 = mul i64 %39, %42
   store i64 %43, ptr %bytes, align 8
@@ -57087,14 +57322,14 @@ merge:                                            ; preds = %else, %then
   %58 = add i64 %55, %57
   store i64 %58, ptr %offset, align 8
   %59 = load ptr, ptr %shape, align 8
-  %60 = getelementptr %161, ptr %59, i32 0, i32 2
+  %60 = getelementptr %163, ptr %59, i32 0, i32 2
   %61 = load i64, ptr %60, align 8
   %62 = load ptr, ptr %shape, align 8
-  %63 = getelementptr %161, ptr %62, i32 0, i32 4
+  %63 = getelementptr %163, ptr %62, i32 0, i32 4
   %64 = load i64, ptr %63, align 8
   %65 = mul i64 %61, %64
   %66 = load ptr, ptr %shape, align 8
-  %67 = getelementptr %161, ptr %66, i32 0, i32 3
+  %67 = getelementptr %163, ptr %66, i32 0, i32 3
   %68 = load i64, ptr %67, align 8
   %69 = mul i64 %65, %68
   store i64 %69, ptr %bytes1, align 8
@@ -57126,14 +57361,14 @@ merge2:                                           ; preds = %else4, %then3
   %84 = add i64 %81, %83
   store i64 %84, ptr %offset, align 8
   %85 = load ptr, ptr %shape, align 8
-  %86 = getelementptr %161, ptr %85, i32 0, i32 2
+  %86 = getelementptr %163, ptr %85, i32 0, i32 2
   %87 = load i64, ptr %86, align 8
   %88 = load ptr, ptr %shape, align 8
-  %89 = getelementptr %161, ptr %88, i32 0, i32 4
+  %89 = getelementptr %163, ptr %88, i32 0, i32 4
   %90 = load i64, ptr %89, align 8
   %91 = mul i64 %87, %90
   %92 = load ptr, ptr %shape, align 8
-  %93 = getelementptr %161, ptr %92, i32 0, i32 3
+  %93 = getelementptr %163, ptr %92, i32 0, i32 3
   %94 = load i64, ptr %93, align 8
   %95 = mul i64 %91, %94
   store i64 %95, ptr %bytes5, align 8
@@ -57165,28 +57400,28 @@ merge6:                                           ; preds = %else8, %then7
   %110 = add i64 %107, %109
   store i64 %110, ptr %offset, align 8
   %111 = load ptr, ptr %shape, align 8
-  %112 = getelementptr %161, ptr %111, i32 0, i32 2
+  %112 = getelementptr %163, ptr %111, i32 0, i32 2
   %113 = load i64, ptr %112, align 8
   %114 = load ptr, ptr %shape, align 8
-  %115 = getelementptr %161, ptr %114, i32 0, i32 4
+  %115 = getelementptr %163, ptr %114, i32 0, i32 4
   %116 = load i64, ptr %115, align 8
   %117 = load ptr, ptr %shape, align 8
-  %118 = getelementptr %161, ptr %117, i32 0, i32 6
+  %118 = getelementptr %163, ptr %117, i32 0, i32 6
   %119 = load i64, ptr %118, align 8
   %120 = load ptr, ptr %shape, align 8
-  %121 = getelementptr %161, ptr %120, i32 0, i32 5
+  %121 = getelementptr %163, ptr %120, i32 0, i32 5
   %122 = load i64, ptr %121, align 8
   %123 = mul i64 %119, %122
   %124 = icmp sgt i64 %116, %123
   %125 = zext i1 %124 to i8
   %126 = load ptr, ptr %shape, align 8
-  %127 = getelementptr %161, ptr %126, i32 0, i32 4
+  %127 = getelementptr %163, ptr %126, i32 0, i32 4
   %128 = load i64, ptr %127, align 8
   %129 = load ptr, ptr %shape, align 8
-  %130 = getelementptr %161, ptr %129, i32 0, i32 6
+  %130 = getelementptr %163, ptr %129, i32 0, i32 6
   %131 = load i64, ptr %130, align 8
   %132 = load ptr, ptr %shape, align 8
-  %133 = getelementptr %161, ptr %132, i32 0, i32 5
+  %133 = getelementptr %163, ptr %132, i32 0, i32 5
   %134 = load i64, ptr %133, align 8
   %135 = mul i64 %131, %134
   %136 = trunc i8 %125 to i1
@@ -57221,7 +57456,7 @@ merge10:                                          ; preds = %else12, %then11
   %153 = add i64 %150, %152
   store i64 %153, ptr %offset, align 8
   %154 = load ptr, ptr %shape, align 8
-  %155 = getelementptr %161, ptr %154, i32 0, i32 2
+  %155 = getelementptr %163, ptr %154, i32 0, i32 2
   %156 = load i64, ptr %155, align 8
   %157 = mul i64 %156, 4
   store i64 %157, ptr %bytes13, align 8
@@ -57253,23 +57488,23 @@ merge14:                                          ; preds = %else16, %then15
   %172 = add i64 %169, %171
   store i64 %172, ptr %offset, align 8
   %173 = load ptr, ptr %shape, align 8
-  %174 = getelementptr %161, ptr %173, i32 0, i32 2
+  %174 = getelementptr %163, ptr %173, i32 0, i32 2
   %175 = load i64, ptr %174, align 8
   %176 = load ptr, ptr %shape, align 8
-  %177 = getelementptr %161, ptr %176, i32 0, i32 6
+  %177 = getelementptr %163, ptr %176, i32 0, i32 6
   %178 = load i64, ptr %177, align 8
   %179 = load ptr, ptr %shape, align 8
-  %180 = getelementptr %161, ptr %179, i32 0, i32 7
+  %180 = getelementptr %163, ptr %179, i32 0, i32 7
   %181 = load i64, ptr %180, align 8
   %182 = mul i64 2, %181
   %183 = add i64 %178, %182
   %184 = load ptr, ptr %shape, align 8
-  %185 = getelementptr %161, ptr %184, i32 0, i32 5
+  %185 = getelementptr %163, ptr %184, i32 0, i32 5
   %186 = load i64, ptr %185, align 8
   %187 = mul i64 %183, %186
   %188 = mul i64 %175, %187
   %189 = load ptr, ptr %shape, align 8
-  %190 = getelementptr %161, ptr %189, i32 0, i32 3
+  %190 = getelementptr %163, ptr %189, i32 0, i32 3
   %191 = load i64, ptr %190, align 8
   %192 = mul i64 %188, %191
   store i64 %192, ptr %bytes17, align 8
@@ -57301,18 +57536,18 @@ merge18:                                          ; preds = %else20, %then19
   %207 = add i64 %204, %206
   store i64 %207, ptr %offset, align 8
   %208 = load ptr, ptr %shape, align 8
-  %209 = getelementptr %161, ptr %208, i32 0, i32 2
+  %209 = getelementptr %163, ptr %208, i32 0, i32 2
   %210 = load i64, ptr %209, align 8
   %211 = load ptr, ptr %shape, align 8
-  %212 = getelementptr %161, ptr %211, i32 0, i32 6
+  %212 = getelementptr %163, ptr %211, i32 0, i32 6
   %213 = load i64, ptr %212, align 8
   %214 = load ptr, ptr %shape, align 8
-  %215 = getelementptr %161, ptr %214, i32 0, i32 5
+  %215 = getelementptr %163, ptr %214, i32 0, i32 5
   %216 = load i64, ptr %215, align 8
   %217 = mul i64 %213, %216
   %218 = mul i64 %210, %217
   %219 = load ptr, ptr %shape, align 8
-  %220 = getelementptr %161, ptr %219, i32 0, i32 3
+  %220 = getelementptr %163, ptr %219, i32 0, i32 3
   %221 = load i64, ptr %220, align 8
   %222 = mul i64 %218, %221
   store i64 %222, ptr %bytes21, align 8
@@ -57344,18 +57579,18 @@ merge22:                                          ; preds = %else24, %then23
   %237 = add i64 %234, %236
   store i64 %237, ptr %offset, align 8
   %238 = load ptr, ptr %shape, align 8
-  %239 = getelementptr %161, ptr %238, i32 0, i32 2
+  %239 = getelementptr %163, ptr %238, i32 0, i32 2
   %240 = load i64, ptr %239, align 8
   %241 = load ptr, ptr %shape, align 8
-  %242 = getelementptr %161, ptr %241, i32 0, i32 6
+  %242 = getelementptr %163, ptr %241, i32 0, i32 6
   %243 = load i64, ptr %242, align 8
   %244 = load ptr, ptr %shape, align 8
-  %245 = getelementptr %161, ptr %244, i32 0, i32 5
+  %245 = getelementptr %163, ptr %244, i32 0, i32 5
   %246 = load i64, ptr %245, align 8
   %247 = mul i64 %243, %246
   %248 = mul i64 %240, %247
   %249 = load ptr, ptr %shape, align 8
-  %250 = getelementptr %161, ptr %249, i32 0, i32 3
+  %250 = getelementptr %163, ptr %249, i32 0, i32 3
   %251 = load i64, ptr %250, align 8
   %252 = mul i64 %248, %251
   store i64 %252, ptr %bytes25, align 8
@@ -57387,15 +57622,15 @@ merge26:                                          ; preds = %else28, %then27
   %267 = add i64 %264, %266
   store i64 %267, ptr %offset, align 8
   %268 = load ptr, ptr %shape, align 8
-  %269 = getelementptr %161, ptr %268, i32 0, i32 2
+  %269 = getelementptr %163, ptr %268, i32 0, i32 2
   %270 = load i64, ptr %269, align 8
   %271 = load ptr, ptr %shape, align 8
-  %272 = getelementptr %161, ptr %271, i32 0, i32 8
+  %272 = getelementptr %163, ptr %271, i32 0, i32 8
   %273 = load i64, ptr %272, align 8
   %274 = mul i64 2, %273
   %275 = mul i64 %270, %274
   %276 = load ptr, ptr %shape, align 8
-  %277 = getelementptr %161, ptr %276, i32 0, i32 3
+  %277 = getelementptr %163, ptr %276, i32 0, i32 3
   %278 = load i64, ptr %277, align 8
   %279 = mul i64 %275, %278
   store i64 %279, ptr %bytes29, align 8
@@ -57427,14 +57662,14 @@ merge30:                                          ; preds = %else32, %then31
   %294 = add i64 %291, %293
   store i64 %294, ptr %offset, align 8
   %295 = load ptr, ptr %shape, align 8
-  %296 = getelementptr %161, ptr %295, i32 0, i32 2
+  %296 = getelementptr %163, ptr %295, i32 0, i32 2
   %297 = load i64, ptr %296, align 8
   %298 = load ptr, ptr %shape, align 8
-  %299 = getelementptr %161, ptr %298, i32 0, i32 8
+  %299 = getelementptr %163, ptr %298, i32 0, i32 8
   %300 = load i64, ptr %299, align 8
   %301 = mul i64 %297, %300
   %302 = load ptr, ptr %shape, align 8
-  %303 = getelementptr %161, ptr %302, i32 0, i32 3
+  %303 = getelementptr %163, ptr %302, i32 0, i32 3
   %304 = load i64, ptr %303, align 8
   %305 = mul i64 %301, %304
   store i64 %305, ptr %bytes33, align 8
@@ -57466,10 +57701,10 @@ merge34:                                          ; preds = %else36, %then35
   %320 = add i64 %317, %319
   store i64 %320, ptr %offset, align 8
   %321 = load ptr, ptr %shape, align 8
-  %322 = getelementptr %161, ptr %321, i32 0, i32 2
+  %322 = getelementptr %163, ptr %321, i32 0, i32 2
   %323 = load i64, ptr %322, align 8
   %324 = load ptr, ptr %shape, align 8
-  %325 = getelementptr %161, ptr %324, i32 0, i32 8
+  %325 = getelementptr %163, ptr %324, i32 0, i32 8
   %326 = load i64, ptr %325, align 8
   %327 = mul i64 %323, %326
   store i64 %327, ptr %bytes37, align 8
@@ -57501,7 +57736,7 @@ merge38:                                          ; preds = %else40, %then39
   %342 = add i64 %339, %341
   store i64 %342, ptr %offset, align 8
   %343 = load ptr, ptr %shape, align 8
-  %344 = getelementptr %161, ptr %343, i32 0, i32 2
+  %344 = getelementptr %163, ptr %343, i32 0, i32 2
   %345 = load i64, ptr %344, align 8
   %346 = mul i64 %345, 4
   store i64 %346, ptr %bytes41, align 8
@@ -57533,14 +57768,14 @@ merge42:                                          ; preds = %else44, %then43
   %361 = add i64 %358, %360
   store i64 %361, ptr %offset, align 8
   %362 = load ptr, ptr %shape, align 8
-  %363 = getelementptr %161, ptr %362, i32 0, i32 2
+  %363 = getelementptr %163, ptr %362, i32 0, i32 2
   %364 = load i64, ptr %363, align 8
   %365 = load ptr, ptr %shape, align 8
-  %366 = getelementptr %161, ptr %365, i32 0, i32 4
+  %366 = getelementptr %163, ptr %365, i32 0, i32 4
   %367 = load i64, ptr %366, align 8
   %368 = mul i64 %364, %367
   %369 = load ptr, ptr %shape, align 8
-  %370 = getelementptr %161, ptr %369, i32 0, i32 3
+  %370 = getelementptr %163, ptr %369, i32 0, i32 3
   %371 = load i64, ptr %370, align 8
   %372 = mul i64 %368, %371
   store i64 %372, ptr %bytes45, align 8
@@ -57572,10 +57807,10 @@ merge46:                                          ; preds = %else48, %then47
   %387 = add i64 %384, %386
   store i64 %387, ptr %offset, align 8
   %388 = load ptr, ptr %shape, align 8
-  %389 = getelementptr %161, ptr %388, i32 0, i32 2
+  %389 = getelementptr %163, ptr %388, i32 0, i32 2
   %390 = load i64, ptr %389, align 8
   %391 = load ptr, ptr %shape, align 8
-  %392 = getelementptr %161, ptr %391, i32 0, i32 9
+  %392 = getelementptr %163, ptr %391, i32 0, i32 9
   %393 = load i64, ptr %392, align 8
   %394 = mul i64 %390, %393
   %395 = mul i64 %394, 4
@@ -57608,10 +57843,10 @@ merge50:                                          ; preds = %else52, %then51
   %410 = add i64 %407, %409
   store i64 %410, ptr %offset, align 8
   %411 = load ptr, ptr %shape, align 8
-  %412 = getelementptr %161, ptr %411, i32 0, i32 2
+  %412 = getelementptr %163, ptr %411, i32 0, i32 2
   %413 = load i64, ptr %412, align 8
   %414 = load ptr, ptr %shape, align 8
-  %415 = getelementptr %161, ptr %414, i32 0, i32 9
+  %415 = getelementptr %163, ptr %414, i32 0, i32 9
   %416 = load i64, ptr %415, align 8
   %417 = mul i64 %413, %416
   %418 = mul i64 %417, 4
@@ -57644,10 +57879,10 @@ merge54:                                          ; preds = %else56, %then55
   %433 = add i64 %430, %432
   store i64 %433, ptr %offset, align 8
   %434 = load ptr, ptr %shape, align 8
-  %435 = getelementptr %161, ptr %434, i32 0, i32 10
+  %435 = getelementptr %163, ptr %434, i32 0, i32 10
   %436 = load i64, ptr %435, align 8
   %437 = load ptr, ptr %shape, align 8
-  %438 = getelementptr %161, ptr %437, i32 0, i32 11
+  %438 = getelementptr %163, ptr %437, i32 0, i32 11
   %439 = load i64, ptr %438, align 8
   %440 = mul i64 %436, %439
   %441 = mul i64 %440, 4
@@ -57680,10 +57915,10 @@ merge58:                                          ; preds = %else60, %then59
   %456 = add i64 %453, %455
   store i64 %456, ptr %offset, align 8
   %457 = load ptr, ptr %shape, align 8
-  %458 = getelementptr %161, ptr %457, i32 0, i32 10
+  %458 = getelementptr %163, ptr %457, i32 0, i32 10
   %459 = load i64, ptr %458, align 8
   %460 = load ptr, ptr %shape, align 8
-  %461 = getelementptr %161, ptr %460, i32 0, i32 12
+  %461 = getelementptr %163, ptr %460, i32 0, i32 12
   %462 = load i64, ptr %461, align 8
   %463 = mul i64 %459, %462
   %464 = mul i64 %463, 4
@@ -57716,7 +57951,7 @@ merge62:                                          ; preds = %else64, %then63
   %479 = add i64 %476, %478
   store i64 %479, ptr %offset, align 8
   %480 = load ptr, ptr %shape, align 8
-  %481 = getelementptr %161, ptr %480, i32 0, i32 14
+  %481 = getelementptr %163, ptr %480, i32 0, i32 14
   %482 = load i64, ptr %481, align 8
   %483 = mul i64 %482, 4
   store i64 %483, ptr %bytes65, align 8
@@ -57748,15 +57983,15 @@ merge66:                                          ; preds = %else68, %then67
   %498 = add i64 %495, %497
   store i64 %498, ptr %offset, align 8
   %499 = load ptr, ptr %shape, align 8
-  %500 = getelementptr %161, ptr %499, i32 0, i32 1
+  %500 = getelementptr %163, ptr %499, i32 0, i32 1
   %501 = load i64, ptr %500, align 8
   %502 = icmp sgt i64 %501, 1
   %503 = zext i1 %502 to i8
   %504 = load ptr, ptr %shape, align 8
-  %505 = getelementptr %161, ptr %504, i32 0, i32 1
+  %505 = getelementptr %163, ptr %504, i32 0, i32 1
   %506 = load i64, ptr %505, align 8
   %507 = load ptr, ptr %shape, align 8
-  %508 = getelementptr %161, ptr %507, i32 0, i32 10
+  %508 = getelementptr %163, ptr %507, i32 0, i32 10
   %509 = load i64, ptr %508, align 8
   %510 = mul i64 %506, %509
   %511 = mul i64 %510, 4
@@ -57791,10 +58026,10 @@ merge70:                                          ; preds = %else72, %then71
   %528 = add i64 %525, %527
   store i64 %528, ptr %offset, align 8
   %529 = load ptr, ptr %shape, align 8
-  %530 = getelementptr %161, ptr %529, i32 0, i32 14
+  %530 = getelementptr %163, ptr %529, i32 0, i32 14
   %531 = load i64, ptr %530, align 8
   %532 = load ptr, ptr %shape, align 8
-  %533 = getelementptr %161, ptr %532, i32 0, i32 15
+  %533 = getelementptr %163, ptr %532, i32 0, i32 15
   %534 = load i64, ptr %533, align 8
   %535 = sdiv i64 %534, 2
   %536 = mul i64 %531, %535
@@ -57828,10 +58063,10 @@ merge74:                                          ; preds = %else76, %then75
   %552 = add i64 %549, %551
   store i64 %552, ptr %offset, align 8
   %553 = load ptr, ptr %shape, align 8
-  %554 = getelementptr %161, ptr %553, i32 0, i32 14
+  %554 = getelementptr %163, ptr %553, i32 0, i32 14
   %555 = load i64, ptr %554, align 8
   %556 = load ptr, ptr %shape, align 8
-  %557 = getelementptr %161, ptr %556, i32 0, i32 15
+  %557 = getelementptr %163, ptr %556, i32 0, i32 15
   %558 = load i64, ptr %557, align 8
   %559 = sdiv i64 %558, 2
   %560 = mul i64 %555, %559
@@ -57865,7 +58100,7 @@ merge78:                                          ; preds = %else80, %then79
   %576 = add i64 %573, %575
   store i64 %576, ptr %offset, align 8
   %577 = load ptr, ptr %shape, align 8
-  %578 = getelementptr %161, ptr %577, i32 0, i32 16
+  %578 = getelementptr %163, ptr %577, i32 0, i32 16
   %579 = load i64, ptr %578, align 8
   store i64 %579, ptr %bytes81, align 8
   %580 = load ptr, ptr %self, align 8
@@ -57896,15 +58131,15 @@ merge82:                                          ; preds = %else84, %then83
   %594 = add i64 %591, %593
   store i64 %594, ptr %offset, align 8
   %595 = load ptr, ptr %shape, align 8
-  %596 = getelementptr %161, ptr %595, i32 0, i32 0
+  %596 = getelementptr %163, ptr %595, i32 0, i32 0
   %597 = load i32, ptr %596, align 4
   %598 = icmp eq i32 %597, 0
   %599 = zext i1 %598 to i8
   %600 = load ptr, ptr %shape, align 8
-  %601 = getelementptr %161, ptr %600, i32 0, i32 13
+  %601 = getelementptr %163, ptr %600, i32 0, i32 13
   %602 = load i64, ptr %601, align 8
   %603 = load ptr, ptr %shape, align 8
-  %604 = getelementptr %161, ptr %603, i32 0, i32 12
+  %604 = getelementptr %163, ptr %603, i32 0, i32 12
   %605 = load i64, ptr %604, align 8
   %606 = mul i64 %602, %605
   %607 = mul i64 %606, 4
@@ -59038,7 +59273,7 @@ entry:
   %shape = alloca ptr, align 8
   store ptr %0, ptr %shape, align 8
   %1 = load ptr, ptr %shape, align 8
-  %2 = getelementptr %161, ptr %1, i32 0, i32 17
+  %2 = getelementptr %163, ptr %1, i32 0, i32 17
   %3 = call i64 @"$step_bytes"(ptr %2)
   %4 = mul i64 2, %3
   ret i64 %4
@@ -60040,14 +60275,14 @@ entry:
   %25 = alloca %4, align 8
   %26 = alloca %4, align 8
   %27 = alloca %4, align 8
-  %shape = alloca %161, align 8
-  %28 = alloca %161, align 8
+  %shape = alloca %163, align 8
+  %28 = alloca %163, align 8
   %made = alloca ptr, align 8
   %out = alloca ptr, align 8
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %made, align 8
   %29 = load ptr, ptr %made, align 8
-  call void @"$Plan.buffer_shape"(ptr noalias sret(%161) %28, ptr %29, i32 0)
+  call void @"$Plan.buffer_shape"(ptr noalias sret(%163) %28, ptr %29, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %28, i64 168, i1 false)
   %30 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.key"(ptr %30, ptr @"$string.583")
@@ -60056,55 +60291,55 @@ entry:
   call void @"$JsonWriter.begin_object"(ptr %32)
   %33 = load %4, ptr %26, align 1
   %34 = load ptr, ptr %out, align 8
-  %35 = getelementptr %161, ptr %shape, i32 0, i32 2
+  %35 = getelementptr %163, ptr %shape, i32 0, i32 2
   %36 = load i64, ptr %35, align 8
-  %37 = getelementptr %161, ptr %shape, i32 0, i32 4
+  %37 = getelementptr %163, ptr %shape, i32 0, i32 4
   %38 = load i64, ptr %37, align 8
   %39 = mul i64 %36, %38
-  %40 = getelementptr %161, ptr %shape, i32 0, i32 3
+  %40 = getelementptr %163, ptr %shape, i32 0, i32 3
   %41 = load i64, ptr %40, align 8
   %42 = mul i64 %39, %41
   call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.584", i64 %42)
   %43 = load %4, ptr %25, align 1
   %44 = load ptr, ptr %out, align 8
-  %45 = getelementptr %161, ptr %shape, i32 0, i32 2
+  %45 = getelementptr %163, ptr %shape, i32 0, i32 2
   %46 = load i64, ptr %45, align 8
-  %47 = getelementptr %161, ptr %shape, i32 0, i32 4
+  %47 = getelementptr %163, ptr %shape, i32 0, i32 4
   %48 = load i64, ptr %47, align 8
   %49 = mul i64 %46, %48
-  %50 = getelementptr %161, ptr %shape, i32 0, i32 3
+  %50 = getelementptr %163, ptr %shape, i32 0, i32 3
   %51 = load i64, ptr %50, align 8
   %52 = mul i64 %49, %51
   call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.585", i64 %52)
   %53 = load %4, ptr %24, align 1
   %54 = load ptr, ptr %out, align 8
-  %55 = getelementptr %161, ptr %shape, i32 0, i32 2
+  %55 = getelementptr %163, ptr %shape, i32 0, i32 2
   %56 = load i64, ptr %55, align 8
-  %57 = getelementptr %161, ptr %shape, i32 0, i32 4
+  %57 = getelementptr %163, ptr %shape, i32 0, i32 4
   %58 = load i64, ptr %57, align 8
   %59 = mul i64 %56, %58
-  %60 = getelementptr %161, ptr %shape, i32 0, i32 3
+  %60 = getelementptr %163, ptr %shape, i32 0, i32 3
   %61 = load i64, ptr %60, align 8
   %62 = mul i64 %59, %61
   call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.586", i64 %62)
   %63 = load %4, ptr %23, align 1
   %64 = load ptr, ptr %out, align 8
-  %65 = getelementptr %161, ptr %shape, i32 0, i32 2
+  %65 = getelementptr %163, ptr %shape, i32 0, i32 2
   %66 = load i64, ptr %65, align 8
-  %67 = getelementptr %161, ptr %shape, i32 0, i32 4
+  %67 = getelementptr %163, ptr %shape, i32 0, i32 4
   %68 = load i64, ptr %67, align 8
-  %69 = getelementptr %161, ptr %shape, i32 0, i32 6
+  %69 = getelementptr %163, ptr %shape, i32 0, i32 6
   %70 = load i64, ptr %69, align 8
-  %71 = getelementptr %161, ptr %shape, i32 0, i32 5
+  %71 = getelementptr %163, ptr %shape, i32 0, i32 5
   %72 = load i64, ptr %71, align 8
   %73 = mul i64 %70, %72
   %74 = icmp sgt i64 %68, %73
   %75 = zext i1 %74 to i8
-  %76 = getelementptr %161, ptr %shape, i32 0, i32 4
+  %76 = getelementptr %163, ptr %shape, i32 0, i32 4
   %77 = load i64, ptr %76, align 8
-  %78 = getelementptr %161, ptr %shape, i32 0, i32 6
+  %78 = getelementptr %163, ptr %shape, i32 0, i32 6
   %79 = load i64, ptr %78, align 8
-  %80 = getelementptr %161, ptr %shape, i32 0, i32 5
+  %80 = getelementptr %163, ptr %shape, i32 0, i32 5
   %81 = load i64, ptr %80, align 8
   %82 = mul i64 %79, %81
   %83 = trunc i8 %75 to i1
@@ -60113,155 +60348,155 @@ entry:
   call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.587", i64 %85)
   %86 = load %4, ptr %22, align 1
   %87 = load ptr, ptr %out, align 8
-  %88 = getelementptr %161, ptr %shape, i32 0, i32 2
+  %88 = getelementptr %163, ptr %shape, i32 0, i32 2
   %89 = load i64, ptr %88, align 8
   %90 = mul i64 %89, 4
   call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.588", i64 %90)
   %91 = load %4, ptr %21, align 1
   %92 = load ptr, ptr %out, align 8
-  %93 = getelementptr %161, ptr %shape, i32 0, i32 2
+  %93 = getelementptr %163, ptr %shape, i32 0, i32 2
   %94 = load i64, ptr %93, align 8
-  %95 = getelementptr %161, ptr %shape, i32 0, i32 6
+  %95 = getelementptr %163, ptr %shape, i32 0, i32 6
   %96 = load i64, ptr %95, align 8
-  %97 = getelementptr %161, ptr %shape, i32 0, i32 7
+  %97 = getelementptr %163, ptr %shape, i32 0, i32 7
   %98 = load i64, ptr %97, align 8
   %99 = mul i64 2, %98
   %100 = add i64 %96, %99
-  %101 = getelementptr %161, ptr %shape, i32 0, i32 5
+  %101 = getelementptr %163, ptr %shape, i32 0, i32 5
   %102 = load i64, ptr %101, align 8
   %103 = mul i64 %100, %102
   %104 = mul i64 %94, %103
-  %105 = getelementptr %161, ptr %shape, i32 0, i32 3
+  %105 = getelementptr %163, ptr %shape, i32 0, i32 3
   %106 = load i64, ptr %105, align 8
   %107 = mul i64 %104, %106
   call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.589", i64 %107)
   %108 = load %4, ptr %20, align 1
   %109 = load ptr, ptr %out, align 8
-  %110 = getelementptr %161, ptr %shape, i32 0, i32 2
+  %110 = getelementptr %163, ptr %shape, i32 0, i32 2
   %111 = load i64, ptr %110, align 8
-  %112 = getelementptr %161, ptr %shape, i32 0, i32 6
+  %112 = getelementptr %163, ptr %shape, i32 0, i32 6
   %113 = load i64, ptr %112, align 8
-  %114 = getelementptr %161, ptr %shape, i32 0, i32 5
+  %114 = getelementptr %163, ptr %shape, i32 0, i32 5
   %115 = load i64, ptr %114, align 8
   %116 = mul i64 %113, %115
   %117 = mul i64 %111, %116
-  %118 = getelementptr %161, ptr %shape, i32 0, i32 3
+  %118 = getelementptr %163, ptr %shape, i32 0, i32 3
   %119 = load i64, ptr %118, align 8
   %120 = mul i64 %117, %119
   call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.590", i64 %120)
   %121 = load %4, ptr %19, align 1
   %122 = load ptr, ptr %out, align 8
-  %123 = getelementptr %161, ptr %shape, i32 0, i32 2
+  %123 = getelementptr %163, ptr %shape, i32 0, i32 2
   %124 = load i64, ptr %123, align 8
-  %125 = getelementptr %161, ptr %shape, i32 0, i32 6
+  %125 = getelementptr %163, ptr %shape, i32 0, i32 6
   %126 = load i64, ptr %125, align 8
-  %127 = getelementptr %161, ptr %shape, i32 0, i32 5
+  %127 = getelementptr %163, ptr %shape, i32 0, i32 5
   %128 = load i64, ptr %127, align 8
   %129 = mul i64 %126, %128
   %130 = mul i64 %124, %129
-  %131 = getelementptr %161, ptr %shape, i32 0, i32 3
+  %131 = getelementptr %163, ptr %shape, i32 0, i32 3
   %132 = load i64, ptr %131, align 8
   %133 = mul i64 %130, %132
   call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.591", i64 %133)
   %134 = load %4, ptr %18, align 1
   %135 = load ptr, ptr %out, align 8
-  %136 = getelementptr %161, ptr %shape, i32 0, i32 2
+  %136 = getelementptr %163, ptr %shape, i32 0, i32 2
   %137 = load i64, ptr %136, align 8
-  %138 = getelementptr %161, ptr %shape, i32 0, i32 8
+  %138 = getelementptr %163, ptr %shape, i32 0, i32 8
   %139 = load i64, ptr %138, align 8
   %140 = mul i64 2, %139
   %141 = mul i64 %137, %140
-  %142 = getelementptr %161, ptr %shape, i32 0, i32 3
+  %142 = getelementptr %163, ptr %shape, i32 0, i32 3
   %143 = load i64, ptr %142, align 8
   %144 = mul i64 %141, %143
   call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.592", i64 %144)
   %145 = load %4, ptr %17, align 1
   %146 = load ptr, ptr %out, align 8
-  %147 = getelementptr %161, ptr %shape, i32 0, i32 2
+  %147 = getelementptr %163, ptr %shape, i32 0, i32 2
   %148 = load i64, ptr %147, align 8
-  %149 = getelementptr %161, ptr %shape, i32 0, i32 8
+  %149 = getelementptr %163, ptr %shape, i32 0, i32 8
   %150 = load i64, ptr %149, align 8
   %151 = mul i64 %148, %150
-  %152 = getelementptr %161, ptr %shape, i32 0, i32 3
+  %152 = getelementptr %163, ptr %shape, i32 0, i32 3
   %153 = load i64, ptr %152, align 8
   %154 = mul i64 %151, %153
   call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.593", i64 %154)
   %155 = load %4, ptr %16, align 1
   %156 = load ptr, ptr %out, align 8
-  %157 = getelementptr %161, ptr %shape, i32 0, i32 2
+  %157 = getelementptr %163, ptr %shape, i32 0, i32 2
   %158 = load i64, ptr %157, align 8
-  %159 = getelementptr %161, ptr %shape, i32 0, i32 8
+  %159 = getelementptr %163, ptr %shape, i32 0, i32 8
   %160 = load i64, ptr %159, align 8
   %161 = mul i64 %158, %160
   call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.594", i64 %161)
   %162 = load %4, ptr %15, align 1
   %163 = load ptr, ptr %out, align 8
-  %164 = getelementptr %161, ptr %shape, i32 0, i32 2
+  %164 = getelementptr %163, ptr %shape, i32 0, i32 2
   %165 = load i64, ptr %164, align 8
   %166 = mul i64 %165, 4
   call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.595", i64 %166)
   %167 = load %4, ptr %14, align 1
   %168 = load ptr, ptr %out, align 8
-  %169 = getelementptr %161, ptr %shape, i32 0, i32 2
+  %169 = getelementptr %163, ptr %shape, i32 0, i32 2
   %170 = load i64, ptr %169, align 8
-  %171 = getelementptr %161, ptr %shape, i32 0, i32 4
+  %171 = getelementptr %163, ptr %shape, i32 0, i32 4
   %172 = load i64, ptr %171, align 8
   %173 = mul i64 %170, %172
-  %174 = getelementptr %161, ptr %shape, i32 0, i32 3
+  %174 = getelementptr %163, ptr %shape, i32 0, i32 3
   %175 = load i64, ptr %174, align 8
   %176 = mul i64 %173, %175
   call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.596", i64 %176)
   %177 = load %4, ptr %13, align 1
   %178 = load ptr, ptr %out, align 8
-  %179 = getelementptr %161, ptr %shape, i32 0, i32 2
+  %179 = getelementptr %163, ptr %shape, i32 0, i32 2
   %180 = load i64, ptr %179, align 8
-  %181 = getelementptr %161, ptr %shape, i32 0, i32 9
+  %181 = getelementptr %163, ptr %shape, i32 0, i32 9
   %182 = load i64, ptr %181, align 8
   %183 = mul i64 %180, %182
   %184 = mul i64 %183, 4
   call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.597", i64 %184)
   %185 = load %4, ptr %12, align 1
   %186 = load ptr, ptr %out, align 8
-  %187 = getelementptr %161, ptr %shape, i32 0, i32 2
+  %187 = getelementptr %163, ptr %shape, i32 0, i32 2
   %188 = load i64, ptr %187, align 8
-  %189 = getelementptr %161, ptr %shape, i32 0, i32 9
+  %189 = getelementptr %163, ptr %shape, i32 0, i32 9
   %190 = load i64, ptr %189, align 8
   %191 = mul i64 %188, %190
   %192 = mul i64 %191, 4
   call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.598", i64 %192)
   %193 = load %4, ptr %11, align 1
   %194 = load ptr, ptr %out, align 8
-  %195 = getelementptr %161, ptr %shape, i32 0, i32 10
+  %195 = getelementptr %163, ptr %shape, i32 0, i32 10
   %196 = load i64, ptr %195, align 8
-  %197 = getelementptr %161, ptr %shape, i32 0, i32 11
+  %197 = getelementptr %163, ptr %shape, i32 0, i32 11
   %198 = load i64, ptr %197, align 8
   %199 = mul i64 %196, %198
   %200 = mul i64 %199, 4
   call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.599", i64 %200)
   %201 = load %4, ptr %10, align 1
   %202 = load ptr, ptr %out, align 8
-  %203 = getelementptr %161, ptr %shape, i32 0, i32 10
+  %203 = getelementptr %163, ptr %shape, i32 0, i32 10
   %204 = load i64, ptr %203, align 8
-  %205 = getelementptr %161, ptr %shape, i32 0, i32 12
+  %205 = getelementptr %163, ptr %shape, i32 0, i32 12
   %206 = load i64, ptr %205, align 8
   %207 = mul i64 %204, %206
   %208 = mul i64 %207, 4
   call void @"$JsonWriter.integer_field"(ptr %202, ptr @"$string.70", i64 %208)
   %209 = load %4, ptr %9, align 1
   %210 = load ptr, ptr %out, align 8
-  %211 = getelementptr %161, ptr %shape, i32 0, i32 14
+  %211 = getelementptr %163, ptr %shape, i32 0, i32 14
   %212 = load i64, ptr %211, align 8
   %213 = mul i64 %212, 4
   call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.600", i64 %213)
   %214 = load %4, ptr %8, align 1
   %215 = load ptr, ptr %out, align 8
-  %216 = getelementptr %161, ptr %shape, i32 0, i32 1
+  %216 = getelementptr %163, ptr %shape, i32 0, i32 1
   %217 = load i64, ptr %216, align 8
   %218 = icmp sgt i64 %217, 1
   %219 = zext i1 %218 to i8
-  %220 = getelementptr %161, ptr %shape, i32 0, i32 1
+  %220 = getelementptr %163, ptr %shape, i32 0, i32 1
   %221 = load i64, ptr %220, align 8
-  %222 = getelementptr %161, ptr %shape, i32 0, i32 10
+  %222 = getelementptr %163, ptr %shape, i32 0, i32 10
   %223 = load i64, ptr %222, align 8
   %224 = mul i64 %221, %223
   %225 = mul i64 %224, 4
@@ -60270,9 +60505,9 @@ entry:
   call void @"$JsonWriter.integer_field"(ptr %215, ptr @"$string.601", i64 %227)
   %228 = load %4, ptr %7, align 1
   %229 = load ptr, ptr %out, align 8
-  %230 = getelementptr %161, ptr %shape, i32 0, i32 14
+  %230 = getelementptr %163, ptr %shape, i32 0, i32 14
   %231 = load i64, ptr %230, align 8
-  %232 = getelementptr %161, ptr %shape, i32 0, i32 15
+  %232 = getelementptr %163, ptr %shape, i32 0, i32 15
   %233 = load i64, ptr %232, align 8
   %234 = sdiv i64 %233, 2
   %235 = mul i64 %231, %234
@@ -60280,9 +60515,9 @@ entry:
   call void @"$JsonWriter.integer_field"(ptr %229, ptr @"$string.602", i64 %236)
   %237 = load %4, ptr %6, align 1
   %238 = load ptr, ptr %out, align 8
-  %239 = getelementptr %161, ptr %shape, i32 0, i32 14
+  %239 = getelementptr %163, ptr %shape, i32 0, i32 14
   %240 = load i64, ptr %239, align 8
-  %241 = getelementptr %161, ptr %shape, i32 0, i32 15
+  %241 = getelementptr %163, ptr %shape, i32 0, i32 15
   %242 = load i64, ptr %241, align 8
   %243 = sdiv i64 %242, 2
   %244 = mul i64 %240, %243
@@ -60290,18 +60525,18 @@ entry:
   call void @"$JsonWriter.integer_field"(ptr %238, ptr @"$string.603", i64 %245)
   %246 = load %4, ptr %5, align 1
   %247 = load ptr, ptr %out, align 8
-  %248 = getelementptr %161, ptr %shape, i32 0, i32 16
+  %248 = getelementptr %163, ptr %shape, i32 0, i32 16
   %249 = load i64, ptr %248, align 8
   call void @"$JsonWriter.integer_field"(ptr %247, ptr @"$string.604", i64 %249)
   %250 = load %4, ptr %4, align 1
   %251 = load ptr, ptr %out, align 8
-  %252 = getelementptr %161, ptr %shape, i32 0, i32 0
+  %252 = getelementptr %163, ptr %shape, i32 0, i32 0
   %253 = load i32, ptr %252, align 4
   %254 = icmp eq i32 %253, 0
   %255 = zext i1 %254 to i8
-  %256 = getelementptr %161, ptr %shape, i32 0, i32 13
+  %256 = getelementptr %163, ptr %shape, i32 0, i32 13
   %257 = load i64, ptr %256, align 8
-  %258 = getelementptr %161, ptr %shape, i32 0, i32 12
+  %258 = getelementptr %163, ptr %shape, i32 0, i32 12
   %259 = load i64, ptr %258, align 8
   %260 = mul i64 %257, %259
   %261 = mul i64 %260, 4
@@ -60327,8 +60562,8 @@ entry:
   %10 = alloca %4, align 8
   %11 = alloca %4, align 8
   %12 = alloca %4, align 8
-  %rank = alloca %167, align 8
-  %13 = alloca %167, align 8
+  %rank = alloca %169, align 8
+  %13 = alloca %169, align 8
   %index = alloca i32, align 4
   %made = alloca ptr, align 8
   %out = alloca ptr, align 8
@@ -60337,7 +60572,7 @@ entry:
   store i32 %2, ptr %index, align 4
   %14 = load ptr, ptr %made, align 8
   %15 = load i32, ptr %index, align 4
-  call void @"$Plan.rank"(ptr noalias sret(%167) %13, ptr %14, i32 %15)
+  call void @"$Plan.rank"(ptr noalias sret(%169) %13, ptr %14, i32 %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %rank, ptr align 8 %13, i64 56, i1 false)
   %16 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %16)
@@ -60348,37 +60583,37 @@ entry:
   call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.607", i64 %20)
   %21 = load %4, ptr %11, align 1
   %22 = load ptr, ptr %out, align 8
-  %23 = getelementptr %167, ptr %rank, i32 0, i32 0
+  %23 = getelementptr %169, ptr %rank, i32 0, i32 0
   %24 = load i64, ptr %23, align 8
   call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.608", i64 %24)
   %25 = load %4, ptr %10, align 1
   %26 = load ptr, ptr %out, align 8
-  %27 = getelementptr %167, ptr %rank, i32 0, i32 1
+  %27 = getelementptr %169, ptr %rank, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
   call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.609", i64 %28)
   %29 = load %4, ptr %9, align 1
   %30 = load ptr, ptr %out, align 8
-  %31 = getelementptr %167, ptr %rank, i32 0, i32 2
+  %31 = getelementptr %169, ptr %rank, i32 0, i32 2
   %32 = load i64, ptr %31, align 8
   call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.610", i64 %32)
   %33 = load %4, ptr %8, align 1
   %34 = load ptr, ptr %out, align 8
-  %35 = getelementptr %167, ptr %rank, i32 0, i32 3
+  %35 = getelementptr %169, ptr %rank, i32 0, i32 3
   %36 = load i64, ptr %35, align 8
   call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.611", i64 %36)
   %37 = load %4, ptr %7, align 1
   %38 = load ptr, ptr %out, align 8
-  %39 = getelementptr %167, ptr %rank, i32 0, i32 4
+  %39 = getelementptr %169, ptr %rank, i32 0, i32 4
   %40 = load i64, ptr %39, align 8
   call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.612", i64 %40)
   %41 = load %4, ptr %6, align 1
   %42 = load ptr, ptr %out, align 8
-  %43 = getelementptr %167, ptr %rank, i32 0, i32 5
+  %43 = getelementptr %169, ptr %rank, i32 0, i32 5
   %44 = load i64, ptr %43, align 8
   call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.613", i64 %44)
   %45 = load %4, ptr %5, align 1
   %46 = load ptr, ptr %out, align 8
-  %47 = getelementptr %167, ptr %rank, i32 0, i32 6
+  %47 = getelementptr %169, ptr %rank, i32 0, i32 6
   %48 = load i64, ptr %47, align 8
   call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.614", i64 %48)
   %49 = load %4, ptr %4, align 1
@@ -60388,24 +60623,24 @@ entry:
   ret void
 }
 
-define internal void @"$Plan.rank"(ptr noalias sret(%167) %0, ptr %1, i32 %2) {
+define internal void @"$Plan.rank"(ptr noalias sret(%169) %0, ptr %1, i32 %2) {
 entry:
-  %result = alloca %167, align 8
-  %shape = alloca %161, align 8
-  %3 = alloca %161, align 8
+  %result = alloca %169, align 8
+  %shape = alloca %163, align 8
+  %3 = alloca %163, align 8
   %rank = alloca i32, align 4
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
   store i32 %2, ptr %rank, align 4
   %4 = load ptr, ptr %self, align 8
   %5 = load i32, ptr %rank, align 4
-  call void @"$Plan.buffer_shape"(ptr noalias sret(%161) %3, ptr %4, i32 %5)
+  call void @"$Plan.buffer_shape"(ptr noalias sret(%163) %3, ptr %4, i32 %5)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %3, i64 168, i1 false)
   %6 = call ptr @memset(ptr %result, i32 0, i64 56)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %29, ptr %7, i32 0, i32 14
   %9 = load i64, ptr %8, align 8
-  %10 = getelementptr %167, ptr %result, i32 0, i32 0
+  %10 = getelementptr %169, ptr %result, i32 0, i32 0
   store i64 %9, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %29, ptr %11, i32 0, i32 13
@@ -60415,15 +60650,15 @@ entry:
   %16 = load i32, ptr %15, align 4
   %17 = sext i32 %16 to i64
   %18 = mul i64 %13, %17
-  %19 = getelementptr %167, ptr %result, i32 0, i32 1
+  %19 = getelementptr %169, ptr %result, i32 0, i32 1
   store i64 %18, ptr %19, align 8
   %20 = call i64 @"$buffers.bytes"(ptr %shape)
-  %21 = getelementptr %167, ptr %result, i32 0, i32 2
+  %21 = getelementptr %169, ptr %result, i32 0, i32 2
   store i64 %20, ptr %21, align 8
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %29, ptr %22, i32 0, i32 16
   %24 = load i64, ptr %23, align 8
-  %25 = getelementptr %167, ptr %result, i32 0, i32 3
+  %25 = getelementptr %169, ptr %result, i32 0, i32 3
   store i64 %24, ptr %25, align 8
   %26 = load i32, ptr %rank, align 4
   %27 = icmp eq i32 %26, 0
@@ -60435,7 +60670,7 @@ then:                                             ; preds = %entry
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %29, ptr %30, i32 0, i32 17
   %32 = load i64, ptr %31, align 8
-  %33 = getelementptr %167, ptr %result, i32 0, i32 4
+  %33 = getelementptr %169, ptr %result, i32 0, i32 4
   store i64 %32, ptr %33, align 8
   br label %merge
 
@@ -60443,15 +60678,15 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  %34 = getelementptr %167, ptr %result, i32 0, i32 0
+  %34 = getelementptr %169, ptr %result, i32 0, i32 0
   %35 = load i64, ptr %34, align 8
-  %36 = getelementptr %167, ptr %result, i32 0, i32 1
+  %36 = getelementptr %169, ptr %result, i32 0, i32 1
   %37 = load i64, ptr %36, align 8
   %38 = add i64 %35, %37
-  %39 = getelementptr %167, ptr %result, i32 0, i32 2
+  %39 = getelementptr %169, ptr %result, i32 0, i32 2
   %40 = load i64, ptr %39, align 8
   %41 = add i64 %38, %40
-  %42 = getelementptr %167, ptr %result, i32 0, i32 5
+  %42 = getelementptr %169, ptr %result, i32 0, i32 5
   store i64 %41, ptr %42, align 8
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %29, ptr %43, i32 0, i32 9
@@ -60459,7 +60694,7 @@ merge:                                            ; preds = %else, %then
   %46 = load ptr, ptr %self, align 8
   %47 = call i64 @"$Plan.num_sharing"(ptr %46)
   %48 = sdiv i64 %45, %47
-  %49 = getelementptr %167, ptr %result, i32 0, i32 6
+  %49 = getelementptr %169, ptr %result, i32 0, i32 6
   store i64 %48, ptr %49, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %result, i64 56, i1 false)
   ret void
@@ -63454,10 +63689,10 @@ dead:                                             ; No predecessors!
 
 define internal i32 @"$RankGroup.transfer_pages"(ptr %0, i1 zeroext %1, i32 %2, ptr %3, ptr %4, ptr %5) {
 entry:
-  %6 = alloca %168, align 8
-  %7 = alloca %169, align 8
-  %"<structcast>" = alloca %169, align 8
-  %transfer = alloca %170, align 8
+  %6 = alloca %170, align 8
+  %7 = alloca %171, align 8
+  %"<structcast>" = alloca %171, align 8
+  %transfer = alloca %172, align 8
   %message = alloca ptr, align 8
   %host = alloca ptr, align 8
   %pages = alloca ptr, align 8
@@ -63474,40 +63709,40 @@ entry:
   %9 = load i32, ptr %num_pages, align 4
   %10 = load ptr, ptr %pages, align 8
   %11 = load ptr, ptr %host, align 8
-  %12 = getelementptr %169, ptr %7, i32 0, i32 0
+  %12 = getelementptr %171, ptr %7, i32 0, i32 0
   store ptr null, ptr %12, align 8
-  %13 = getelementptr %169, ptr %7, i32 0, i32 1
+  %13 = getelementptr %171, ptr %7, i32 0, i32 1
   store i32 %9, ptr %13, align 4
-  %14 = getelementptr %169, ptr %7, i32 0, i32 2
+  %14 = getelementptr %171, ptr %7, i32 0, i32 2
   store ptr %10, ptr %14, align 8
-  %15 = getelementptr %169, ptr %7, i32 0, i32 3
+  %15 = getelementptr %171, ptr %7, i32 0, i32 3
   store ptr %11, ptr %15, align 8
-  %16 = load %169, ptr %7, align 8
-  store %169 %16, ptr %"<structcast>", align 8
-  %17 = getelementptr %168, ptr %6, i32 0, i32 0
-  %18 = getelementptr %169, ptr %"<structcast>", i32 0, i32 0
+  %16 = load %171, ptr %7, align 8
+  store %171 %16, ptr %"<structcast>", align 8
+  %17 = getelementptr %170, ptr %6, i32 0, i32 0
+  %18 = getelementptr %171, ptr %"<structcast>", i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
   store ptr %19, ptr %17, align 8
-  %20 = getelementptr %168, ptr %6, i32 0, i32 1
-  %21 = getelementptr %169, ptr %"<structcast>", i32 0, i32 1
+  %20 = getelementptr %170, ptr %6, i32 0, i32 1
+  %21 = getelementptr %171, ptr %"<structcast>", i32 0, i32 1
   %22 = load i32, ptr %21, align 4
   store i32 %22, ptr %20, align 4
-  %23 = getelementptr %168, ptr %6, i32 0, i32 2
-  %24 = getelementptr %169, ptr %"<structcast>", i32 0, i32 2
+  %23 = getelementptr %170, ptr %6, i32 0, i32 2
+  %24 = getelementptr %171, ptr %"<structcast>", i32 0, i32 2
   %25 = load ptr, ptr %24, align 8
   store ptr %25, ptr %23, align 8
-  %26 = getelementptr %168, ptr %6, i32 0, i32 3
-  %27 = getelementptr %169, ptr %"<structcast>", i32 0, i32 3
+  %26 = getelementptr %170, ptr %6, i32 0, i32 3
+  %27 = getelementptr %171, ptr %"<structcast>", i32 0, i32 3
   %28 = load ptr, ptr %27, align 8
   store ptr %28, ptr %26, align 8
-  %29 = getelementptr %170, ptr %transfer, i32 0, i32 0
+  %29 = getelementptr %172, ptr %transfer, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %29, ptr align 8 %6, i64 32, i1 false)
   %30 = load ptr, ptr %self, align 8
   %31 = call i64 @"$RankGroup.rank_page_bytes"(ptr %30)
-  %32 = getelementptr %170, ptr %transfer, i32 0, i32 1
+  %32 = getelementptr %172, ptr %transfer, i32 0, i32 1
   store i64 %31, ptr %32, align 8
   %33 = load i8, ptr %is_restore, align 1
-  %34 = getelementptr %170, ptr %transfer, i32 0, i32 2
+  %34 = getelementptr %172, ptr %transfer, i32 0, i32 2
   store i8 %33, ptr %34, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = load ptr, ptr %message, align 8
@@ -63526,7 +63761,7 @@ entry:
   %code4 = alloca i32, align 4
   %5 = alloca %4, align 8
   %code = alloca i32, align 4
-  %args = alloca %168, align 8
+  %args = alloca %170, align 8
   %transfer = alloca ptr, align 8
   %message = alloca ptr, align 8
   %context = alloca ptr, align 8
@@ -63537,18 +63772,18 @@ entry:
   %6 = load ptr, ptr %context, align 8
   store ptr %6, ptr %transfer, align 8
   %7 = load ptr, ptr %transfer, align 8
-  %8 = getelementptr %170, ptr %7, i32 0, i32 0
+  %8 = getelementptr %172, ptr %7, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %args, ptr align 8 %8, i64 32, i1 false)
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %55, ptr %9, i32 0, i32 16
-  %11 = getelementptr %168, ptr %args, i32 0, i32 0
+  %11 = getelementptr %170, ptr %args, i32 0, i32 0
   store ptr %10, ptr %11, align 8
-  %12 = getelementptr %168, ptr %args, i32 0, i32 3
+  %12 = getelementptr %170, ptr %args, i32 0, i32 3
   %13 = load ptr, ptr %12, align 8
   %14 = load ptr, ptr %transfer, align 8
-  %15 = getelementptr %170, ptr %14, i32 0, i32 1
+  %15 = getelementptr %172, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
-  %17 = getelementptr %168, ptr %args, i32 0, i32 1
+  %17 = getelementptr %170, ptr %args, i32 0, i32 1
   %18 = load i32, ptr %17, align 4
   %19 = sext i32 %18 to i64
   %20 = mul i64 %16, %19
@@ -63558,10 +63793,10 @@ entry:
   %24 = sext i32 %23 to i64
   %25 = mul i64 %20, %24
   %26 = getelementptr i8, ptr %13, i64 %25
-  %27 = getelementptr %168, ptr %args, i32 0, i32 3
+  %27 = getelementptr %170, ptr %args, i32 0, i32 3
   store ptr %26, ptr %27, align 8
   %28 = load ptr, ptr %transfer, align 8
-  %29 = getelementptr %170, ptr %28, i32 0, i32 2
+  %29 = getelementptr %172, ptr %28, i32 0, i32 2
   %30 = load i8, ptr %29, align 1
   %31 = trunc i8 %30 to i1
   br i1 %31, label %then, label %else
@@ -63825,7 +64060,7 @@ dead5:                                            ; No predecessors!
 
 define internal i32 @"$RankGroup.count_tokens"(ptr %0, i32 %1, i1 zeroext %2, i1 zeroext %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %args = alloca %171, align 8
+  %args = alloca %173, align 8
   %message = alloca ptr, align 8
   %tokens = alloca ptr, align 8
   %num_tokens = alloca i32, align 4
@@ -63842,28 +64077,28 @@ entry:
   store i32 %4, ptr %num_tokens, align 4
   store ptr %5, ptr %tokens, align 8
   store ptr %6, ptr %message, align 8
-  %9 = getelementptr %171, ptr %args, i32 0, i32 0
+  %9 = getelementptr %173, ptr %args, i32 0, i32 0
   store ptr null, ptr %9, align 8
-  %10 = getelementptr %171, ptr %args, i32 0, i32 1
+  %10 = getelementptr %173, ptr %args, i32 0, i32 1
   store i32 0, ptr %10, align 4
   %11 = load i32, ptr %row, align 4
-  %12 = getelementptr %171, ptr %args, i32 0, i32 2
+  %12 = getelementptr %173, ptr %args, i32 0, i32 2
   store i32 %11, ptr %12, align 4
   %13 = load i32, ptr %num_tokens, align 4
-  %14 = getelementptr %171, ptr %args, i32 0, i32 3
+  %14 = getelementptr %173, ptr %args, i32 0, i32 3
   store i32 %13, ptr %14, align 4
   %15 = load ptr, ptr %tokens, align 8
-  %16 = getelementptr %171, ptr %args, i32 0, i32 4
+  %16 = getelementptr %173, ptr %args, i32 0, i32 4
   store ptr %15, ptr %16, align 8
   %17 = load i8, ptr %from_prompt, align 1
   %18 = icmp ne i8 %17, 0
   %19 = call i32 @"$as_flag"(i1 zeroext %18)
-  %20 = getelementptr %171, ptr %args, i32 0, i32 5
+  %20 = getelementptr %173, ptr %args, i32 0, i32 5
   store i32 %19, ptr %20, align 4
   %21 = load i8, ptr %reset, align 1
   %22 = icmp ne i8 %21, 0
   %23 = call i32 @"$as_flag"(i1 zeroext %22)
-  %24 = getelementptr %171, ptr %args, i32 0, i32 6
+  %24 = getelementptr %173, ptr %args, i32 0, i32 6
   store i32 %23, ptr %24, align 4
   %25 = load ptr, ptr %self, align 8
   %26 = load ptr, ptr %message, align 8
@@ -63894,7 +64129,7 @@ entry:
   %code8 = alloca i32, align 4
   %4 = alloca %4, align 8
   %code = alloca i32, align 4
-  %args = alloca %171, align 8
+  %args = alloca %173, align 8
   %message = alloca ptr, align 8
   %context = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -63925,16 +64160,16 @@ merge:                                            ; preds = %else, %dead
   %13 = getelementptr %55, ptr %12, i32 0, i32 7
   %14 = getelementptr %58, ptr %13, i32 0, i32 26
   %15 = load ptr, ptr %14, align 8
-  %16 = getelementptr %171, ptr %args, i32 0, i32 0
+  %16 = getelementptr %173, ptr %args, i32 0, i32 0
   store ptr %15, ptr %16, align 8
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %55, ptr %17, i32 0, i32 5
   %19 = load ptr, ptr %18, align 8
   %20 = getelementptr %11, ptr %19, i32 0, i32 3
   %21 = load i32, ptr %20, align 4
-  %22 = getelementptr %171, ptr %args, i32 0, i32 1
+  %22 = getelementptr %173, ptr %args, i32 0, i32 1
   store i32 %21, ptr %22, align 4
-  %23 = getelementptr %171, ptr %args, i32 0, i32 3
+  %23 = getelementptr %173, ptr %args, i32 0, i32 3
   %24 = load i32, ptr %23, align 4
   %25 = icmp sgt i32 %24, 0
   %26 = zext i1 %25 to i8
@@ -63954,9 +64189,9 @@ then2:                                            ; preds = %merge
   %37 = getelementptr %55, ptr %36, i32 0, i32 7
   %38 = getelementptr %58, ptr %37, i32 0, i32 21
   %39 = load ptr, ptr %38, align 8
-  %40 = getelementptr %171, ptr %args, i32 0, i32 4
+  %40 = getelementptr %173, ptr %args, i32 0, i32 4
   %41 = load ptr, ptr %40, align 8
-  %42 = getelementptr %171, ptr %args, i32 0, i32 3
+  %42 = getelementptr %173, ptr %args, i32 0, i32 3
   %43 = load i32, ptr %42, align 4
   %44 = sext i32 %43 to i64
   %45 = mul i64 %44, 4
@@ -63993,7 +64228,7 @@ merge1:                                           ; preds = %else3, %merge4
   %56 = getelementptr %55, ptr %55, i32 0, i32 7
   %57 = getelementptr %58, ptr %56, i32 0, i32 21
   %58 = load ptr, ptr %57, align 8
-  %59 = getelementptr %171, ptr %args, i32 0, i32 4
+  %59 = getelementptr %173, ptr %args, i32 0, i32 4
   store ptr %58, ptr %59, align 8
   %60 = load ptr, ptr %self, align 8
   %61 = getelementptr %55, ptr %60, i32 0, i32 3
@@ -64249,10 +64484,10 @@ dead:                                             ; No predecessors!
 
 define internal i32 @"$RankGroup.copy_pages"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
-  %args = alloca %172, align 8
-  %5 = alloca %172, align 8
-  %6 = alloca %173, align 8
-  %"<structcast>" = alloca %173, align 8
+  %args = alloca %174, align 8
+  %5 = alloca %174, align 8
+  %6 = alloca %175, align 8
+  %"<structcast>" = alloca %175, align 8
   %message = alloca ptr, align 8
   %destination = alloca ptr, align 8
   %source = alloca ptr, align 8
@@ -64266,30 +64501,30 @@ entry:
   %7 = load i32, ptr %num_pages, align 4
   %8 = load ptr, ptr %source, align 8
   %9 = load ptr, ptr %destination, align 8
-  %10 = getelementptr %173, ptr %6, i32 0, i32 0
+  %10 = getelementptr %175, ptr %6, i32 0, i32 0
   store ptr null, ptr %10, align 8
-  %11 = getelementptr %173, ptr %6, i32 0, i32 1
+  %11 = getelementptr %175, ptr %6, i32 0, i32 1
   store i32 %7, ptr %11, align 4
-  %12 = getelementptr %173, ptr %6, i32 0, i32 2
+  %12 = getelementptr %175, ptr %6, i32 0, i32 2
   store ptr %8, ptr %12, align 8
-  %13 = getelementptr %173, ptr %6, i32 0, i32 3
+  %13 = getelementptr %175, ptr %6, i32 0, i32 3
   store ptr %9, ptr %13, align 8
-  %14 = load %173, ptr %6, align 8
-  store %173 %14, ptr %"<structcast>", align 8
-  %15 = getelementptr %172, ptr %5, i32 0, i32 0
-  %16 = getelementptr %173, ptr %"<structcast>", i32 0, i32 0
+  %14 = load %175, ptr %6, align 8
+  store %175 %14, ptr %"<structcast>", align 8
+  %15 = getelementptr %174, ptr %5, i32 0, i32 0
+  %16 = getelementptr %175, ptr %"<structcast>", i32 0, i32 0
   %17 = load ptr, ptr %16, align 8
   store ptr %17, ptr %15, align 8
-  %18 = getelementptr %172, ptr %5, i32 0, i32 1
-  %19 = getelementptr %173, ptr %"<structcast>", i32 0, i32 1
+  %18 = getelementptr %174, ptr %5, i32 0, i32 1
+  %19 = getelementptr %175, ptr %"<structcast>", i32 0, i32 1
   %20 = load i32, ptr %19, align 4
   store i32 %20, ptr %18, align 4
-  %21 = getelementptr %172, ptr %5, i32 0, i32 2
-  %22 = getelementptr %173, ptr %"<structcast>", i32 0, i32 2
+  %21 = getelementptr %174, ptr %5, i32 0, i32 2
+  %22 = getelementptr %175, ptr %"<structcast>", i32 0, i32 2
   %23 = load ptr, ptr %22, align 8
   store ptr %23, ptr %21, align 8
-  %24 = getelementptr %172, ptr %5, i32 0, i32 3
-  %25 = getelementptr %173, ptr %"<structcast>", i32 0, i32 3
+  %24 = getelementptr %174, ptr %5, i32 0, i32 3
+  %25 = getelementptr %175, ptr %"<structcast>", i32 0, i32 3
   %26 = load ptr, ptr %25, align 8
   store ptr %26, ptr %24, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %args, ptr align 8 %5, i64 32, i1 false)
@@ -64306,7 +64541,7 @@ define internal i32 @"$copy_pages_job"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
-  %args = alloca %172, align 8
+  %args = alloca %174, align 8
   %message = alloca ptr, align 8
   %context = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -64317,7 +64552,7 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %args, ptr align 8 %4, i64 32, i1 false)
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %55, ptr %5, i32 0, i32 16
-  %7 = getelementptr %172, ptr %args, i32 0, i32 0
+  %7 = getelementptr %174, ptr %args, i32 0, i32 0
   store ptr %6, ptr %7, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %55, ptr %8, i32 0, i32 3
@@ -65121,7 +65356,7 @@ forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %masks, align 8
   %13 = load i32, ptr %i, align 4
   %14 = sext i32 %13 to i64
-  %15 = getelementptr %174, ptr %12, i64 %14
+  %15 = getelementptr %176, ptr %12, i64 %14
   %16 = call i32 @"$Loop.give_mask"(ptr %11, ptr %15, ptr %own)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
@@ -65195,7 +65430,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %mask, align 8
-  %7 = getelementptr %174, ptr %6, i32 0, i32 0
+  %7 = getelementptr %176, ptr %6, i32 0, i32 0
   %8 = load i64, ptr %7, align 8
   %9 = call ptr @"$Loop.find_live"(ptr %5, i64 %8)
   store ptr %9, ptr %item, align 8
@@ -65220,7 +65455,7 @@ then2:                                            ; preds = %then
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
   %22 = getelementptr i8, ptr %21, i64 0
   %23 = load ptr, ptr %mask, align 8
-  %24 = getelementptr %174, ptr %23, i32 0, i32 0
+  %24 = getelementptr %176, ptr %23, i32 0, i32 0
   %25 = load i64, ptr %24, align 8
   %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.114", i64 %25)
   %27 = load ptr, ptr %target, align 8
@@ -65247,7 +65482,7 @@ merge:                                            ; preds = %else, %dead
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %mask, align 8
-  %35 = getelementptr %174, ptr %34, i32 0, i32 2
+  %35 = getelementptr %176, ptr %34, i32 0, i32 2
   %36 = load i32, ptr %35, align 4
   %37 = load ptr, ptr %message, align 8
   %38 = call i32 @"$Loop.check_mask"(ptr %32, ptr %33, i32 %36, ptr %37)
@@ -65271,7 +65506,7 @@ else6:                                            ; preds = %merge
 merge4:                                           ; preds = %else6, %dead7
   %44 = load ptr, ptr %item, align 8
   %45 = load ptr, ptr %mask, align 8
-  %46 = getelementptr %174, ptr %45, i32 0, i32 1
+  %46 = getelementptr %176, ptr %45, i32 0, i32 1
   %47 = load ptr, ptr %46, align 8
   call void @"$Sequence.give_mask"(ptr %44, ptr %47)
   %48 = load %4, ptr %3, align 1
@@ -65602,8 +65837,8 @@ entry:
   %code = alloca i32, align 4
   %item = alloca ptr, align 8
   %7 = alloca %4, align 8
-  %limits = alloca %175, align 8
-  %8 = alloca %175, align 8
+  %limits = alloca %177, align 8
+  %8 = alloca %177, align 8
   %9 = alloca %4, align 8
   %10 = alloca %4, align 8
   %message = alloca ptr, align 8
@@ -65621,7 +65856,7 @@ entry:
   call void @"$Loop.lock"(ptr %13)
   %14 = load %4, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits"(ptr noalias sret(%175) %8, ptr %15)
+  call void @"$Loop.limits"(ptr noalias sret(%177) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock"(ptr %16)
@@ -65709,11 +65944,11 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits"(ptr noalias sret(%175) %0, ptr %1) {
+define internal void @"$Loop.limits"(ptr noalias sret(%177) %0, ptr %1) {
 entry:
-  %2 = alloca %175, align 8
-  %3 = alloca %176, align 8
-  %"<structcast>" = alloca %176, align 8
+  %2 = alloca %177, align 8
+  %3 = alloca %178, align 8
+  %"<structcast>" = alloca %178, align 8
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
@@ -65738,36 +65973,36 @@ entry:
   %23 = getelementptr %37, ptr %22, i32 0, i32 26
   %24 = getelementptr %51, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
-  %26 = getelementptr %176, ptr %3, i32 0, i32 0
+  %26 = getelementptr %178, ptr %3, i32 0, i32 0
   store i32 %8, ptr %26, align 4
-  %27 = getelementptr %176, ptr %3, i32 0, i32 1
+  %27 = getelementptr %178, ptr %3, i32 0, i32 1
   store i32 %12, ptr %27, align 4
-  %28 = getelementptr %176, ptr %3, i32 0, i32 2
+  %28 = getelementptr %178, ptr %3, i32 0, i32 2
   store i32 %17, ptr %28, align 4
-  %29 = getelementptr %176, ptr %3, i32 0, i32 3
+  %29 = getelementptr %178, ptr %3, i32 0, i32 3
   store i32 %21, ptr %29, align 4
-  %30 = getelementptr %176, ptr %3, i32 0, i32 4
+  %30 = getelementptr %178, ptr %3, i32 0, i32 4
   store i32 %25, ptr %30, align 4
-  %31 = load %176, ptr %3, align 4
-  store %176 %31, ptr %"<structcast>", align 4
-  %32 = getelementptr %175, ptr %2, i32 0, i32 0
-  %33 = getelementptr %176, ptr %"<structcast>", i32 0, i32 0
+  %31 = load %178, ptr %3, align 4
+  store %178 %31, ptr %"<structcast>", align 4
+  %32 = getelementptr %177, ptr %2, i32 0, i32 0
+  %33 = getelementptr %178, ptr %"<structcast>", i32 0, i32 0
   %34 = load i32, ptr %33, align 4
   store i32 %34, ptr %32, align 4
-  %35 = getelementptr %175, ptr %2, i32 0, i32 1
-  %36 = getelementptr %176, ptr %"<structcast>", i32 0, i32 1
+  %35 = getelementptr %177, ptr %2, i32 0, i32 1
+  %36 = getelementptr %178, ptr %"<structcast>", i32 0, i32 1
   %37 = load i32, ptr %36, align 4
   store i32 %37, ptr %35, align 4
-  %38 = getelementptr %175, ptr %2, i32 0, i32 2
-  %39 = getelementptr %176, ptr %"<structcast>", i32 0, i32 2
+  %38 = getelementptr %177, ptr %2, i32 0, i32 2
+  %39 = getelementptr %178, ptr %"<structcast>", i32 0, i32 2
   %40 = load i32, ptr %39, align 4
   store i32 %40, ptr %38, align 4
-  %41 = getelementptr %175, ptr %2, i32 0, i32 3
-  %42 = getelementptr %176, ptr %"<structcast>", i32 0, i32 3
+  %41 = getelementptr %177, ptr %2, i32 0, i32 3
+  %42 = getelementptr %178, ptr %"<structcast>", i32 0, i32 3
   %43 = load i32, ptr %42, align 4
   store i32 %43, ptr %41, align 4
-  %44 = getelementptr %175, ptr %2, i32 0, i32 4
-  %45 = getelementptr %176, ptr %"<structcast>", i32 0, i32 4
+  %44 = getelementptr %177, ptr %2, i32 0, i32 4
+  %45 = getelementptr %178, ptr %"<structcast>", i32 0, i32 4
   %46 = load i32, ptr %45, align 4
   store i32 %46, ptr %44, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %2, i64 20, i1 false)
@@ -65897,7 +66132,7 @@ else3:                                            ; preds = %or.lhs.false
 
 merge1:                                           ; preds = %else3, %dead10
   %55 = load ptr, ptr %limits, align 8
-  %56 = getelementptr %175, ptr %55, i32 0, i32 2
+  %56 = getelementptr %177, ptr %55, i32 0, i32 2
   %57 = load i32, ptr %56, align 4
   store i32 %57, ptr %most, align 4
   %58 = load ptr, ptr %item, align 8
@@ -66172,7 +66407,7 @@ merge21:                                          ; preds = %else23, %dead28
   %96 = getelementptr %101, ptr %95, i32 0, i32 7
   %97 = load i32, ptr %96, align 4
   %98 = load ptr, ptr %limits, align 8
-  %99 = getelementptr %175, ptr %98, i32 0, i32 0
+  %99 = getelementptr %177, ptr %98, i32 0, i32 0
   %100 = load i32, ptr %99, align 4
   %101 = load ptr, ptr %message, align 8
   %102 = call i32 @"$request.check_tokens"(ptr @"$string.667", ptr %94, i32 %97, i32 %100, ptr %101)
@@ -66511,7 +66746,7 @@ then37:                                           ; preds = %then33
   %152 = getelementptr %101, ptr %151, i32 0, i32 16
   %153 = load i32, ptr %152, align 4
   %154 = load ptr, ptr %limits, align 8
-  %155 = getelementptr %175, ptr %154, i32 0, i32 0
+  %155 = getelementptr %177, ptr %154, i32 0, i32 0
   %156 = load i32, ptr %155, align 4
   %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.654", i32 %153, i32 %156)
   %158 = load ptr, ptr %target35, align 8
@@ -66546,12 +66781,12 @@ merge32:                                          ; preds = %else34, %dead39
   store i32 %170, ptr %num_tokens, align 4
   %171 = load i32, ptr %num_tokens, align 4
   %172 = load ptr, ptr %limits, align 8
-  %173 = getelementptr %175, ptr %172, i32 0, i32 3
+  %173 = getelementptr %177, ptr %172, i32 0, i32 3
   %174 = load i32, ptr %173, align 4
   %175 = add i32 %171, %174
   %176 = sub i32 %175, 1
   %177 = load ptr, ptr %limits, align 8
-  %178 = getelementptr %175, ptr %177, i32 0, i32 3
+  %178 = getelementptr %177, ptr %177, i32 0, i32 3
   %179 = load i32, ptr %178, align 4
   %180 = sdiv i32 %176, %179
   %181 = load ptr, ptr %limits, align 8
@@ -66622,7 +66857,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %26 = load i32, ptr %num_tokens, align 4
   %27 = load ptr, ptr %limits, align 8
-  %28 = getelementptr %175, ptr %27, i32 0, i32 1
+  %28 = getelementptr %177, ptr %27, i32 0, i32 1
   %29 = load i32, ptr %28, align 4
   %30 = icmp sgt i32 %26, %29
   %31 = zext i1 %30 to i8
@@ -66645,7 +66880,7 @@ then9:                                            ; preds = %then5
   %41 = getelementptr i8, ptr %40, i64 0
   %42 = load i32, ptr %num_tokens, align 4
   %43 = load ptr, ptr %limits, align 8
-  %44 = getelementptr %175, ptr %43, i32 0, i32 1
+  %44 = getelementptr %177, ptr %43, i32 0, i32 1
   %45 = load i32, ptr %44, align 4
   %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.648", i32 %42, i32 %45)
   %47 = load ptr, ptr %target7, align 8
@@ -66672,7 +66907,7 @@ merge4:                                           ; preds = %else6, %dead11
   %52 = load ptr, ptr %tokens, align 8
   %53 = load i32, ptr %num_tokens, align 4
   %54 = load ptr, ptr %limits, align 8
-  %55 = getelementptr %175, ptr %54, i32 0, i32 0
+  %55 = getelementptr %177, ptr %54, i32 0, i32 0
   %56 = load i32, ptr %55, align 4
   %57 = load ptr, ptr %message, align 8
   %58 = call i32 @"$request.check_tokens"(ptr @"$string.649", ptr %52, i32 %53, i32 %56, ptr %57)
@@ -66690,7 +66925,7 @@ entry:
   store ptr %0, ptr %r, align 8
   store ptr %1, ptr %limits, align 8
   %2 = load ptr, ptr %limits, align 8
-  %3 = getelementptr %175, ptr %2, i32 0, i32 1
+  %3 = getelementptr %177, ptr %2, i32 0, i32 1
   %4 = load i32, ptr %3, align 4
   %5 = load ptr, ptr %r, align 8
   %6 = getelementptr %101, ptr %5, i32 0, i32 1
@@ -66728,7 +66963,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %4 = load i32, ptr %num_pages_needed, align 4
   %5 = load ptr, ptr %limits, align 8
-  %6 = getelementptr %175, ptr %5, i32 0, i32 4
+  %6 = getelementptr %177, ptr %5, i32 0, i32 4
   %7 = load i32, ptr %6, align 4
   %8 = icmp sgt i32 %4, %7
   %9 = zext i1 %8 to i8
@@ -66751,10 +66986,10 @@ then2:                                            ; preds = %then
   %19 = getelementptr i8, ptr %18, i64 0
   %20 = load i32, ptr %num_pages_needed, align 4
   %21 = load ptr, ptr %limits, align 8
-  %22 = getelementptr %175, ptr %21, i32 0, i32 3
+  %22 = getelementptr %177, ptr %21, i32 0, i32 3
   %23 = load i32, ptr %22, align 4
   %24 = load ptr, ptr %limits, align 8
-  %25 = getelementptr %175, ptr %24, i32 0, i32 4
+  %25 = getelementptr %177, ptr %24, i32 0, i32 4
   %26 = load i32, ptr %25, align 4
   %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.655", i32 %20, i32 %23, i32 %26)
   %28 = load ptr, ptr %target, align 8
@@ -67635,7 +67870,7 @@ merge24:                                          ; preds = %forcond
   %153 = getelementptr i32, ptr %148, i64 %152
   %154 = load i32, ptr %153, align 4
   %155 = load ptr, ptr %limits, align 8
-  %156 = getelementptr %175, ptr %155, i32 0, i32 0
+  %156 = getelementptr %177, ptr %155, i32 0, i32 0
   %157 = load i32, ptr %156, align 4
   %158 = load ptr, ptr %message, align 8
   %159 = call i32 @"$request.check_tokens"(ptr @"$string.672", ptr %145, i32 %154, i32 %157, ptr %158)
@@ -67666,12 +67901,12 @@ entry:
   store ptr %1, ptr %limits, align 8
   store ptr %2, ptr %message, align 8
   %7 = load ptr, ptr %limits, align 8
-  %8 = getelementptr %175, ptr %7, i32 0, i32 2
+  %8 = getelementptr %177, ptr %7, i32 0, i32 2
   %9 = load i32, ptr %8, align 4
   %10 = icmp slt i32 %9, 1024
   %11 = zext i1 %10 to i8
   %12 = load ptr, ptr %limits, align 8
-  %13 = getelementptr %175, ptr %12, i32 0, i32 2
+  %13 = getelementptr %177, ptr %12, i32 0, i32 2
   %14 = load i32, ptr %13, align 4
   %15 = trunc i8 %11 to i1
   %16 = select i1 %15, i32 %14, i32 1024
@@ -67741,7 +67976,7 @@ merge:                                            ; preds = %else, %dead
   %53 = getelementptr %101, ptr %52, i32 0, i32 10
   %54 = load i32, ptr %53, align 4
   %55 = load ptr, ptr %limits, align 8
-  %56 = getelementptr %175, ptr %55, i32 0, i32 0
+  %56 = getelementptr %177, ptr %55, i32 0, i32 0
   %57 = load i32, ptr %56, align 4
   %58 = load ptr, ptr %message, align 8
   %59 = call i32 @"$request.check_tokens"(ptr @"$string.674", ptr %51, i32 %54, i32 %57, ptr %58)
@@ -68090,7 +68325,7 @@ entry:
   %45 = load i32, ptr %44, align 4
   %46 = add i32 %42, %45
   %47 = load ptr, ptr %limits, align 8
-  %48 = getelementptr %175, ptr %47, i32 0, i32 3
+  %48 = getelementptr %177, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = call zeroext i1 @"$request.reserve"(ptr %39, i32 %46, i32 %49)
   %51 = zext i1 %50 to i8
@@ -68500,10 +68735,10 @@ dead5:                                            ; No predecessors!
 
 define internal zeroext i1 @"$copy_biases"(ptr %0, ptr %1) {
 entry:
-  %2 = alloca %177, align 8
-  %3 = alloca %177, align 8
-  %4 = alloca %178, align 8
-  %"<structcast>" = alloca %178, align 8
+  %2 = alloca %179, align 8
+  %3 = alloca %179, align 8
+  %4 = alloca %180, align 8
+  %"<structcast>" = alloca %180, align 8
   %i = alloca i32, align 4
   %r = alloca ptr, align 8
   %item = alloca ptr, align 8
@@ -68541,18 +68776,18 @@ forbody:                                          ; preds = %forcond
   %27 = sext i32 %26 to i64
   %28 = getelementptr float, ptr %25, i64 %27
   %29 = load float, ptr %28, align 4
-  %30 = getelementptr %178, ptr %4, i32 0, i32 0
+  %30 = getelementptr %180, ptr %4, i32 0, i32 0
   store i32 %22, ptr %30, align 4
-  %31 = getelementptr %178, ptr %4, i32 0, i32 1
+  %31 = getelementptr %180, ptr %4, i32 0, i32 1
   store float %29, ptr %31, align 4
-  %32 = load %178, ptr %4, align 4
-  store %178 %32, ptr %"<structcast>", align 4
-  %33 = getelementptr %177, ptr %3, i32 0, i32 0
-  %34 = getelementptr %178, ptr %"<structcast>", i32 0, i32 0
+  %32 = load %180, ptr %4, align 4
+  store %180 %32, ptr %"<structcast>", align 4
+  %33 = getelementptr %179, ptr %3, i32 0, i32 0
+  %34 = getelementptr %180, ptr %"<structcast>", i32 0, i32 0
   %35 = load i32, ptr %34, align 4
   store i32 %35, ptr %33, align 4
-  %36 = getelementptr %177, ptr %3, i32 0, i32 1
-  %37 = getelementptr %178, ptr %"<structcast>", i32 0, i32 1
+  %36 = getelementptr %179, ptr %3, i32 0, i32 1
+  %37 = getelementptr %180, ptr %"<structcast>", i32 0, i32 1
   %38 = load float, ptr %37, align 4
   store float %38, ptr %36, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
@@ -68605,7 +68840,7 @@ dead2:                                            ; No predecessors!
 
 define internal zeroext i1 @"$Vector.push.678"(ptr %0, i64 %1) {
 entry:
-  %value = alloca %177, align 8
+  %value = alloca %179, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %2 = getelementptr { i64 }, ptr %value, i32 0, i32 0
@@ -68636,7 +68871,7 @@ merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %69, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
-  %17 = getelementptr %177, ptr %13, i64 %16
+  %17 = getelementptr %179, ptr %13, i64 %16
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %17, ptr align 4 %value, i64 8, i1 false)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %69, ptr %18, i32 0, i32 1
@@ -68752,13 +68987,13 @@ dead11:                                           ; No predecessors!
 
 define internal zeroext i1 @"$Sequence.make_early_biases"(ptr %0) {
 entry:
-  %1 = alloca %177, align 8
-  %2 = alloca %177, align 8
-  %3 = alloca %178, align 8
-  %"<structcast>" = alloca %178, align 8
+  %1 = alloca %179, align 8
+  %2 = alloca %179, align 8
+  %3 = alloca %180, align 8
+  %"<structcast>" = alloca %180, align 8
   %i2 = alloca i64, align 8
-  %4 = alloca %177, align 8
-  %bias = alloca %177, align 8
+  %4 = alloca %179, align 8
+  %bias = alloca %179, align 8
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -68784,10 +69019,10 @@ forbody:                                          ; preds = %forcond
   %17 = getelementptr %69, ptr %16, i32 0, i32 0
   %18 = load ptr, ptr %17, align 8
   %19 = load i64, ptr %i, align 8
-  %20 = getelementptr %177, ptr %18, i64 %19
+  %20 = getelementptr %179, ptr %18, i64 %19
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %bias, ptr align 4 %20, i64 8, i1 false)
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %177, ptr %bias, i32 0, i32 0
+  %22 = getelementptr %179, ptr %bias, i32 0, i32 0
   %23 = load i32, ptr %22, align 4
   %24 = call zeroext i1 @"$Sequence.is_stop_token"(ptr %21, i32 %23)
   %25 = zext i1 %24 to i8
@@ -68846,18 +69081,18 @@ forbody4:                                         ; preds = %forcond3
   %51 = load i64, ptr %i2, align 8
   %52 = getelementptr i32, ptr %50, i64 %51
   %53 = load i32, ptr %52, align 4
-  %54 = getelementptr %178, ptr %3, i32 0, i32 0
+  %54 = getelementptr %180, ptr %3, i32 0, i32 0
   store i32 %53, ptr %54, align 4
-  %55 = getelementptr %178, ptr %3, i32 0, i32 1
+  %55 = getelementptr %180, ptr %3, i32 0, i32 1
   store float -1.000000e+09, ptr %55, align 4
-  %56 = load %178, ptr %3, align 4
-  store %178 %56, ptr %"<structcast>", align 4
-  %57 = getelementptr %177, ptr %2, i32 0, i32 0
-  %58 = getelementptr %178, ptr %"<structcast>", i32 0, i32 0
+  %56 = load %180, ptr %3, align 4
+  store %180 %56, ptr %"<structcast>", align 4
+  %57 = getelementptr %179, ptr %2, i32 0, i32 0
+  %58 = getelementptr %180, ptr %"<structcast>", i32 0, i32 0
   %59 = load i32, ptr %58, align 4
   store i32 %59, ptr %57, align 4
-  %60 = getelementptr %177, ptr %2, i32 0, i32 1
-  %61 = getelementptr %178, ptr %"<structcast>", i32 0, i32 1
+  %60 = getelementptr %179, ptr %2, i32 0, i32 1
+  %61 = getelementptr %180, ptr %"<structcast>", i32 0, i32 1
   %62 = load float, ptr %61, align 4
   store float %62, ptr %60, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
@@ -68916,7 +69151,7 @@ dead:                                             ; No predecessors!
 else:                                             ; preds = %entry
   %11 = load ptr, ptr %item, align 8
   %12 = load ptr, ptr %limits, align 8
-  %13 = getelementptr %175, ptr %12, i32 0, i32 0
+  %13 = getelementptr %177, ptr %12, i32 0, i32 0
   %14 = load i32, ptr %13, align 4
   %15 = call zeroext i1 @"$Sequence.make_mask"(ptr %11, i32 %14)
   %16 = zext i1 %15 to i8
@@ -69000,8 +69235,8 @@ entry:
   %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
   %num_pages = alloca i32, align 4
-  %limits = alloca %175, align 8
-  %6 = alloca %175, align 8
+  %limits = alloca %177, align 8
+  %6 = alloca %177, align 8
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
   %item = alloca ptr, align 8
@@ -69031,12 +69266,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits"(ptr noalias sret(%175) %6, ptr %15)
+  call void @"$Loop.limits"(ptr noalias sret(%177) %6, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %6, i64 20, i1 false)
   %16 = load ptr, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = call i32 @"$Sequence.most_tokens_computed"(ptr %17)
-  %19 = getelementptr %175, ptr %limits, i32 0, i32 3
+  %19 = getelementptr %177, ptr %limits, i32 0, i32 3
   %20 = load i32, ptr %19, align 4
   %21 = call i32 @"$Sequence.pages_for"(ptr %16, i32 %18, i32 %20)
   store i32 %21, ptr %num_pages, align 4
@@ -72003,8 +72238,8 @@ entry:
 define internal void @"$Scheduler.push_segment"(ptr %0, ptr %1, i32 %2, i32 %3, i1 zeroext %4) {
 entry:
   %5 = alloca %66, align 8
-  %6 = alloca %179, align 8
-  %"<structcast>" = alloca %179, align 8
+  %6 = alloca %181, align 8
+  %"<structcast>" = alloca %181, align 8
   %is_decode = alloca i8, align 1
   %sample_row = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -72020,30 +72255,30 @@ entry:
   %9 = load i32, ptr %num_tokens, align 4
   %10 = load i32, ptr %sample_row, align 4
   %11 = load i8, ptr %is_decode, align 1
-  %12 = getelementptr %179, ptr %6, i32 0, i32 0
+  %12 = getelementptr %181, ptr %6, i32 0, i32 0
   store ptr %8, ptr %12, align 8
-  %13 = getelementptr %179, ptr %6, i32 0, i32 1
+  %13 = getelementptr %181, ptr %6, i32 0, i32 1
   store i32 %9, ptr %13, align 4
-  %14 = getelementptr %179, ptr %6, i32 0, i32 2
+  %14 = getelementptr %181, ptr %6, i32 0, i32 2
   store i32 %10, ptr %14, align 4
-  %15 = getelementptr %179, ptr %6, i32 0, i32 3
+  %15 = getelementptr %181, ptr %6, i32 0, i32 3
   store i8 %11, ptr %15, align 1
-  %16 = load %179, ptr %6, align 8
-  store %179 %16, ptr %"<structcast>", align 8
+  %16 = load %181, ptr %6, align 8
+  store %181 %16, ptr %"<structcast>", align 8
   %17 = getelementptr %66, ptr %5, i32 0, i32 0
-  %18 = getelementptr %179, ptr %"<structcast>", i32 0, i32 0
+  %18 = getelementptr %181, ptr %"<structcast>", i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
   store ptr %19, ptr %17, align 8
   %20 = getelementptr %66, ptr %5, i32 0, i32 1
-  %21 = getelementptr %179, ptr %"<structcast>", i32 0, i32 1
+  %21 = getelementptr %181, ptr %"<structcast>", i32 0, i32 1
   %22 = load i32, ptr %21, align 4
   store i32 %22, ptr %20, align 4
   %23 = getelementptr %66, ptr %5, i32 0, i32 2
-  %24 = getelementptr %179, ptr %"<structcast>", i32 0, i32 2
+  %24 = getelementptr %181, ptr %"<structcast>", i32 0, i32 2
   %25 = load i32, ptr %24, align 4
   store i32 %25, ptr %23, align 4
   %26 = getelementptr %66, ptr %5, i32 0, i32 3
-  %27 = getelementptr %179, ptr %"<structcast>", i32 0, i32 3
+  %27 = getelementptr %181, ptr %"<structcast>", i32 0, i32 3
   %28 = load i8, ptr %27, align 1
   store i8 %28, ptr %26, align 1
   %29 = load ptr, ptr %self, align 8
@@ -72140,15 +72375,15 @@ forbody:                                          ; preds = %forcond
   %41 = getelementptr %69, ptr %40, i32 0, i32 0
   %42 = load ptr, ptr %41, align 8
   %43 = load i64, ptr %i, align 8
-  %44 = getelementptr %177, ptr %42, i64 %43
-  %45 = getelementptr %177, ptr %44, i32 0, i32 0
+  %44 = getelementptr %179, ptr %42, i64 %43
+  %45 = getelementptr %179, ptr %44, i32 0, i32 0
   %46 = load i32, ptr %45, align 4
   %47 = load ptr, ptr %biases, align 8
   %48 = getelementptr %69, ptr %47, i32 0, i32 0
   %49 = load ptr, ptr %48, align 8
   %50 = load i64, ptr %i, align 8
-  %51 = getelementptr %177, ptr %49, i64 %50
-  %52 = getelementptr %177, ptr %51, i32 0, i32 1
+  %51 = getelementptr %179, ptr %49, i64 %50
+  %52 = getelementptr %179, ptr %51, i32 0, i32 1
   %53 = load float, ptr %52, align 4
   call void @"$StepPlan.add_bias"(ptr %39, i32 %46, float %53)
   %54 = load %4, ptr %3, align 1
@@ -75169,7 +75404,7 @@ then:                                             ; preds = %or.lhs.false, %or.l
 
 or.lhs.false:                                     ; preds = %or.lhs.false1
   %9 = load ptr, ptr %info, align 8
-  %10 = getelementptr %180, ptr %9, i32 0, i32 0
+  %10 = getelementptr %182, ptr %9, i32 0, i32 0
   %11 = load i32, ptr %10, align 4
   %12 = zext i32 %11 to i64
   %13 = icmp ne i64 %12, 456
@@ -75225,7 +75460,7 @@ entry:
   %13 = getelementptr %11, ptr %12, i32 0, i32 3
   %14 = load i32, ptr %13, align 4
   %15 = load ptr, ptr %info, align 8
-  %16 = getelementptr %180, ptr %15, i32 0, i32 4
+  %16 = getelementptr %182, ptr %15, i32 0, i32 4
   store i32 %14, ptr %16, align 4
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %6, ptr %17, i32 0, i32 2
@@ -75233,7 +75468,7 @@ entry:
   %20 = getelementptr %11, ptr %19, i32 0, i32 1
   %21 = load i32, ptr %20, align 4
   %22 = load ptr, ptr %info, align 8
-  %23 = getelementptr %180, ptr %22, i32 0, i32 5
+  %23 = getelementptr %182, ptr %22, i32 0, i32 5
   store i32 %21, ptr %23, align 4
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %6, ptr %24, i32 0, i32 2
@@ -75241,7 +75476,7 @@ entry:
   %27 = getelementptr %11, ptr %26, i32 0, i32 2
   %28 = load i32, ptr %27, align 4
   %29 = load ptr, ptr %info, align 8
-  %30 = getelementptr %180, ptr %29, i32 0, i32 6
+  %30 = getelementptr %182, ptr %29, i32 0, i32 6
   store i32 %28, ptr %30, align 4
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %6, ptr %31, i32 0, i32 2
@@ -75249,52 +75484,52 @@ entry:
   %34 = getelementptr %11, ptr %33, i32 0, i32 18
   %35 = load i32, ptr %34, align 4
   %36 = load ptr, ptr %info, align 8
-  %37 = getelementptr %180, ptr %36, i32 0, i32 7
+  %37 = getelementptr %182, ptr %36, i32 0, i32 7
   store i32 %35, ptr %37, align 4
   %38 = load ptr, ptr %planned, align 8
   %39 = getelementptr %29, ptr %38, i32 0, i32 2
   %40 = getelementptr %30, ptr %39, i32 0, i32 1
   %41 = load i32, ptr %40, align 4
   %42 = load ptr, ptr %info, align 8
-  %43 = getelementptr %180, ptr %42, i32 0, i32 1
+  %43 = getelementptr %182, ptr %42, i32 0, i32 1
   store i32 %41, ptr %43, align 4
   %44 = load ptr, ptr %planned, align 8
   %45 = getelementptr %29, ptr %44, i32 0, i32 2
   %46 = getelementptr %30, ptr %45, i32 0, i32 5
   %47 = load i32, ptr %46, align 4
   %48 = load ptr, ptr %info, align 8
-  %49 = getelementptr %180, ptr %48, i32 0, i32 8
+  %49 = getelementptr %182, ptr %48, i32 0, i32 8
   store i32 %47, ptr %49, align 4
   %50 = load ptr, ptr %planned, align 8
   %51 = getelementptr %29, ptr %50, i32 0, i32 2
   %52 = getelementptr %30, ptr %51, i32 0, i32 6
   %53 = load i32, ptr %52, align 4
   %54 = load ptr, ptr %info, align 8
-  %55 = getelementptr %180, ptr %54, i32 0, i32 9
+  %55 = getelementptr %182, ptr %54, i32 0, i32 9
   store i32 %53, ptr %55, align 4
   %56 = load ptr, ptr %planned, align 8
   %57 = getelementptr %29, ptr %56, i32 0, i32 2
   %58 = getelementptr %30, ptr %57, i32 0, i32 7
   %59 = load i32, ptr %58, align 4
   %60 = load ptr, ptr %info, align 8
-  %61 = getelementptr %180, ptr %60, i32 0, i32 10
+  %61 = getelementptr %182, ptr %60, i32 0, i32 10
   store i32 %59, ptr %61, align 4
   %62 = load ptr, ptr %planned, align 8
   %63 = getelementptr %29, ptr %62, i32 0, i32 2
   %64 = getelementptr %30, ptr %63, i32 0, i32 9
   %65 = load i32, ptr %64, align 4
   %66 = load ptr, ptr %info, align 8
-  %67 = getelementptr %180, ptr %66, i32 0, i32 12
+  %67 = getelementptr %182, ptr %66, i32 0, i32 12
   store i32 %65, ptr %67, align 4
   %68 = load ptr, ptr %planned, align 8
   %69 = getelementptr %29, ptr %68, i32 0, i32 2
   %70 = getelementptr %30, ptr %69, i32 0, i32 11
   %71 = load i32, ptr %70, align 4
   %72 = load ptr, ptr %info, align 8
-  %73 = getelementptr %180, ptr %72, i32 0, i32 13
+  %73 = getelementptr %182, ptr %72, i32 0, i32 13
   store i32 %71, ptr %73, align 4
   %74 = load ptr, ptr %info, align 8
-  %75 = getelementptr %180, ptr %74, i32 0, i32 2
+  %75 = getelementptr %182, ptr %74, i32 0, i32 2
   %76 = getelementptr [128 x i8], ptr %75, i32 0, i32 0
   %77 = getelementptr i8, ptr %76, i64 0
   %78 = load ptr, ptr %self, align 8
@@ -75304,7 +75539,7 @@ entry:
   %82 = getelementptr i8, ptr %81, i64 0
   %83 = call ptr @memcpy(ptr %77, ptr %82, i64 128)
   %84 = load ptr, ptr %info, align 8
-  %85 = getelementptr %180, ptr %84, i32 0, i32 3
+  %85 = getelementptr %182, ptr %84, i32 0, i32 3
   %86 = getelementptr [64 x i8], ptr %85, i32 0, i32 0
   %87 = getelementptr i8, ptr %86, i64 0
   %88 = load ptr, ptr %self, align 8
@@ -75318,14 +75553,14 @@ entry:
   %96 = getelementptr %29, ptr %95, i32 0, i32 4
   %97 = load i32, ptr %96, align 4
   %98 = load ptr, ptr %info, align 8
-  %99 = getelementptr %180, ptr %98, i32 0, i32 11
+  %99 = getelementptr %182, ptr %98, i32 0, i32 11
   store i32 %97, ptr %99, align 4
   %100 = load ptr, ptr %self, align 8
   %101 = getelementptr %6, ptr %100, i32 0, i32 2
   %102 = getelementptr %9, ptr %101, i32 0, i32 10
   %103 = load i64, ptr %102, align 8
   %104 = load ptr, ptr %info, align 8
-  %105 = getelementptr %180, ptr %104, i32 0, i32 22
+  %105 = getelementptr %182, ptr %104, i32 0, i32 22
   store i64 %103, ptr %105, align 8
   %106 = load ptr, ptr %self, align 8
   %107 = getelementptr %6, ptr %106, i32 0, i32 2
@@ -75333,7 +75568,7 @@ entry:
   %109 = getelementptr %22, ptr %108, i32 0, i32 7
   %110 = load i64, ptr %109, align 8
   %111 = load ptr, ptr %info, align 8
-  %112 = getelementptr %180, ptr %111, i32 0, i32 23
+  %112 = getelementptr %182, ptr %111, i32 0, i32 23
   store i64 %110, ptr %112, align 8
   %113 = load ptr, ptr %planned, align 8
   %114 = getelementptr %29, ptr %113, i32 0, i32 14
@@ -75341,7 +75576,7 @@ entry:
   %116 = load i64, ptr %num_ranks, align 8
   %117 = mul i64 %115, %116
   %118 = load ptr, ptr %info, align 8
-  %119 = getelementptr %180, ptr %118, i32 0, i32 24
+  %119 = getelementptr %182, ptr %118, i32 0, i32 24
   store i64 %117, ptr %119, align 8
   %120 = load ptr, ptr %planned, align 8
   %121 = getelementptr %29, ptr %120, i32 0, i32 13
@@ -75354,7 +75589,7 @@ entry:
   %128 = load i64, ptr %num_ranks, align 8
   %129 = mul i64 %127, %128
   %130 = load ptr, ptr %info, align 8
-  %131 = getelementptr %180, ptr %130, i32 0, i32 25
+  %131 = getelementptr %182, ptr %130, i32 0, i32 25
   store i64 %129, ptr %131, align 8
   %132 = load ptr, ptr %planned, align 8
   %133 = getelementptr %29, ptr %132, i32 0, i32 15
@@ -75362,7 +75597,7 @@ entry:
   %135 = load i64, ptr %num_ranks, align 8
   %136 = mul i64 %134, %135
   %137 = load ptr, ptr %info, align 8
-  %138 = getelementptr %180, ptr %137, i32 0, i32 26
+  %138 = getelementptr %182, ptr %137, i32 0, i32 26
   store i64 %136, ptr %138, align 8
   %139 = load ptr, ptr %planned, align 8
   %140 = load ptr, ptr %planned, align 8
@@ -75370,39 +75605,39 @@ entry:
   %142 = load i32, ptr %141, align 4
   %143 = call i64 @"$Plan.kv_bytes_per_token"(ptr %139, i32 %142)
   %144 = load ptr, ptr %info, align 8
-  %145 = getelementptr %180, ptr %144, i32 0, i32 27
+  %145 = getelementptr %182, ptr %144, i32 0, i32 27
   store i64 %143, ptr %145, align 8
   %146 = load ptr, ptr %self, align 8
   %147 = getelementptr %6, ptr %146, i32 0, i32 7
   %148 = load i64, ptr %147, align 8
   %149 = load ptr, ptr %info, align 8
-  %150 = getelementptr %180, ptr %149, i32 0, i32 28
+  %150 = getelementptr %182, ptr %149, i32 0, i32 28
   store i64 %148, ptr %150, align 8
   %151 = load ptr, ptr %self, align 8
   %152 = getelementptr %6, ptr %151, i32 0, i32 4
   %153 = getelementptr %33, ptr %152, i32 0, i32 21
   %154 = load i64, ptr %153, align 8
   %155 = load ptr, ptr %info, align 8
-  %156 = getelementptr %180, ptr %155, i32 0, i32 38
+  %156 = getelementptr %182, ptr %155, i32 0, i32 38
   store i64 %154, ptr %156, align 8
   %157 = load ptr, ptr %self, align 8
   %158 = getelementptr %6, ptr %157, i32 0, i32 4
   %159 = getelementptr %33, ptr %158, i32 0, i32 20
   %160 = load i64, ptr %159, align 8
   %161 = load ptr, ptr %info, align 8
-  %162 = getelementptr %180, ptr %161, i32 0, i32 40
+  %162 = getelementptr %182, ptr %161, i32 0, i32 40
   store i64 %160, ptr %162, align 8
   %163 = load ptr, ptr %self, align 8
   %164 = getelementptr %6, ptr %163, i32 0, i32 8
   %165 = load i64, ptr %164, align 8
   %166 = load ptr, ptr %info, align 8
-  %167 = getelementptr %180, ptr %166, i32 0, i32 42
+  %167 = getelementptr %182, ptr %166, i32 0, i32 42
   store i64 %165, ptr %167, align 8
   %168 = load ptr, ptr %self, align 8
   %169 = getelementptr %6, ptr %168, i32 0, i32 9
   %170 = load i64, ptr %169, align 8
   %171 = load ptr, ptr %info, align 8
-  %172 = getelementptr %180, ptr %171, i32 0, i32 43
+  %172 = getelementptr %182, ptr %171, i32 0, i32 43
   store i64 %170, ptr %172, align 8
   %173 = load ptr, ptr %self, align 8
   %174 = getelementptr %6, ptr %173, i32 0, i32 4
@@ -75412,7 +75647,7 @@ entry:
   %178 = getelementptr %55, ptr %177, i32 0, i32 12
   %179 = load i32, ptr %178, align 4
   %180 = load ptr, ptr %info, align 8
-  %181 = getelementptr %180, ptr %180, i32 0, i32 44
+  %181 = getelementptr %182, ptr %180, i32 0, i32 44
   store i32 %179, ptr %181, align 4
   %182 = load ptr, ptr %planned, align 8
   %183 = getelementptr %29, ptr %182, i32 0, i32 7
@@ -75420,7 +75655,7 @@ entry:
   %185 = trunc i8 %184 to i1
   %186 = select i1 %185, i32 1, i32 0
   %187 = load ptr, ptr %info, align 8
-  %188 = getelementptr %180, ptr %187, i32 0, i32 45
+  %188 = getelementptr %182, ptr %187, i32 0, i32 45
   store i32 %186, ptr %188, align 4
   %189 = load ptr, ptr %self, align 8
   %190 = getelementptr %6, ptr %189, i32 0, i32 5
@@ -75449,25 +75684,25 @@ entry:
   %9 = getelementptr %51, ptr %8, i32 0, i32 1
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %target, align 8
-  %12 = getelementptr %180, ptr %11, i32 0, i32 14
+  %12 = getelementptr %182, ptr %11, i32 0, i32 14
   store i32 %10, ptr %12, align 4
   %13 = load ptr, ptr %p, align 8
   %14 = getelementptr %51, ptr %13, i32 0, i32 2
   %15 = load i32, ptr %14, align 4
   %16 = load ptr, ptr %target, align 8
-  %17 = getelementptr %180, ptr %16, i32 0, i32 15
+  %17 = getelementptr %182, ptr %16, i32 0, i32 15
   store i32 %15, ptr %17, align 4
   %18 = load ptr, ptr %p, align 8
   %19 = getelementptr %51, ptr %18, i32 0, i32 4
   %20 = load i32, ptr %19, align 4
   %21 = load ptr, ptr %target, align 8
-  %22 = getelementptr %180, ptr %21, i32 0, i32 16
+  %22 = getelementptr %182, ptr %21, i32 0, i32 16
   store i32 %20, ptr %22, align 4
   %23 = load ptr, ptr %p, align 8
   %24 = getelementptr %51, ptr %23, i32 0, i32 3
   %25 = load i32, ptr %24, align 4
   %26 = load ptr, ptr %target, align 8
-  %27 = getelementptr %180, ptr %26, i32 0, i32 17
+  %27 = getelementptr %182, ptr %26, i32 0, i32 17
   store i32 %25, ptr %27, align 4
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %37, ptr %28, i32 0, i32 18
@@ -75475,7 +75710,7 @@ entry:
   %31 = load i64, ptr %30, align 8
   %32 = trunc i64 %31 to i32
   %33 = load ptr, ptr %target, align 8
-  %34 = getelementptr %180, ptr %33, i32 0, i32 18
+  %34 = getelementptr %182, ptr %33, i32 0, i32 18
   store i32 %32, ptr %34, align 4
   %35 = load ptr, ptr %p, align 8
   %36 = getelementptr %51, ptr %35, i32 0, i32 6
@@ -75488,16 +75723,16 @@ entry:
   %43 = add i64 %38, %42
   %44 = trunc i64 %43 to i32
   %45 = load ptr, ptr %target, align 8
-  %46 = getelementptr %180, ptr %45, i32 0, i32 19
+  %46 = getelementptr %182, ptr %45, i32 0, i32 19
   store i32 %44, ptr %46, align 4
   %47 = load ptr, ptr %p, align 8
   %48 = getelementptr %51, ptr %47, i32 0, i32 8
   %49 = load i32, ptr %48, align 4
   %50 = load ptr, ptr %target, align 8
-  %51 = getelementptr %180, ptr %50, i32 0, i32 20
+  %51 = getelementptr %182, ptr %50, i32 0, i32 20
   store i32 %49, ptr %51, align 4
   %52 = load ptr, ptr %target, align 8
-  %53 = getelementptr %180, ptr %52, i32 0, i32 21
+  %53 = getelementptr %182, ptr %52, i32 0, i32 21
   store i32 0, ptr %53, align 4
   %54 = load ptr, ptr %self, align 8
   %55 = getelementptr %37, ptr %54, i32 0, i32 15
@@ -75507,7 +75742,7 @@ entry:
 
 then:                                             ; preds = %entry
   %58 = load ptr, ptr %target, align 8
-  %59 = getelementptr %180, ptr %58, i32 0, i32 21
+  %59 = getelementptr %182, ptr %58, i32 0, i32 21
   store i32 1, ptr %59, align 4
   br label %merge
 
@@ -75520,73 +75755,73 @@ merge:                                            ; preds = %else, %then
   %62 = getelementptr %44, ptr %61, i32 0, i32 0
   %63 = load i64, ptr %62, align 8
   %64 = load ptr, ptr %target, align 8
-  %65 = getelementptr %180, ptr %64, i32 0, i32 29
+  %65 = getelementptr %182, ptr %64, i32 0, i32 29
   store i64 %63, ptr %65, align 8
   %66 = load ptr, ptr %p, align 8
   %67 = getelementptr %51, ptr %66, i32 0, i32 0
   %68 = getelementptr %44, ptr %67, i32 0, i32 1
   %69 = load i64, ptr %68, align 8
   %70 = load ptr, ptr %target, align 8
-  %71 = getelementptr %180, ptr %70, i32 0, i32 30
+  %71 = getelementptr %182, ptr %70, i32 0, i32 30
   store i64 %69, ptr %71, align 8
   %72 = load ptr, ptr %p, align 8
   %73 = getelementptr %51, ptr %72, i32 0, i32 0
   %74 = getelementptr %44, ptr %73, i32 0, i32 2
   %75 = load i64, ptr %74, align 8
   %76 = load ptr, ptr %target, align 8
-  %77 = getelementptr %180, ptr %76, i32 0, i32 31
+  %77 = getelementptr %182, ptr %76, i32 0, i32 31
   store i64 %75, ptr %77, align 8
   %78 = load ptr, ptr %p, align 8
   %79 = getelementptr %51, ptr %78, i32 0, i32 0
   %80 = getelementptr %44, ptr %79, i32 0, i32 3
   %81 = load i64, ptr %80, align 8
   %82 = load ptr, ptr %target, align 8
-  %83 = getelementptr %180, ptr %82, i32 0, i32 32
+  %83 = getelementptr %182, ptr %82, i32 0, i32 32
   store i64 %81, ptr %83, align 8
   %84 = load ptr, ptr %p, align 8
   %85 = getelementptr %51, ptr %84, i32 0, i32 0
   %86 = getelementptr %44, ptr %85, i32 0, i32 4
   %87 = load i64, ptr %86, align 8
   %88 = load ptr, ptr %target, align 8
-  %89 = getelementptr %180, ptr %88, i32 0, i32 33
+  %89 = getelementptr %182, ptr %88, i32 0, i32 33
   store i64 %87, ptr %89, align 8
   %90 = load ptr, ptr %p, align 8
   %91 = getelementptr %51, ptr %90, i32 0, i32 5
   %92 = load i64, ptr %91, align 8
   %93 = load ptr, ptr %target, align 8
-  %94 = getelementptr %180, ptr %93, i32 0, i32 34
+  %94 = getelementptr %182, ptr %93, i32 0, i32 34
   store i64 %92, ptr %94, align 8
   %95 = load ptr, ptr %p, align 8
   %96 = getelementptr %51, ptr %95, i32 0, i32 0
   %97 = getelementptr %44, ptr %96, i32 0, i32 6
   %98 = load i64, ptr %97, align 8
   %99 = load ptr, ptr %target, align 8
-  %100 = getelementptr %180, ptr %99, i32 0, i32 35
+  %100 = getelementptr %182, ptr %99, i32 0, i32 35
   store i64 %98, ptr %100, align 8
   %101 = load ptr, ptr %p, align 8
   %102 = getelementptr %51, ptr %101, i32 0, i32 0
   %103 = getelementptr %44, ptr %102, i32 0, i32 5
   %104 = load i64, ptr %103, align 8
   %105 = load ptr, ptr %target, align 8
-  %106 = getelementptr %180, ptr %105, i32 0, i32 41
+  %106 = getelementptr %182, ptr %105, i32 0, i32 41
   store i64 %104, ptr %106, align 8
   %107 = load ptr, ptr %p, align 8
   %108 = getelementptr %51, ptr %107, i32 0, i32 9
   %109 = load i64, ptr %108, align 8
   %110 = load ptr, ptr %target, align 8
-  %111 = getelementptr %180, ptr %110, i32 0, i32 36
+  %111 = getelementptr %182, ptr %110, i32 0, i32 36
   store i64 %109, ptr %111, align 8
   %112 = load ptr, ptr %p, align 8
   %113 = getelementptr %51, ptr %112, i32 0, i32 11
   %114 = load i64, ptr %113, align 8
   %115 = load ptr, ptr %target, align 8
-  %116 = getelementptr %180, ptr %115, i32 0, i32 39
+  %116 = getelementptr %182, ptr %115, i32 0, i32 39
   store i64 %114, ptr %116, align 8
   %117 = load ptr, ptr %p, align 8
   %118 = getelementptr %51, ptr %117, i32 0, i32 10
   %119 = load i64, ptr %118, align 8
   %120 = load ptr, ptr %target, align 8
-  %121 = getelementptr %180, ptr %120, i32 0, i32 37
+  %121 = getelementptr %182, ptr %120, i32 0, i32 37
   store i64 %119, ptr %121, align 8
   %122 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock"(ptr %122)
@@ -76415,10 +76650,10 @@ dead4:                                            ; No predecessors!
 define internal i32 @"$RankGroup.init"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
-  %options = alloca %181, align 8
-  %4 = alloca %181, align 8
-  %5 = alloca %182, align 8
-  %"<structcast>" = alloca %182, align 8
+  %options = alloca %160, align 8
+  %4 = alloca %160, align 8
+  %5 = alloca %183, align 8
+  %"<structcast>" = alloca %183, align 8
   %i = alloca i32, align 4
   %6 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -76611,25 +76846,25 @@ else9:                                            ; preds = %merge6
 
 merge7:                                           ; preds = %else9, %dead10
   %122 = load i32, ptr %world_size, align 4
-  %123 = getelementptr %182, ptr %5, i32 0, i32 0
+  %123 = getelementptr %183, ptr %5, i32 0, i32 0
   store i64 16, ptr %123, align 8
-  %124 = getelementptr %182, ptr %5, i32 0, i32 1
+  %124 = getelementptr %183, ptr %5, i32 0, i32 1
   store i32 %122, ptr %124, align 4
-  %125 = getelementptr %182, ptr %5, i32 0, i32 2
+  %125 = getelementptr %183, ptr %5, i32 0, i32 2
   store ptr null, ptr %125, align 8
-  %126 = load %182, ptr %5, align 8
-  store %182 %126, ptr %"<structcast>", align 8
-  %127 = getelementptr %181, ptr %4, i32 0, i32 0
-  %128 = getelementptr %182, ptr %"<structcast>", i32 0, i32 0
+  %126 = load %183, ptr %5, align 8
+  store %183 %126, ptr %"<structcast>", align 8
+  %127 = getelementptr %160, ptr %4, i32 0, i32 0
+  %128 = getelementptr %183, ptr %"<structcast>", i32 0, i32 0
   %129 = load i64, ptr %128, align 8
   %130 = trunc i64 %129 to i32
   store i32 %130, ptr %127, align 4
-  %131 = getelementptr %181, ptr %4, i32 0, i32 1
-  %132 = getelementptr %182, ptr %"<structcast>", i32 0, i32 1
+  %131 = getelementptr %160, ptr %4, i32 0, i32 1
+  %132 = getelementptr %183, ptr %"<structcast>", i32 0, i32 1
   %133 = load i32, ptr %132, align 4
   store i32 %133, ptr %131, align 4
-  %134 = getelementptr %181, ptr %4, i32 0, i32 2
-  %135 = getelementptr %182, ptr %"<structcast>", i32 0, i32 2
+  %134 = getelementptr %160, ptr %4, i32 0, i32 2
+  %135 = getelementptr %183, ptr %"<structcast>", i32 0, i32 2
   %136 = load ptr, ptr %135, align 8
   store ptr %136, ptr %134, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %options, ptr align 8 %4, i64 16, i1 false)
@@ -76748,11 +76983,11 @@ else:                                             ; preds = %forbody
 merge1:                                           ; preds = %else, %dead
   %35 = load ptr, ptr %self, align 8
   %36 = load ptr, ptr %thread, align 8
-  %37 = getelementptr %183, ptr %36, i32 0, i32 0
+  %37 = getelementptr %184, ptr %36, i32 0, i32 0
   store ptr %35, ptr %37, align 8
   %38 = load i32, ptr %i, align 4
   %39 = load ptr, ptr %thread, align 8
-  %40 = getelementptr %183, ptr %39, i32 0, i32 1
+  %40 = getelementptr %184, ptr %39, i32 0, i32 1
   store i32 %38, ptr %40, align 4
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr %33, ptr %41, i32 0, i32 4
@@ -76841,10 +77076,10 @@ entry:
   %4 = load ptr, ptr %argument, align 8
   store ptr %4, ptr %thread, align 8
   %5 = load ptr, ptr %thread, align 8
-  %6 = getelementptr %183, ptr %5, i32 0, i32 0
+  %6 = getelementptr %184, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = load ptr, ptr %thread, align 8
-  %9 = getelementptr %183, ptr %8, i32 0, i32 1
+  %9 = getelementptr %184, ptr %8, i32 0, i32 1
   %10 = load i32, ptr %9, align 4
   store ptr %7, ptr %group, align 8
   store i32 %10, ptr %index, align 4
@@ -76977,10 +77212,10 @@ merge:                                            ; preds = %else, %then
 
 define internal i32 @"$load.ranks"(ptr %0, ptr %1, ptr %2) {
 entry:
-  %loading = alloca %184, align 8
-  %3 = alloca %184, align 8
-  %4 = alloca %185, align 8
-  %"<structcast>" = alloca %185, align 8
+  %loading = alloca %185, align 8
+  %3 = alloca %185, align 8
+  %4 = alloca %186, align 8
+  %"<structcast>" = alloca %186, align 8
   %message = alloca ptr, align 8
   %planned = alloca ptr, align 8
   %group = alloca ptr, align 8
@@ -76999,24 +77234,24 @@ entry:
   %14 = getelementptr %33, ptr %13, i32 0, i32 0
   %15 = load i32, ptr %14, align 4
   %16 = call i32 @"$threads_per_rank"(i32 %12, i32 %15)
-  %17 = getelementptr %185, ptr %4, i32 0, i32 0
+  %17 = getelementptr %186, ptr %4, i32 0, i32 0
   store ptr %5, ptr %17, align 8
-  %18 = getelementptr %185, ptr %4, i32 0, i32 1
+  %18 = getelementptr %186, ptr %4, i32 0, i32 1
   store ptr %8, ptr %18, align 8
-  %19 = getelementptr %185, ptr %4, i32 0, i32 2
+  %19 = getelementptr %186, ptr %4, i32 0, i32 2
   store i32 %16, ptr %19, align 4
-  %20 = load %185, ptr %4, align 8
-  store %185 %20, ptr %"<structcast>", align 8
-  %21 = getelementptr %184, ptr %3, i32 0, i32 0
-  %22 = getelementptr %185, ptr %"<structcast>", i32 0, i32 0
+  %20 = load %186, ptr %4, align 8
+  store %186 %20, ptr %"<structcast>", align 8
+  %21 = getelementptr %185, ptr %3, i32 0, i32 0
+  %22 = getelementptr %186, ptr %"<structcast>", i32 0, i32 0
   %23 = load ptr, ptr %22, align 8
   store ptr %23, ptr %21, align 8
-  %24 = getelementptr %184, ptr %3, i32 0, i32 1
-  %25 = getelementptr %185, ptr %"<structcast>", i32 0, i32 1
+  %24 = getelementptr %185, ptr %3, i32 0, i32 1
+  %25 = getelementptr %186, ptr %"<structcast>", i32 0, i32 1
   %26 = load ptr, ptr %25, align 8
   store ptr %26, ptr %24, align 8
-  %27 = getelementptr %184, ptr %3, i32 0, i32 2
-  %28 = getelementptr %185, ptr %"<structcast>", i32 0, i32 2
+  %27 = getelementptr %185, ptr %3, i32 0, i32 2
+  %28 = getelementptr %186, ptr %"<structcast>", i32 0, i32 2
   %29 = load i32, ptr %28, align 4
   store i32 %29, ptr %27, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %loading, ptr align 8 %3, i64 24, i1 false)
@@ -77100,7 +77335,7 @@ entry:
   %3 = load ptr, ptr %context, align 8
   store ptr %3, ptr %loading, align 8
   %4 = load ptr, ptr %loading, align 8
-  %5 = getelementptr %184, ptr %4, i32 0, i32 0
+  %5 = getelementptr %185, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %29, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %7, align 8
@@ -77109,7 +77344,7 @@ entry:
   %11 = getelementptr %55, ptr %10, i32 0, i32 5
   store ptr %9, ptr %11, align 8
   %12 = load ptr, ptr %loading, align 8
-  %13 = getelementptr %184, ptr %12, i32 0, i32 0
+  %13 = getelementptr %185, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
   %15 = getelementptr %29, ptr %14, i32 0, i32 3
   %16 = load i32, ptr %15, align 4
@@ -77117,7 +77352,7 @@ entry:
   %18 = getelementptr %55, ptr %17, i32 0, i32 2
   store i32 %16, ptr %18, align 4
   %19 = load ptr, ptr %loading, align 8
-  %20 = getelementptr %184, ptr %19, i32 0, i32 0
+  %20 = getelementptr %185, ptr %19, i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
   %22 = getelementptr %29, ptr %21, i32 0, i32 7
   %23 = load i8, ptr %22, align 1
@@ -77140,7 +77375,7 @@ and.end:                                          ; preds = %and.rhs, %entry
   %34 = getelementptr %55, ptr %33, i32 0, i32 15
   store i8 %32, ptr %34, align 1
   %35 = load ptr, ptr %loading, align 8
-  %36 = getelementptr %184, ptr %35, i32 0, i32 0
+  %36 = getelementptr %185, ptr %35, i32 0, i32 0
   %37 = load ptr, ptr %36, align 8
   %38 = getelementptr %29, ptr %37, i32 0, i32 2
   %39 = getelementptr %30, ptr %38, i32 0, i32 22
@@ -77217,7 +77452,7 @@ else9:                                            ; preds = %merge2
 merge7:                                           ; preds = %else9, %dead10
   %71 = load ptr, ptr %self, align 8
   %72 = load ptr, ptr %loading, align 8
-  %73 = getelementptr %184, ptr %72, i32 0, i32 0
+  %73 = getelementptr %185, ptr %72, i32 0, i32 0
   %74 = load ptr, ptr %73, align 8
   %75 = load ptr, ptr %message, align 8
   %76 = call i32 @"$fill_rope_table"(ptr %71, ptr %74, ptr %75)
@@ -77241,7 +77476,7 @@ else14:                                           ; preds = %merge7
 merge12:                                          ; preds = %else14, %dead15
   %82 = load ptr, ptr %self, align 8
   %83 = load ptr, ptr %loading, align 8
-  %84 = getelementptr %184, ptr %83, i32 0, i32 0
+  %84 = getelementptr %185, ptr %83, i32 0, i32 0
   %85 = load ptr, ptr %84, align 8
   %86 = load ptr, ptr %message, align 8
   %87 = call i32 @"$place_weights"(ptr %82, ptr %85, ptr %86)
@@ -77253,34 +77488,34 @@ dead16:                                           ; No predecessors!
 
 define internal i32 @"$open_device"(ptr %0, ptr %1, ptr %2) {
 entry:
-  %options = alloca %160, align 8
+  %options = alloca %162, align 8
   %message = alloca ptr, align 8
   %loading = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %loading, align 8
   store ptr %2, ptr %message, align 8
-  %3 = getelementptr %160, ptr %options, i32 0, i32 0
+  %3 = getelementptr %162, ptr %options, i32 0, i32 0
   store i32 24, ptr %3, align 4
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %55, ptr %4, i32 0, i32 0
   %6 = load i32, ptr %5, align 4
-  %7 = getelementptr %160, ptr %options, i32 0, i32 1
+  %7 = getelementptr %162, ptr %options, i32 0, i32 1
   store i32 %6, ptr %7, align 4
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %55, ptr %8, i32 0, i32 1
   %10 = load i32, ptr %9, align 4
-  %11 = getelementptr %160, ptr %options, i32 0, i32 2
+  %11 = getelementptr %162, ptr %options, i32 0, i32 2
   store i32 %10, ptr %11, align 4
   %12 = load ptr, ptr %loading, align 8
-  %13 = getelementptr %184, ptr %12, i32 0, i32 2
+  %13 = getelementptr %185, ptr %12, i32 0, i32 2
   %14 = load i32, ptr %13, align 4
-  %15 = getelementptr %160, ptr %options, i32 0, i32 3
+  %15 = getelementptr %162, ptr %options, i32 0, i32 3
   store i32 %14, ptr %15, align 4
   %16 = load ptr, ptr %loading, align 8
-  %17 = getelementptr %184, ptr %16, i32 0, i32 1
+  %17 = getelementptr %185, ptr %16, i32 0, i32 1
   %18 = load ptr, ptr %17, align 8
-  %19 = getelementptr %160, ptr %options, i32 0, i32 4
+  %19 = getelementptr %162, ptr %options, i32 0, i32 4
   store ptr %18, ptr %19, align 8
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %55, ptr %20, i32 0, i32 3
@@ -77418,8 +77653,8 @@ entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
   %bytes = alloca i64, align 8
-  %shape = alloca %161, align 8
-  %8 = alloca %161, align 8
+  %shape = alloca %163, align 8
+  %8 = alloca %163, align 8
   %planned = alloca ptr, align 8
   %message = alloca ptr, align 8
   %loading = alloca ptr, align 8
@@ -77428,14 +77663,14 @@ entry:
   store ptr %1, ptr %loading, align 8
   store ptr %2, ptr %message, align 8
   %9 = load ptr, ptr %loading, align 8
-  %10 = getelementptr %184, ptr %9, i32 0, i32 0
+  %10 = getelementptr %185, ptr %9, i32 0, i32 0
   %11 = load ptr, ptr %10, align 8
   store ptr %11, ptr %planned, align 8
   %12 = load ptr, ptr %planned, align 8
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %55, ptr %13, i32 0, i32 0
   %15 = load i32, ptr %14, align 4
-  call void @"$Plan.buffer_shape"(ptr noalias sret(%161) %8, ptr %12, i32 %15)
+  call void @"$Plan.buffer_shape"(ptr noalias sret(%163) %8, ptr %12, i32 %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %8, i64 168, i1 false)
   %16 = call i64 @"$buffers.bytes"(ptr %shape)
   store i64 %16, ptr %bytes, align 8
@@ -77736,12 +77971,12 @@ forbody:                                          ; preds = %forcond
   %14 = sext i32 %13 to i64
   %15 = getelementptr %59, ptr %12, i64 %14
   %16 = load ptr, ptr %shape, align 8
-  %17 = getelementptr %161, ptr %16, i32 0, i32 17
+  %17 = getelementptr %163, ptr %16, i32 0, i32 17
   %18 = load ptr, ptr %base, align 8
   %19 = load i32, ptr %i, align 4
   %20 = sext i32 %19 to i64
   %21 = load ptr, ptr %shape, align 8
-  %22 = getelementptr %161, ptr %21, i32 0, i32 17
+  %22 = getelementptr %163, ptr %21, i32 0, i32 17
   %23 = call i64 @"$step_bytes"(ptr %22)
   %24 = mul i64 %20, %23
   %25 = getelementptr i8, ptr %18, i64 %24
@@ -77796,7 +78031,7 @@ define internal i32 @"$fill_rope_table"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
-  %args = alloca %186, align 8
+  %args = alloca %187, align 8
   %message = alloca ptr, align 8
   %planned = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -77808,32 +78043,32 @@ entry:
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %11, ptr %6, i32 0, i32 8
   %8 = load double, ptr %7, align 8
-  %9 = getelementptr %186, ptr %args, i32 0, i32 0
+  %9 = getelementptr %187, ptr %args, i32 0, i32 0
   store double %8, ptr %9, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %55, ptr %10, i32 0, i32 5
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %11, ptr %12, i32 0, i32 7
   %14 = load i32, ptr %13, align 4
-  %15 = getelementptr %186, ptr %args, i32 0, i32 1
+  %15 = getelementptr %187, ptr %args, i32 0, i32 1
   store i32 %14, ptr %15, align 4
   %16 = load ptr, ptr %planned, align 8
   %17 = getelementptr %29, ptr %16, i32 0, i32 2
   %18 = getelementptr %30, ptr %17, i32 0, i32 6
   %19 = load i32, ptr %18, align 4
-  %20 = getelementptr %186, ptr %args, i32 0, i32 2
+  %20 = getelementptr %187, ptr %args, i32 0, i32 2
   store i32 %19, ptr %20, align 4
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %55, ptr %21, i32 0, i32 7
   %23 = getelementptr %58, ptr %22, i32 0, i32 23
   %24 = load ptr, ptr %23, align 8
-  %25 = getelementptr %186, ptr %args, i32 0, i32 3
+  %25 = getelementptr %187, ptr %args, i32 0, i32 3
   store ptr %24, ptr %25, align 8
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %55, ptr %26, i32 0, i32 7
   %28 = getelementptr %58, ptr %27, i32 0, i32 24
   %29 = load ptr, ptr %28, align 8
-  %30 = getelementptr %186, ptr %args, i32 0, i32 4
+  %30 = getelementptr %187, ptr %args, i32 0, i32 4
   store ptr %29, ptr %30, align 8
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %55, ptr %31, i32 0, i32 3
@@ -77880,17 +78115,17 @@ entry:
   %code27 = alloca i32, align 4
   %code22 = alloca i32, align 4
   %code17 = alloca i32, align 4
-  %progress = alloca %187, align 8
-  %5 = alloca %187, align 8
-  %6 = alloca %188, align 8
-  %"<structcast>" = alloca %188, align 8
+  %progress = alloca %188, align 8
+  %5 = alloca %188, align 8
+  %6 = alloca %189, align 8
+  %"<structcast>" = alloca %189, align 8
   %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
   %bytes = alloca i64, align 8
-  %layout = alloca %162, align 8
-  %8 = alloca %162, align 8
+  %layout = alloca %164, align 8
+  %8 = alloca %164, align 8
   %message = alloca ptr, align 8
   %planned = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -77901,7 +78136,7 @@ entry:
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %55, ptr %10, i32 0, i32 0
   %12 = load i32, ptr %11, align 4
-  call void @"$Plan.layout"(ptr noalias sret(%162) %8, ptr %9, i32 %12)
+  call void @"$Plan.layout"(ptr noalias sret(%164) %8, ptr %9, i32 %12)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %layout, ptr align 8 %8, i64 40, i1 false)
   store i64 0, ptr %bytes, align 8
   %13 = load ptr, ptr %self, align 8
@@ -77984,31 +78219,31 @@ else9:                                            ; preds = %merge2
 
 merge7:                                           ; preds = %else9, %dead10
   %51 = load i64, ptr %bytes, align 8
-  %52 = getelementptr %188, ptr %6, i32 0, i32 0
+  %52 = getelementptr %189, ptr %6, i32 0, i32 0
   store ptr null, ptr %52, align 8
-  %53 = getelementptr %188, ptr %6, i32 0, i32 1
+  %53 = getelementptr %189, ptr %6, i32 0, i32 1
   store ptr null, ptr %53, align 8
-  %54 = getelementptr %188, ptr %6, i32 0, i32 2
+  %54 = getelementptr %189, ptr %6, i32 0, i32 2
   store i32 0, ptr %54, align 4
-  %55 = getelementptr %188, ptr %6, i32 0, i32 3
+  %55 = getelementptr %189, ptr %6, i32 0, i32 3
   store i64 %51, ptr %55, align 8
-  %56 = load %188, ptr %6, align 8
-  store %188 %56, ptr %"<structcast>", align 8
-  %57 = getelementptr %187, ptr %5, i32 0, i32 0
-  %58 = getelementptr %188, ptr %"<structcast>", i32 0, i32 0
+  %56 = load %189, ptr %6, align 8
+  store %189 %56, ptr %"<structcast>", align 8
+  %57 = getelementptr %188, ptr %5, i32 0, i32 0
+  %58 = getelementptr %189, ptr %"<structcast>", i32 0, i32 0
   %59 = load ptr, ptr %58, align 8
   store ptr %59, ptr %57, align 8
-  %60 = getelementptr %187, ptr %5, i32 0, i32 1
-  %61 = getelementptr %188, ptr %"<structcast>", i32 0, i32 1
+  %60 = getelementptr %188, ptr %5, i32 0, i32 1
+  %61 = getelementptr %189, ptr %"<structcast>", i32 0, i32 1
   %62 = load ptr, ptr %61, align 8
   store ptr %62, ptr %60, align 8
-  %63 = getelementptr %187, ptr %5, i32 0, i32 2
-  %64 = getelementptr %188, ptr %"<structcast>", i32 0, i32 2
+  %63 = getelementptr %188, ptr %5, i32 0, i32 2
+  %64 = getelementptr %189, ptr %"<structcast>", i32 0, i32 2
   %65 = load i32, ptr %64, align 4
   %66 = sext i32 %65 to i64
   store i64 %66, ptr %63, align 8
-  %67 = getelementptr %187, ptr %5, i32 0, i32 3
-  %68 = getelementptr %188, ptr %"<structcast>", i32 0, i32 3
+  %67 = getelementptr %188, ptr %5, i32 0, i32 3
+  %68 = getelementptr %189, ptr %"<structcast>", i32 0, i32 3
   %69 = load i64, ptr %68, align 8
   store i64 %69, ptr %67, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %progress, ptr align 8 %5, i64 32, i1 false)
@@ -78025,13 +78260,13 @@ then12:                                           ; preds = %merge7
   %77 = getelementptr %29, ptr %76, i32 0, i32 2
   %78 = getelementptr %30, ptr %77, i32 0, i32 18
   %79 = load ptr, ptr %78, align 8
-  %80 = getelementptr %187, ptr %progress, i32 0, i32 0
+  %80 = getelementptr %188, ptr %progress, i32 0, i32 0
   store ptr %79, ptr %80, align 8
   %81 = load ptr, ptr %planned, align 8
   %82 = getelementptr %29, ptr %81, i32 0, i32 2
   %83 = getelementptr %30, ptr %82, i32 0, i32 19
   %84 = load ptr, ptr %83, align 8
-  %85 = getelementptr %187, ptr %progress, i32 0, i32 1
+  %85 = getelementptr %188, ptr %progress, i32 0, i32 1
   store ptr %84, ptr %85, align 8
   br label %merge11
 
@@ -78181,7 +78416,7 @@ else35:                                           ; preds = %merge28
 
 merge33:                                          ; preds = %else35, %dead36
   %163 = load i64, ptr %bytes, align 8
-  %164 = getelementptr %187, ptr %progress, i32 0, i32 2
+  %164 = getelementptr %188, ptr %progress, i32 0, i32 2
   %165 = load i64, ptr %164, align 8
   %166 = sub i64 %163, %165
   call void @"$Progress.add"(ptr %progress, i64 %166)
@@ -78197,10 +78432,10 @@ entry:
   %5 = alloca %4, align 8
   %6 = alloca %4, align 8
   %code = alloca i32, align 4
-  %placer = alloca %189, align 8
-  %7 = alloca %189, align 8
-  %8 = alloca %190, align 8
-  %"<structcast>" = alloca %190, align 8
+  %placer = alloca %190, align 8
+  %7 = alloca %190, align 8
+  %8 = alloca %191, align 8
+  %"<structcast>" = alloca %191, align 8
   %message = alloca ptr, align 8
   %progress = alloca ptr, align 8
   %device = alloca ptr, align 8
@@ -78216,52 +78451,52 @@ entry:
   %11 = load ptr, ptr %progress, align 8
   %12 = load ptr, ptr %message, align 8
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %162, ptr %13, i32 0, i32 4
+  %14 = getelementptr %164, ptr %13, i32 0, i32 4
   %15 = load i32, ptr %14, align 4
   %16 = mul i32 %15, 1048576
-  %17 = getelementptr %190, ptr %8, i32 0, i32 0
+  %17 = getelementptr %191, ptr %8, i32 0, i32 0
   store ptr %9, ptr %17, align 8
-  %18 = getelementptr %190, ptr %8, i32 0, i32 1
+  %18 = getelementptr %191, ptr %8, i32 0, i32 1
   store ptr %10, ptr %18, align 8
-  %19 = getelementptr %190, ptr %8, i32 0, i32 2
+  %19 = getelementptr %191, ptr %8, i32 0, i32 2
   store ptr %11, ptr %19, align 8
-  %20 = getelementptr %190, ptr %8, i32 0, i32 3
+  %20 = getelementptr %191, ptr %8, i32 0, i32 3
   store ptr %12, ptr %20, align 8
-  %21 = getelementptr %190, ptr %8, i32 0, i32 4
+  %21 = getelementptr %191, ptr %8, i32 0, i32 4
   store i32 %16, ptr %21, align 4
-  %22 = getelementptr %190, ptr %8, i32 0, i32 5
+  %22 = getelementptr %191, ptr %8, i32 0, i32 5
   store ptr null, ptr %22, align 8
-  %23 = getelementptr %190, ptr %8, i32 0, i32 6
+  %23 = getelementptr %191, ptr %8, i32 0, i32 6
   store ptr null, ptr %23, align 8
-  %24 = load %190, ptr %8, align 8
-  store %190 %24, ptr %"<structcast>", align 8
-  %25 = getelementptr %189, ptr %7, i32 0, i32 0
-  %26 = getelementptr %190, ptr %"<structcast>", i32 0, i32 0
+  %24 = load %191, ptr %8, align 8
+  store %191 %24, ptr %"<structcast>", align 8
+  %25 = getelementptr %190, ptr %7, i32 0, i32 0
+  %26 = getelementptr %191, ptr %"<structcast>", i32 0, i32 0
   %27 = load ptr, ptr %26, align 8
   store ptr %27, ptr %25, align 8
-  %28 = getelementptr %189, ptr %7, i32 0, i32 1
-  %29 = getelementptr %190, ptr %"<structcast>", i32 0, i32 1
+  %28 = getelementptr %190, ptr %7, i32 0, i32 1
+  %29 = getelementptr %191, ptr %"<structcast>", i32 0, i32 1
   %30 = load ptr, ptr %29, align 8
   store ptr %30, ptr %28, align 8
-  %31 = getelementptr %189, ptr %7, i32 0, i32 2
-  %32 = getelementptr %190, ptr %"<structcast>", i32 0, i32 2
+  %31 = getelementptr %190, ptr %7, i32 0, i32 2
+  %32 = getelementptr %191, ptr %"<structcast>", i32 0, i32 2
   %33 = load ptr, ptr %32, align 8
   store ptr %33, ptr %31, align 8
-  %34 = getelementptr %189, ptr %7, i32 0, i32 3
-  %35 = getelementptr %190, ptr %"<structcast>", i32 0, i32 3
+  %34 = getelementptr %190, ptr %7, i32 0, i32 3
+  %35 = getelementptr %191, ptr %"<structcast>", i32 0, i32 3
   %36 = load ptr, ptr %35, align 8
   store ptr %36, ptr %34, align 8
-  %37 = getelementptr %189, ptr %7, i32 0, i32 4
-  %38 = getelementptr %190, ptr %"<structcast>", i32 0, i32 4
+  %37 = getelementptr %190, ptr %7, i32 0, i32 4
+  %38 = getelementptr %191, ptr %"<structcast>", i32 0, i32 4
   %39 = load i32, ptr %38, align 4
   %40 = sext i32 %39 to i64
   store i64 %40, ptr %37, align 8
-  %41 = getelementptr %189, ptr %7, i32 0, i32 5
-  %42 = getelementptr %190, ptr %"<structcast>", i32 0, i32 5
+  %41 = getelementptr %190, ptr %7, i32 0, i32 5
+  %42 = getelementptr %191, ptr %"<structcast>", i32 0, i32 5
   %43 = load ptr, ptr %42, align 8
   store ptr %43, ptr %41, align 8
-  %44 = getelementptr %189, ptr %7, i32 0, i32 6
-  %45 = getelementptr %190, ptr %"<structcast>", i32 0, i32 6
+  %44 = getelementptr %190, ptr %7, i32 0, i32 6
+  %45 = getelementptr %191, ptr %"<structcast>", i32 0, i32 6
   %46 = load ptr, ptr %45, align 8
   store ptr %46, ptr %44, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %7, i64 56, i1 false)
@@ -78291,7 +78526,7 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %162, ptr %58, i32 0, i32 2
+  %59 = getelementptr %164, ptr %58, i32 0, i32 2
   %60 = load ptr, ptr %59, align 8
   %61 = getelementptr %63, ptr %60, i32 0, i32 18
   %62 = load ptr, ptr %61, align 8
@@ -78320,11 +78555,11 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %merge4
-  %71 = getelementptr %189, ptr %placer, i32 0, i32 5
+  %71 = getelementptr %190, ptr %placer, i32 0, i32 5
   %72 = load ptr, ptr %71, align 8
   call void @free(ptr %72)
   %73 = load %4, ptr %6, align 1
-  %74 = getelementptr %189, ptr %placer, i32 0, i32 6
+  %74 = getelementptr %190, ptr %placer, i32 0, i32 6
   %75 = load ptr, ptr %74, align 8
   call void @free(ptr %75)
   %76 = load %4, ptr %5, align 1
@@ -78344,9 +78579,9 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %189, ptr %2, i32 0, i32 0
+  %3 = getelementptr %190, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr %162, ptr %4, i32 0, i32 0
+  %5 = getelementptr %164, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = call i32 @"$longest_vector"(ptr %6)
   store i32 %7, ptr %count, align 4
@@ -78355,16 +78590,16 @@ entry:
   %10 = mul i64 %9, 4
   %11 = call ptr @malloc(i64 %10)
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %189, ptr %12, i32 0, i32 5
+  %13 = getelementptr %190, ptr %12, i32 0, i32 5
   store ptr %11, ptr %13, align 8
   %14 = load i32, ptr %count, align 4
   %15 = sext i32 %14 to i64
   %16 = call ptr @calloc(i64 %15, i64 4)
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %189, ptr %17, i32 0, i32 6
+  %18 = getelementptr %190, ptr %17, i32 0, i32 6
   store ptr %16, ptr %18, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %189, ptr %19, i32 0, i32 5
+  %20 = getelementptr %190, ptr %19, i32 0, i32 5
   %21 = load ptr, ptr %20, align 8
   %22 = icmp eq ptr %21, null
   %23 = zext i1 %22 to i8
@@ -78373,7 +78608,7 @@ entry:
 
 then:                                             ; preds = %or.lhs.false, %entry
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %189, ptr %25, i32 0, i32 3
+  %26 = getelementptr %190, ptr %25, i32 0, i32 3
   %27 = load ptr, ptr %26, align 8
   store ptr %27, ptr %target, align 8
   %28 = load ptr, ptr %target, align 8
@@ -78384,7 +78619,7 @@ then:                                             ; preds = %or.lhs.false, %entr
 
 or.lhs.false:                                     ; preds = %entry
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %189, ptr %32, i32 0, i32 6
+  %33 = getelementptr %190, ptr %32, i32 0, i32 6
   %34 = load ptr, ptr %33, align 8
   %35 = icmp eq ptr %34, null
   %36 = zext i1 %35 to i8
@@ -78434,7 +78669,7 @@ forcond:                                          ; preds = %forbody, %merge
 
 forbody:                                          ; preds = %forcond
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %189, ptr %56, i32 0, i32 5
+  %57 = getelementptr %190, ptr %56, i32 0, i32 5
   %58 = load ptr, ptr %57, align 8
   %59 = load i32, ptr %i, align 4
   %60 = sext i32 %59 to i64
@@ -78505,9 +78740,9 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %model, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %189, ptr %2, i32 0, i32 0
+  %3 = getelementptr %190, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr %162, ptr %4, i32 0, i32 0
+  %5 = getelementptr %164, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   store ptr %6, ptr %c, align 8
   %7 = load ptr, ptr %self, align 8
@@ -78540,7 +78775,7 @@ merge:                                            ; preds = %else, %dead
   %21 = getelementptr %11, ptr %20, i32 0, i32 1
   %22 = load i32, ptr %21, align 4
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %189, ptr %23, i32 0, i32 5
+  %24 = getelementptr %190, ptr %23, i32 0, i32 5
   %25 = load ptr, ptr %24, align 8
   %26 = call i32 @"$RandomPlacer.vector"(ptr %16, ptr %19, i32 %22, ptr %25)
   store i32 %26, ptr %code1, align 4
@@ -78641,7 +78876,7 @@ entry:
   %3 = alloca %4, align 8
   %bytes = alloca i64, align 8
   %code = alloca i32, align 4
-  %args = alloca %191, align 8
+  %args = alloca %192, align 8
   %deviation = alloca float, align 4
   %matrix = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -78649,32 +78884,32 @@ entry:
   store ptr %1, ptr %matrix, align 8
   store float %2, ptr %deviation, align 4
   %4 = load ptr, ptr %matrix, align 8
-  %5 = getelementptr %191, ptr %args, i32 0, i32 0
+  %5 = getelementptr %192, ptr %args, i32 0, i32 0
   store ptr %4, ptr %5, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %189, ptr %6, i32 0, i32 4
+  %7 = getelementptr %190, ptr %6, i32 0, i32 4
   %8 = load i64, ptr %7, align 8
-  %9 = getelementptr %191, ptr %args, i32 0, i32 1
+  %9 = getelementptr %192, ptr %args, i32 0, i32 1
   store i64 %8, ptr %9, align 8
   %10 = load float, ptr %deviation, align 4
-  %11 = getelementptr %191, ptr %args, i32 0, i32 2
+  %11 = getelementptr %192, ptr %args, i32 0, i32 2
   store float %10, ptr %11, align 4
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %189, ptr %12, i32 0, i32 4
+  %13 = getelementptr %190, ptr %12, i32 0, i32 4
   %14 = load i64, ptr %13, align 8
   %15 = add i64 %14, 1
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %189, ptr %16, i32 0, i32 4
+  %17 = getelementptr %190, ptr %16, i32 0, i32 4
   store i64 %15, ptr %17, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %189, ptr %18, i32 0, i32 0
+  %19 = getelementptr %190, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
-  %21 = getelementptr %162, ptr %20, i32 0, i32 2
+  %21 = getelementptr %164, ptr %20, i32 0, i32 2
   %22 = load ptr, ptr %21, align 8
   %23 = getelementptr %63, ptr %22, i32 0, i32 54
   %24 = load ptr, ptr %23, align 8
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %189, ptr %25, i32 0, i32 1
+  %26 = getelementptr %190, ptr %25, i32 0, i32 1
   %27 = load ptr, ptr %26, align 8
   %28 = call i32 %24(ptr %27, ptr %args)
   store i32 %28, ptr %code, align 4
@@ -78699,16 +78934,16 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   store i64 0, ptr %bytes, align 8
   %36 = load ptr, ptr %self, align 8
-  %37 = getelementptr %189, ptr %36, i32 0, i32 0
+  %37 = getelementptr %190, ptr %36, i32 0, i32 0
   %38 = load ptr, ptr %37, align 8
-  %39 = getelementptr %162, ptr %38, i32 0, i32 2
+  %39 = getelementptr %164, ptr %38, i32 0, i32 2
   %40 = load ptr, ptr %39, align 8
   %41 = getelementptr %63, ptr %40, i32 0, i32 19
   %42 = load ptr, ptr %41, align 8
   %43 = load ptr, ptr %matrix, align 8
   %44 = call i32 %42(ptr %43, ptr %bytes)
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %189, ptr %45, i32 0, i32 2
+  %46 = getelementptr %190, ptr %45, i32 0, i32 2
   %47 = load ptr, ptr %46, align 8
   %48 = load i64, ptr %bytes, align 8
   call void @"$Progress.add"(ptr %47, i64 %48)
@@ -78736,19 +78971,19 @@ entry:
   %7 = getelementptr i8, ptr %6, i64 0
   store i8 0, ptr %7, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %189, ptr %8, i32 0, i32 0
+  %9 = getelementptr %190, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
-  %11 = getelementptr %162, ptr %10, i32 0, i32 2
+  %11 = getelementptr %164, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %63, ptr %12, i32 0, i32 9
   %14 = load ptr, ptr %13, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %189, ptr %15, i32 0, i32 1
+  %16 = getelementptr %190, ptr %15, i32 0, i32 1
   %17 = load ptr, ptr %16, align 8
   call void %14(ptr %17, ptr %cause)
   %18 = load %4, ptr %4, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %189, ptr %19, i32 0, i32 3
+  %20 = getelementptr %190, ptr %19, i32 0, i32 3
   %21 = load ptr, ptr %20, align 8
   store ptr %21, ptr %target, align 8
   %22 = load ptr, ptr %target, align 8
@@ -78764,9 +78999,9 @@ then:                                             ; preds = %entry
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load ptr, ptr %what, align 8
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %189, ptr %31, i32 0, i32 0
+  %32 = getelementptr %190, ptr %31, i32 0, i32 0
   %33 = load ptr, ptr %32, align 8
-  %34 = getelementptr %162, ptr %33, i32 0, i32 4
+  %34 = getelementptr %164, ptr %33, i32 0, i32 4
   %35 = load i32, ptr %34, align 4
   %36 = getelementptr %5, ptr %cause, i32 0, i32 0
   %37 = getelementptr [1024 x i8], ptr %36, i32 0, i32 0
@@ -78799,15 +79034,15 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %bytes, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %187, ptr %3, i32 0, i32 2
+  %4 = getelementptr %188, ptr %3, i32 0, i32 2
   %5 = load i64, ptr %4, align 8
   %6 = load i64, ptr %bytes, align 8
   %7 = add i64 %5, %6
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %187, ptr %8, i32 0, i32 2
+  %9 = getelementptr %188, ptr %8, i32 0, i32 2
   store i64 %7, ptr %9, align 8
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %187, ptr %10, i32 0, i32 0
+  %11 = getelementptr %188, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = icmp ne ptr %12, null
   %14 = zext i1 %13 to i8
@@ -78816,16 +79051,16 @@ entry:
 
 then:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %187, ptr %16, i32 0, i32 0
+  %17 = getelementptr %188, ptr %16, i32 0, i32 0
   %18 = load ptr, ptr %17, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %187, ptr %19, i32 0, i32 1
+  %20 = getelementptr %188, ptr %19, i32 0, i32 1
   %21 = load ptr, ptr %20, align 8
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %187, ptr %22, i32 0, i32 2
+  %23 = getelementptr %188, ptr %22, i32 0, i32 2
   %24 = load i64, ptr %23, align 8
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %187, ptr %25, i32 0, i32 3
+  %26 = getelementptr %188, ptr %25, i32 0, i32 3
   %27 = load i64, ptr %26, align 8
   call void %18(ptr %21, i64 %24, i64 %27, ptr @"$string.269")
   %28 = load %4, ptr %2, align 1
@@ -78841,7 +79076,7 @@ merge:                                            ; preds = %else, %then
 define internal i32 @"$RandomPlacer.vector"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
-  %args = alloca %192, align 8
+  %args = alloca %193, align 8
   %source = alloca ptr, align 8
   %count = alloca i32, align 4
   %destination = alloca ptr, align 8
@@ -78851,25 +79086,25 @@ entry:
   store i32 %2, ptr %count, align 4
   store ptr %3, ptr %source, align 8
   %4 = load ptr, ptr %source, align 8
-  %5 = getelementptr %192, ptr %args, i32 0, i32 0
+  %5 = getelementptr %193, ptr %args, i32 0, i32 0
   store ptr %4, ptr %5, align 8
-  %6 = getelementptr %192, ptr %args, i32 0, i32 1
+  %6 = getelementptr %193, ptr %args, i32 0, i32 1
   store i32 0, ptr %6, align 4
   %7 = load i32, ptr %count, align 4
-  %8 = getelementptr %192, ptr %args, i32 0, i32 2
+  %8 = getelementptr %193, ptr %args, i32 0, i32 2
   store i32 %7, ptr %8, align 4
   %9 = load ptr, ptr %destination, align 8
-  %10 = getelementptr %192, ptr %args, i32 0, i32 3
+  %10 = getelementptr %193, ptr %args, i32 0, i32 3
   store ptr %9, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %189, ptr %11, i32 0, i32 0
+  %12 = getelementptr %190, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
-  %14 = getelementptr %162, ptr %13, i32 0, i32 2
+  %14 = getelementptr %164, ptr %13, i32 0, i32 2
   %15 = load ptr, ptr %14, align 8
   %16 = getelementptr %63, ptr %15, i32 0, i32 25
   %17 = load ptr, ptr %16, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %189, ptr %18, i32 0, i32 1
+  %19 = getelementptr %190, ptr %18, i32 0, i32 1
   %20 = load ptr, ptr %19, align 8
   %21 = call i32 %17(ptr %20, ptr %args)
   store i32 %21, ptr %code, align 4
@@ -79048,9 +79283,9 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %189, ptr %2, i32 0, i32 0
+  %3 = getelementptr %190, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr %162, ptr %4, i32 0, i32 0
+  %5 = getelementptr %164, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   store ptr %6, ptr %c, align 8
   %7 = load ptr, ptr %self, align 8
@@ -79061,7 +79296,7 @@ entry:
   %12 = getelementptr %11, ptr %11, i32 0, i32 1
   %13 = load i32, ptr %12, align 4
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %189, ptr %14, i32 0, i32 5
+  %15 = getelementptr %190, ptr %14, i32 0, i32 5
   %16 = load ptr, ptr %15, align 8
   %17 = call i32 @"$RandomPlacer.vector"(ptr %7, ptr %10, i32 %13, ptr %16)
   store i32 %17, ptr %code, align 4
@@ -79090,7 +79325,7 @@ merge:                                            ; preds = %else, %dead
   %28 = getelementptr %11, ptr %27, i32 0, i32 1
   %29 = load i32, ptr %28, align 4
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %189, ptr %30, i32 0, i32 5
+  %31 = getelementptr %190, ptr %30, i32 0, i32 5
   %32 = load ptr, ptr %31, align 8
   %33 = call i32 @"$RandomPlacer.vector"(ptr %23, ptr %26, i32 %29, ptr %32)
   store i32 %33, ptr %code1, align 4
@@ -79126,7 +79361,7 @@ then7:                                            ; preds = %merge2
   %48 = getelementptr %11, ptr %47, i32 0, i32 6
   %49 = load i32, ptr %48, align 4
   %50 = load ptr, ptr %self, align 8
-  %51 = getelementptr %189, ptr %50, i32 0, i32 5
+  %51 = getelementptr %190, ptr %50, i32 0, i32 5
   %52 = load ptr, ptr %51, align 8
   %53 = call i32 @"$RandomPlacer.vector"(ptr %43, ptr %46, i32 %49, ptr %52)
   store i32 %53, ptr %code9, align 4
@@ -79155,7 +79390,7 @@ merge10:                                          ; preds = %else12, %dead13
   %64 = getelementptr %11, ptr %63, i32 0, i32 6
   %65 = load i32, ptr %64, align 4
   %66 = load ptr, ptr %self, align 8
-  %67 = getelementptr %189, ptr %66, i32 0, i32 5
+  %67 = getelementptr %190, ptr %66, i32 0, i32 5
   %68 = load ptr, ptr %67, align 8
   %69 = call i32 @"$RandomPlacer.vector"(ptr %59, ptr %62, i32 %65, ptr %68)
   store i32 %69, ptr %code14, align 4
@@ -79227,7 +79462,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %weights, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %189, ptr %4, i32 0, i32 0
+  %5 = getelementptr %190, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = call i32 @"$Layout.num_local_experts"(ptr %6)
   store i32 %7, ptr %count, align 4
@@ -79262,7 +79497,7 @@ merge:                                            ; preds = %else, %dead
   %23 = getelementptr %57, ptr %22, i32 0, i32 2
   %24 = load i32, ptr %23, align 4
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %189, ptr %25, i32 0, i32 6
+  %26 = getelementptr %190, ptr %25, i32 0, i32 6
   %27 = load ptr, ptr %26, align 8
   %28 = call i32 @"$RandomPlacer.vector"(ptr %17, ptr %20, i32 %24, ptr %27)
   store i32 %28, ptr %code1, align 4
@@ -79426,10 +79661,10 @@ dead5:                                            ; No predecessors!
 
 define internal i32 @"$layout.place"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5) {
 entry:
-  %placer = alloca %193, align 8
-  %6 = alloca %193, align 8
-  %7 = alloca %194, align 8
-  %"<structcast>" = alloca %194, align 8
+  %placer = alloca %194, align 8
+  %6 = alloca %194, align 8
+  %7 = alloca %195, align 8
+  %"<structcast>" = alloca %195, align 8
   %message = alloca ptr, align 8
   %progress = alloca ptr, align 8
   %device = alloca ptr, align 8
@@ -79447,48 +79682,48 @@ entry:
   %10 = load ptr, ptr %device, align 8
   %11 = load ptr, ptr %progress, align 8
   %12 = load ptr, ptr %message, align 8
-  %13 = getelementptr %194, ptr %7, i32 0, i32 0
+  %13 = getelementptr %195, ptr %7, i32 0, i32 0
   store ptr %8, ptr %13, align 8
-  %14 = getelementptr %194, ptr %7, i32 0, i32 1
+  %14 = getelementptr %195, ptr %7, i32 0, i32 1
   store ptr %9, ptr %14, align 8
-  %15 = getelementptr %194, ptr %7, i32 0, i32 2
+  %15 = getelementptr %195, ptr %7, i32 0, i32 2
   store ptr %10, ptr %15, align 8
-  %16 = getelementptr %194, ptr %7, i32 0, i32 3
+  %16 = getelementptr %195, ptr %7, i32 0, i32 3
   store ptr %11, ptr %16, align 8
-  %17 = getelementptr %194, ptr %7, i32 0, i32 4
+  %17 = getelementptr %195, ptr %7, i32 0, i32 4
   store ptr %12, ptr %17, align 8
-  %18 = getelementptr %194, ptr %7, i32 0, i32 5
+  %18 = getelementptr %195, ptr %7, i32 0, i32 5
   store i32 0, ptr %18, align 4
-  %19 = getelementptr %194, ptr %7, i32 0, i32 6
+  %19 = getelementptr %195, ptr %7, i32 0, i32 6
   store i32 0, ptr %19, align 4
-  %20 = load %194, ptr %7, align 8
-  store %194 %20, ptr %"<structcast>", align 8
-  %21 = getelementptr %193, ptr %6, i32 0, i32 0
-  %22 = getelementptr %194, ptr %"<structcast>", i32 0, i32 0
+  %20 = load %195, ptr %7, align 8
+  store %195 %20, ptr %"<structcast>", align 8
+  %21 = getelementptr %194, ptr %6, i32 0, i32 0
+  %22 = getelementptr %195, ptr %"<structcast>", i32 0, i32 0
   %23 = load ptr, ptr %22, align 8
   store ptr %23, ptr %21, align 8
-  %24 = getelementptr %193, ptr %6, i32 0, i32 1
-  %25 = getelementptr %194, ptr %"<structcast>", i32 0, i32 1
+  %24 = getelementptr %194, ptr %6, i32 0, i32 1
+  %25 = getelementptr %195, ptr %"<structcast>", i32 0, i32 1
   %26 = load ptr, ptr %25, align 8
   store ptr %26, ptr %24, align 8
-  %27 = getelementptr %193, ptr %6, i32 0, i32 2
-  %28 = getelementptr %194, ptr %"<structcast>", i32 0, i32 2
+  %27 = getelementptr %194, ptr %6, i32 0, i32 2
+  %28 = getelementptr %195, ptr %"<structcast>", i32 0, i32 2
   %29 = load ptr, ptr %28, align 8
   store ptr %29, ptr %27, align 8
-  %30 = getelementptr %193, ptr %6, i32 0, i32 3
-  %31 = getelementptr %194, ptr %"<structcast>", i32 0, i32 3
+  %30 = getelementptr %194, ptr %6, i32 0, i32 3
+  %31 = getelementptr %195, ptr %"<structcast>", i32 0, i32 3
   %32 = load ptr, ptr %31, align 8
   store ptr %32, ptr %30, align 8
-  %33 = getelementptr %193, ptr %6, i32 0, i32 4
-  %34 = getelementptr %194, ptr %"<structcast>", i32 0, i32 4
+  %33 = getelementptr %194, ptr %6, i32 0, i32 4
+  %34 = getelementptr %195, ptr %"<structcast>", i32 0, i32 4
   %35 = load ptr, ptr %34, align 8
   store ptr %35, ptr %33, align 8
-  %36 = getelementptr %193, ptr %6, i32 0, i32 5
-  %37 = getelementptr %194, ptr %"<structcast>", i32 0, i32 5
+  %36 = getelementptr %194, ptr %6, i32 0, i32 5
+  %37 = getelementptr %195, ptr %"<structcast>", i32 0, i32 5
   %38 = load i32, ptr %37, align 4
   store i32 %38, ptr %36, align 4
-  %39 = getelementptr %193, ptr %6, i32 0, i32 6
-  %40 = getelementptr %194, ptr %"<structcast>", i32 0, i32 6
+  %39 = getelementptr %194, ptr %6, i32 0, i32 6
+  %40 = getelementptr %195, ptr %"<structcast>", i32 0, i32 6
   %41 = load i32, ptr %40, align 4
   store i32 %41, ptr %39, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %6, i64 48, i1 false)
@@ -79522,9 +79757,9 @@ entry:
 
 then:                                             ; preds = %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %193, ptr %6, i32 0, i32 0
+  %7 = getelementptr %194, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %7, align 8
-  %9 = getelementptr %162, ptr %8, i32 0, i32 4
+  %9 = getelementptr %164, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   store i32 %10, ptr %head_rank, align 4
   br label %merge
@@ -79535,9 +79770,9 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   store ptr @"$string.331", ptr %head_name, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %193, ptr %11, i32 0, i32 0
+  %12 = getelementptr %194, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
-  %14 = getelementptr %162, ptr %13, i32 0, i32 0
+  %14 = getelementptr %164, ptr %13, i32 0, i32 0
   %15 = load ptr, ptr %14, align 8
   %16 = getelementptr %11, ptr %15, i32 0, i32 13
   %17 = load i8, ptr %16, align 1
@@ -79630,9 +79865,9 @@ else15:                                           ; preds = %merge8
 
 merge13:                                          ; preds = %else15, %dead16
   %57 = load ptr, ptr %self, align 8
-  %58 = getelementptr %193, ptr %57, i32 0, i32 0
+  %58 = getelementptr %194, ptr %57, i32 0, i32 0
   %59 = load ptr, ptr %58, align 8
-  %60 = getelementptr %162, ptr %59, i32 0, i32 0
+  %60 = getelementptr %164, ptr %59, i32 0, i32 0
   %61 = load ptr, ptr %60, align 8
   %62 = getelementptr %11, ptr %61, i32 0, i32 2
   %63 = load i32, ptr %62, align 4
@@ -79651,7 +79886,7 @@ forcond:                                          ; preds = %merge19, %merge13
 forbody:                                          ; preds = %forcond
   %70 = load i32, ptr %layer, align 4
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %193, ptr %71, i32 0, i32 5
+  %72 = getelementptr %194, ptr %71, i32 0, i32 5
   store i32 %70, ptr %72, align 4
   %73 = load ptr, ptr %self, align 8
   %74 = load ptr, ptr %model, align 8
@@ -79685,9 +79920,9 @@ merge19:                                          ; preds = %else21, %dead22
 
 merge17:                                          ; preds = %forcond
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %193, ptr %87, i32 0, i32 0
+  %88 = getelementptr %194, ptr %87, i32 0, i32 0
   %89 = load ptr, ptr %88, align 8
-  %90 = getelementptr %162, ptr %89, i32 0, i32 7
+  %90 = getelementptr %164, ptr %89, i32 0, i32 7
   %91 = load i8, ptr %90, align 1
   %92 = trunc i8 %91 to i1
   br i1 %92, label %then24, label %else25
@@ -79713,10 +79948,10 @@ dead27:                                           ; No predecessors!
 
 define internal i32 @"$Placer.row_slice"(ptr %0, ptr %1, ptr %2, i32 %3, i32 %4, i32 %5) {
 entry:
-  %part = alloca %195, align 8
-  %6 = alloca %195, align 8
-  %7 = alloca %196, align 8
-  %"<structcast>" = alloca %196, align 8
+  %part = alloca %196, align 8
+  %6 = alloca %196, align 8
+  %7 = alloca %197, align 8
+  %"<structcast>" = alloca %197, align 8
   %part_rank = alloca i32, align 4
   %num_rows = alloca i32, align 4
   %row_begin = alloca i32, align 4
@@ -79737,36 +79972,36 @@ entry:
   %13 = load i32, ptr %num_rows, align 4
   %14 = sext i32 %13 to i64
   %15 = mul i64 %12, %14
-  %16 = getelementptr %196, ptr %7, i32 0, i32 0
+  %16 = getelementptr %197, ptr %7, i32 0, i32 0
   store ptr %8, ptr %16, align 8
-  %17 = getelementptr %196, ptr %7, i32 0, i32 1
+  %17 = getelementptr %197, ptr %7, i32 0, i32 1
   store i32 %9, ptr %17, align 4
-  %18 = getelementptr %196, ptr %7, i32 0, i32 2
+  %18 = getelementptr %197, ptr %7, i32 0, i32 2
   store i32 %10, ptr %18, align 4
-  %19 = getelementptr %196, ptr %7, i32 0, i32 3
+  %19 = getelementptr %197, ptr %7, i32 0, i32 3
   store i64 %15, ptr %19, align 8
-  %20 = getelementptr %196, ptr %7, i32 0, i32 4
+  %20 = getelementptr %197, ptr %7, i32 0, i32 4
   store i32 0, ptr %20, align 4
-  %21 = load %196, ptr %7, align 8
-  store %196 %21, ptr %"<structcast>", align 8
-  %22 = getelementptr %195, ptr %6, i32 0, i32 0
-  %23 = getelementptr %196, ptr %"<structcast>", i32 0, i32 0
+  %21 = load %197, ptr %7, align 8
+  store %197 %21, ptr %"<structcast>", align 8
+  %22 = getelementptr %196, ptr %6, i32 0, i32 0
+  %23 = getelementptr %197, ptr %"<structcast>", i32 0, i32 0
   %24 = load ptr, ptr %23, align 8
   store ptr %24, ptr %22, align 8
-  %25 = getelementptr %195, ptr %6, i32 0, i32 1
-  %26 = getelementptr %196, ptr %"<structcast>", i32 0, i32 1
+  %25 = getelementptr %196, ptr %6, i32 0, i32 1
+  %26 = getelementptr %197, ptr %"<structcast>", i32 0, i32 1
   %27 = load i32, ptr %26, align 4
   store i32 %27, ptr %25, align 4
-  %28 = getelementptr %195, ptr %6, i32 0, i32 2
-  %29 = getelementptr %196, ptr %"<structcast>", i32 0, i32 2
+  %28 = getelementptr %196, ptr %6, i32 0, i32 2
+  %29 = getelementptr %197, ptr %"<structcast>", i32 0, i32 2
   %30 = load i32, ptr %29, align 4
   store i32 %30, ptr %28, align 4
-  %31 = getelementptr %195, ptr %6, i32 0, i32 3
-  %32 = getelementptr %196, ptr %"<structcast>", i32 0, i32 3
+  %31 = getelementptr %196, ptr %6, i32 0, i32 3
+  %32 = getelementptr %197, ptr %"<structcast>", i32 0, i32 3
   %33 = load i64, ptr %32, align 8
   store i64 %33, ptr %31, align 8
-  %34 = getelementptr %195, ptr %6, i32 0, i32 4
-  %35 = getelementptr %196, ptr %"<structcast>", i32 0, i32 4
+  %34 = getelementptr %196, ptr %6, i32 0, i32 4
+  %35 = getelementptr %197, ptr %"<structcast>", i32 0, i32 4
   %36 = load i32, ptr %35, align 4
   %37 = sext i32 %36 to i64
   store i64 %37, ptr %34, align 8
@@ -79785,7 +80020,7 @@ entry:
   %3 = alloca %4, align 8
   %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
-  %args = alloca %197, align 8
+  %args = alloca %198, align 8
   %columns = alloca i64, align 8
   %code = alloca i32, align 4
   %view = alloca ptr, align 8
@@ -79823,35 +80058,35 @@ merge:                                            ; preds = %else, %dead
   %16 = load i64, ptr %15, align 8
   store i64 %16, ptr %columns, align 8
   %17 = load ptr, ptr %part, align 8
-  %18 = getelementptr %195, ptr %17, i32 0, i32 0
+  %18 = getelementptr %196, ptr %17, i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
-  %20 = getelementptr %197, ptr %args, i32 0, i32 0
+  %20 = getelementptr %198, ptr %args, i32 0, i32 0
   store ptr %19, ptr %20, align 8
   %21 = load ptr, ptr %part, align 8
-  %22 = getelementptr %195, ptr %21, i32 0, i32 1
+  %22 = getelementptr %196, ptr %21, i32 0, i32 1
   %23 = load i32, ptr %22, align 4
-  %24 = getelementptr %197, ptr %args, i32 0, i32 1
+  %24 = getelementptr %198, ptr %args, i32 0, i32 1
   store i32 %23, ptr %24, align 4
   %25 = load ptr, ptr %part, align 8
-  %26 = getelementptr %195, ptr %25, i32 0, i32 2
+  %26 = getelementptr %196, ptr %25, i32 0, i32 2
   %27 = load i32, ptr %26, align 4
-  %28 = getelementptr %197, ptr %args, i32 0, i32 2
+  %28 = getelementptr %198, ptr %args, i32 0, i32 2
   store i32 %27, ptr %28, align 4
   %29 = load ptr, ptr %view, align 8
   %30 = load ptr, ptr %part, align 8
-  %31 = getelementptr %195, ptr %30, i32 0, i32 3
+  %31 = getelementptr %196, ptr %30, i32 0, i32 3
   %32 = load i64, ptr %31, align 8
   %33 = load i64, ptr %columns, align 8
   %34 = mul i64 %32, %33
   %35 = load ptr, ptr %part, align 8
-  %36 = getelementptr %195, ptr %35, i32 0, i32 4
+  %36 = getelementptr %196, ptr %35, i32 0, i32 4
   %37 = load i64, ptr %36, align 8
   %38 = add i64 %34, %37
   %39 = call ptr @"$element"(ptr %29, i64 %38)
-  %40 = getelementptr %197, ptr %args, i32 0, i32 3
+  %40 = getelementptr %198, ptr %args, i32 0, i32 3
   store ptr %39, ptr %40, align 8
   %41 = load i64, ptr %columns, align 8
-  %42 = getelementptr %197, ptr %args, i32 0, i32 4
+  %42 = getelementptr %198, ptr %args, i32 0, i32 4
   store i64 %41, ptr %42, align 8
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %format, align 8
@@ -79876,14 +80111,14 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %193, ptr %52, i32 0, i32 0
+  %53 = getelementptr %194, ptr %52, i32 0, i32 0
   %54 = load ptr, ptr %53, align 8
-  %55 = getelementptr %162, ptr %54, i32 0, i32 2
+  %55 = getelementptr %164, ptr %54, i32 0, i32 2
   %56 = load ptr, ptr %55, align 8
   %57 = getelementptr %63, ptr %56, i32 0, i32 24
   %58 = load ptr, ptr %57, align 8
   %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %193, ptr %59, i32 0, i32 2
+  %60 = getelementptr %194, ptr %59, i32 0, i32 2
   %61 = load ptr, ptr %60, align 8
   %62 = call i32 %58(ptr %61, ptr %args)
   store i32 %62, ptr %code6, align 4
@@ -79908,14 +80143,14 @@ else9:                                            ; preds = %merge2
 
 merge7:                                           ; preds = %else9, %dead10
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %193, ptr %71, i32 0, i32 3
+  %72 = getelementptr %194, ptr %71, i32 0, i32 3
   %73 = load ptr, ptr %72, align 8
   %74 = load ptr, ptr %part, align 8
-  %75 = getelementptr %195, ptr %74, i32 0, i32 2
+  %75 = getelementptr %196, ptr %74, i32 0, i32 2
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
   %78 = load ptr, ptr %part, align 8
-  %79 = getelementptr %195, ptr %78, i32 0, i32 0
+  %79 = getelementptr %196, ptr %78, i32 0, i32 0
   %80 = load ptr, ptr %79, align 8
   %81 = getelementptr %57, ptr %80, i32 0, i32 3
   %82 = load i32, ptr %81, align 4
@@ -79956,7 +80191,7 @@ entry:
   call void @"$Placer.name"(ptr %6, ptr %8, i64 128, ptr %9, ptr %10)
   %11 = load %4, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %193, ptr %12, i32 0, i32 1
+  %13 = getelementptr %194, ptr %12, i32 0, i32 1
   %14 = load ptr, ptr %13, align 8
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
@@ -79972,7 +80207,7 @@ entry:
 
 then:                                             ; preds = %entry
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %193, ptr %24, i32 0, i32 4
+  %25 = getelementptr %194, ptr %24, i32 0, i32 4
   %26 = load ptr, ptr %25, align 8
   store ptr %26, ptr %target, align 8
   %27 = load ptr, ptr %target, align 8
@@ -79987,7 +80222,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %193, ptr %35, i32 0, i32 1
+  %36 = getelementptr %194, ptr %35, i32 0, i32 1
   %37 = load ptr, ptr %36, align 8
   %38 = getelementptr %22, ptr %37, i32 0, i32 0
   %39 = load ptr, ptr %38, align 8
@@ -80038,10 +80273,10 @@ entry:
   %6 = load i64, ptr %capacity, align 8
   %7 = load ptr, ptr %format, align 8
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %193, ptr %8, i32 0, i32 5
+  %9 = getelementptr %194, ptr %8, i32 0, i32 5
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %193, ptr %11, i32 0, i32 6
+  %12 = getelementptr %194, ptr %11, i32 0, i32 6
   %13 = load i32, ptr %12, align 4
   %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %5, i64 %6, ptr %7, i32 %10, i32 %13)
   store i32 %14, ptr %size, align 4
@@ -80116,19 +80351,19 @@ entry:
   store ptr %2, ptr %part, align 8
   store ptr %3, ptr %args, align 8
   %4 = load ptr, ptr %args, align 8
-  %5 = getelementptr %197, ptr %4, i32 0, i32 5
+  %5 = getelementptr %198, ptr %4, i32 0, i32 5
   store ptr null, ptr %5, align 8
   %6 = load ptr, ptr %args, align 8
-  %7 = getelementptr %197, ptr %6, i32 0, i32 6
+  %7 = getelementptr %198, ptr %6, i32 0, i32 6
   store i32 0, ptr %7, align 4
   %8 = load ptr, ptr %args, align 8
-  %9 = getelementptr %197, ptr %8, i32 0, i32 7
+  %9 = getelementptr %198, ptr %8, i32 0, i32 7
   store ptr null, ptr %9, align 8
   %10 = load ptr, ptr %args, align 8
-  %11 = getelementptr %197, ptr %10, i32 0, i32 8
+  %11 = getelementptr %198, ptr %10, i32 0, i32 8
   store i32 0, ptr %11, align 4
   %12 = load ptr, ptr %part, align 8
-  %13 = getelementptr %195, ptr %12, i32 0, i32 0
+  %13 = getelementptr %196, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
   %15 = getelementptr %57, ptr %14, i32 0, i32 5
   %16 = load ptr, ptr %15, align 8
@@ -80161,17 +80396,17 @@ else3:                                            ; preds = %then
 merge1:                                           ; preds = %else3, %dead
   %28 = load ptr, ptr %view, align 8
   %29 = load ptr, ptr %part, align 8
-  %30 = getelementptr %195, ptr %29, i32 0, i32 3
+  %30 = getelementptr %196, ptr %29, i32 0, i32 3
   %31 = load i64, ptr %30, align 8
   %32 = call ptr @"$element"(ptr %28, i64 %31)
   %33 = load ptr, ptr %args, align 8
-  %34 = getelementptr %197, ptr %33, i32 0, i32 5
+  %34 = getelementptr %198, ptr %33, i32 0, i32 5
   store ptr %32, ptr %34, align 8
   %35 = load ptr, ptr %view, align 8
   %36 = getelementptr %155, ptr %35, i32 0, i32 1
   %37 = load i32, ptr %36, align 4
   %38 = load ptr, ptr %args, align 8
-  %39 = getelementptr %197, ptr %38, i32 0, i32 6
+  %39 = getelementptr %198, ptr %38, i32 0, i32 6
   store i32 %37, ptr %39, align 4
   br label %merge
 
@@ -80180,7 +80415,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %40 = load ptr, ptr %part, align 8
-  %41 = getelementptr %195, ptr %40, i32 0, i32 0
+  %41 = getelementptr %196, ptr %40, i32 0, i32 0
   %42 = load ptr, ptr %41, align 8
   %43 = getelementptr %57, ptr %42, i32 0, i32 6
   %44 = load ptr, ptr %43, align 8
@@ -80213,17 +80448,17 @@ else10:                                           ; preds = %then5
 merge8:                                           ; preds = %else10, %dead11
   %56 = load ptr, ptr %view, align 8
   %57 = load ptr, ptr %part, align 8
-  %58 = getelementptr %195, ptr %57, i32 0, i32 3
+  %58 = getelementptr %196, ptr %57, i32 0, i32 3
   %59 = load i64, ptr %58, align 8
   %60 = call ptr @"$element"(ptr %56, i64 %59)
   %61 = load ptr, ptr %args, align 8
-  %62 = getelementptr %197, ptr %61, i32 0, i32 7
+  %62 = getelementptr %198, ptr %61, i32 0, i32 7
   store ptr %60, ptr %62, align 8
   %63 = load ptr, ptr %view, align 8
   %64 = getelementptr %155, ptr %63, i32 0, i32 1
   %65 = load i32, ptr %64, align 4
   %66 = load ptr, ptr %args, align 8
-  %67 = getelementptr %197, ptr %66, i32 0, i32 8
+  %67 = getelementptr %198, ptr %66, i32 0, i32 8
   store i32 %65, ptr %67, align 4
   br label %merge4
 
@@ -80254,19 +80489,19 @@ entry:
   %7 = getelementptr i8, ptr %6, i64 0
   store i8 0, ptr %7, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %193, ptr %8, i32 0, i32 0
+  %9 = getelementptr %194, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
-  %11 = getelementptr %162, ptr %10, i32 0, i32 2
+  %11 = getelementptr %164, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %63, ptr %12, i32 0, i32 9
   %14 = load ptr, ptr %13, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %193, ptr %15, i32 0, i32 2
+  %16 = getelementptr %194, ptr %15, i32 0, i32 2
   %17 = load ptr, ptr %16, align 8
   call void %14(ptr %17, ptr %cause)
   %18 = load %4, ptr %4, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %193, ptr %19, i32 0, i32 4
+  %20 = getelementptr %194, ptr %19, i32 0, i32 4
   %21 = load ptr, ptr %20, align 8
   store ptr %21, ptr %target, align 8
   %22 = load ptr, ptr %target, align 8
@@ -80281,7 +80516,7 @@ then:                                             ; preds = %entry
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %193, ptr %30, i32 0, i32 1
+  %31 = getelementptr %194, ptr %30, i32 0, i32 1
   %32 = load ptr, ptr %31, align 8
   %33 = load ptr, ptr %view, align 8
   %34 = call ptr @"$Checkpoint.file_of"(ptr %32, ptr %33)
@@ -80289,9 +80524,9 @@ then:                                             ; preds = %entry
   %36 = getelementptr %155, ptr %35, i32 0, i32 0
   %37 = load ptr, ptr %36, align 8
   %38 = load ptr, ptr %self, align 8
-  %39 = getelementptr %193, ptr %38, i32 0, i32 0
+  %39 = getelementptr %194, ptr %38, i32 0, i32 0
   %40 = load ptr, ptr %39, align 8
-  %41 = getelementptr %162, ptr %40, i32 0, i32 4
+  %41 = getelementptr %164, ptr %40, i32 0, i32 4
   %42 = load i32, ptr %41, align 4
   %43 = getelementptr %5, ptr %cause, i32 0, i32 0
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
@@ -80320,7 +80555,7 @@ define internal i32 @"$Placer.vector"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %code1 = alloca i32, align 4
-  %args = alloca %192, align 8
+  %args = alloca %193, align 8
   %code = alloca i32, align 4
   %view = alloca ptr, align 8
   %destination = alloca ptr, align 8
@@ -80356,30 +80591,30 @@ merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %view, align 8
   %15 = getelementptr %155, ptr %14, i32 0, i32 4
   %16 = load ptr, ptr %15, align 8
-  %17 = getelementptr %192, ptr %args, i32 0, i32 0
+  %17 = getelementptr %193, ptr %args, i32 0, i32 0
   store ptr %16, ptr %17, align 8
   %18 = load ptr, ptr %view, align 8
   %19 = getelementptr %155, ptr %18, i32 0, i32 1
   %20 = load i32, ptr %19, align 4
-  %21 = getelementptr %192, ptr %args, i32 0, i32 1
+  %21 = getelementptr %193, ptr %args, i32 0, i32 1
   store i32 %20, ptr %21, align 4
   %22 = load ptr, ptr %view, align 8
   %23 = call i64 @"$TensorView.num_elements"(ptr %22)
   %24 = trunc i64 %23 to i32
-  %25 = getelementptr %192, ptr %args, i32 0, i32 2
+  %25 = getelementptr %193, ptr %args, i32 0, i32 2
   store i32 %24, ptr %25, align 4
   %26 = load ptr, ptr %destination, align 8
-  %27 = getelementptr %192, ptr %args, i32 0, i32 3
+  %27 = getelementptr %193, ptr %args, i32 0, i32 3
   store ptr %26, ptr %27, align 8
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %193, ptr %28, i32 0, i32 0
+  %29 = getelementptr %194, ptr %28, i32 0, i32 0
   %30 = load ptr, ptr %29, align 8
-  %31 = getelementptr %162, ptr %30, i32 0, i32 2
+  %31 = getelementptr %164, ptr %30, i32 0, i32 2
   %32 = load ptr, ptr %31, align 8
   %33 = getelementptr %63, ptr %32, i32 0, i32 25
   %34 = load ptr, ptr %33, align 8
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %193, ptr %35, i32 0, i32 2
+  %36 = getelementptr %194, ptr %35, i32 0, i32 2
   %37 = load ptr, ptr %36, align 8
   %38 = call i32 %34(ptr %37, ptr %args)
   store i32 %38, ptr %code1, align 4
@@ -80404,7 +80639,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %193, ptr %47, i32 0, i32 3
+  %48 = getelementptr %194, ptr %47, i32 0, i32 3
   %49 = load ptr, ptr %48, align 8
   %50 = load ptr, ptr %view, align 8
   %51 = getelementptr %155, ptr %50, i32 0, i32 5
@@ -80459,9 +80694,9 @@ then2:                                            ; preds = %merge
   %17 = load ptr, ptr %weights, align 8
   %18 = getelementptr %74, ptr %17, i32 0, i32 9
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %193, ptr %19, i32 0, i32 0
+  %20 = getelementptr %194, ptr %19, i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
-  %22 = getelementptr %162, ptr %21, i32 0, i32 4
+  %22 = getelementptr %164, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
   %24 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165)"(ptr %14, ptr %16, ptr %18, i32 %23)
   ret i32 %24
@@ -80495,9 +80730,9 @@ else8:                                            ; preds = %merge1
 
 merge6:                                           ; preds = %else8, %dead9
   %33 = load ptr, ptr %self, align 8
-  %34 = getelementptr %193, ptr %33, i32 0, i32 0
+  %34 = getelementptr %194, ptr %33, i32 0, i32 0
   %35 = load ptr, ptr %34, align 8
-  %36 = getelementptr %162, ptr %35, i32 0, i32 0
+  %36 = getelementptr %164, ptr %35, i32 0, i32 0
   %37 = load ptr, ptr %36, align 8
   %38 = getelementptr %11, ptr %37, i32 0, i32 20
   %39 = load i32, ptr %38, align 4
@@ -80522,9 +80757,9 @@ merge10:                                          ; preds = %else12, %dead13
   %46 = load ptr, ptr %weights, align 8
   %47 = getelementptr %74, ptr %46, i32 0, i32 9
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %193, ptr %48, i32 0, i32 0
+  %49 = getelementptr %194, ptr %48, i32 0, i32 0
   %50 = load ptr, ptr %49, align 8
-  %51 = getelementptr %162, ptr %50, i32 0, i32 4
+  %51 = getelementptr %164, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
   %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).720"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
@@ -80551,28 +80786,28 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %193, ptr %2, i32 0, i32 0
+  %3 = getelementptr %194, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr %162, ptr %4, i32 0, i32 4
+  %5 = getelementptr %164, ptr %4, i32 0, i32 4
   %6 = load i32, ptr %5, align 4
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %193, ptr %7, i32 0, i32 0
+  %8 = getelementptr %194, ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %8, align 8
-  %10 = getelementptr %162, ptr %9, i32 0, i32 0
+  %10 = getelementptr %164, ptr %9, i32 0, i32 0
   %11 = load ptr, ptr %10, align 8
   %12 = getelementptr %11, ptr %11, i32 0, i32 6
   %13 = load i32, ptr %12, align 4
   store i32 %6, ptr %rank, align 4
   store i32 %13, ptr %head_dim, align 4
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %193, ptr %14, i32 0, i32 0
+  %15 = getelementptr %194, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = call i32 @"$Layout.num_local_heads"(ptr %16)
   %18 = load i32, ptr %head_dim, align 4
   %19 = mul i32 %17, %18
   store i32 %19, ptr %query_rows, align 4
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %193, ptr %20, i32 0, i32 0
+  %21 = getelementptr %194, ptr %20, i32 0, i32 0
   %22 = load ptr, ptr %21, align 8
   %23 = call i32 @"$Layout.num_local_kv_heads"(ptr %22)
   %24 = load i32, ptr %head_dim, align 4
@@ -80625,9 +80860,9 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %193, ptr %46, i32 0, i32 0
+  %47 = getelementptr %194, ptr %46, i32 0, i32 0
   %48 = load ptr, ptr %47, align 8
-  %49 = getelementptr %162, ptr %48, i32 0, i32 0
+  %49 = getelementptr %164, ptr %48, i32 0, i32 0
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %11, ptr %50, i32 0, i32 12
   %52 = load i8, ptr %51, align 1
@@ -80776,10 +81011,10 @@ dead34:                                           ; No predecessors!
 
 define internal i32 @"$Placer.column_slice"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
-  %part = alloca %195, align 8
-  %4 = alloca %195, align 8
-  %5 = alloca %198, align 8
-  %"<structcast>" = alloca %198, align 8
+  %part = alloca %196, align 8
+  %4 = alloca %196, align 8
+  %5 = alloca %199, align 8
+  %"<structcast>" = alloca %199, align 8
   %part_rank = alloca i32, align 4
   %matrix = alloca ptr, align 8
   %format = alloca ptr, align 8
@@ -80799,37 +81034,37 @@ entry:
   %14 = load i32, ptr %13, align 4
   %15 = sext i32 %14 to i64
   %16 = mul i64 %11, %15
-  %17 = getelementptr %198, ptr %5, i32 0, i32 0
+  %17 = getelementptr %199, ptr %5, i32 0, i32 0
   store ptr %6, ptr %17, align 8
-  %18 = getelementptr %198, ptr %5, i32 0, i32 1
+  %18 = getelementptr %199, ptr %5, i32 0, i32 1
   store i32 0, ptr %18, align 4
-  %19 = getelementptr %198, ptr %5, i32 0, i32 2
+  %19 = getelementptr %199, ptr %5, i32 0, i32 2
   store i32 %9, ptr %19, align 4
-  %20 = getelementptr %198, ptr %5, i32 0, i32 3
+  %20 = getelementptr %199, ptr %5, i32 0, i32 3
   store i32 0, ptr %20, align 4
-  %21 = getelementptr %198, ptr %5, i32 0, i32 4
+  %21 = getelementptr %199, ptr %5, i32 0, i32 4
   store i64 %16, ptr %21, align 8
-  %22 = load %198, ptr %5, align 8
-  store %198 %22, ptr %"<structcast>", align 8
-  %23 = getelementptr %195, ptr %4, i32 0, i32 0
-  %24 = getelementptr %198, ptr %"<structcast>", i32 0, i32 0
+  %22 = load %199, ptr %5, align 8
+  store %199 %22, ptr %"<structcast>", align 8
+  %23 = getelementptr %196, ptr %4, i32 0, i32 0
+  %24 = getelementptr %199, ptr %"<structcast>", i32 0, i32 0
   %25 = load ptr, ptr %24, align 8
   store ptr %25, ptr %23, align 8
-  %26 = getelementptr %195, ptr %4, i32 0, i32 1
-  %27 = getelementptr %198, ptr %"<structcast>", i32 0, i32 1
+  %26 = getelementptr %196, ptr %4, i32 0, i32 1
+  %27 = getelementptr %199, ptr %"<structcast>", i32 0, i32 1
   %28 = load i32, ptr %27, align 4
   store i32 %28, ptr %26, align 4
-  %29 = getelementptr %195, ptr %4, i32 0, i32 2
-  %30 = getelementptr %198, ptr %"<structcast>", i32 0, i32 2
+  %29 = getelementptr %196, ptr %4, i32 0, i32 2
+  %30 = getelementptr %199, ptr %"<structcast>", i32 0, i32 2
   %31 = load i32, ptr %30, align 4
   store i32 %31, ptr %29, align 4
-  %32 = getelementptr %195, ptr %4, i32 0, i32 3
-  %33 = getelementptr %198, ptr %"<structcast>", i32 0, i32 3
+  %32 = getelementptr %196, ptr %4, i32 0, i32 3
+  %33 = getelementptr %199, ptr %"<structcast>", i32 0, i32 3
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
   store i64 %35, ptr %32, align 8
-  %36 = getelementptr %195, ptr %4, i32 0, i32 4
-  %37 = getelementptr %198, ptr %"<structcast>", i32 0, i32 4
+  %36 = getelementptr %196, ptr %4, i32 0, i32 4
+  %37 = getelementptr %199, ptr %"<structcast>", i32 0, i32 4
   %38 = load i64, ptr %37, align 8
   store i64 %38, ptr %36, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %part, ptr align 8 %4, i64 32, i1 false)
@@ -80935,13 +81170,13 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %weights, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %193, ptr %6, i32 0, i32 0
+  %7 = getelementptr %194, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %7, align 8
-  %9 = getelementptr %162, ptr %8, i32 0, i32 4
+  %9 = getelementptr %164, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   store i32 %10, ptr %part_rank, align 4
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %193, ptr %11, i32 0, i32 0
+  %12 = getelementptr %194, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
   %14 = call zeroext i1 @"$Layout.is_expert_parallel"(ptr %13)
   %15 = zext i1 %14 to i8
@@ -81006,7 +81241,7 @@ else7:                                            ; preds = %merge1
 
 merge5:                                           ; preds = %else7, %dead8
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %193, ptr %40, i32 0, i32 0
+  %41 = getelementptr %194, ptr %40, i32 0, i32 0
   %42 = load ptr, ptr %41, align 8
   %43 = call i32 @"$Layout.num_local_experts"(ptr %42)
   store i32 0, ptr %i, align 4
@@ -81049,13 +81284,13 @@ forbody:                                          ; preds = %forcond
   call void @"$shift"(ptr noalias sret(%57) %3, ptr byval(%57) %2, i64 %63, i64 %66, i64 %69)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %down, ptr align 8 %3, i64 40, i1 false)
   %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %193, ptr %70, i32 0, i32 0
+  %71 = getelementptr %194, ptr %70, i32 0, i32 0
   %72 = load ptr, ptr %71, align 8
   %73 = call i32 @"$Layout.experts_begin"(ptr %72)
   %74 = load i32, ptr %i, align 4
   %75 = add i32 %73, %74
   %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %193, ptr %76, i32 0, i32 6
+  %77 = getelementptr %194, ptr %76, i32 0, i32 6
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
@@ -81297,9 +81532,9 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %model, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %193, ptr %2, i32 0, i32 0
+  %3 = getelementptr %194, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr %162, ptr %4, i32 0, i32 0
+  %5 = getelementptr %164, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %11, ptr %6, i32 0, i32 2
   %8 = load i32, ptr %7, align 4
@@ -81318,14 +81553,14 @@ forcond:                                          ; preds = %merge3, %entry
 forbody:                                          ; preds = %forcond
   %15 = load i32, ptr %layer, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %193, ptr %16, i32 0, i32 0
+  %17 = getelementptr %194, ptr %16, i32 0, i32 0
   %18 = load ptr, ptr %17, align 8
   %19 = call i32 @"$Layout.num_local_kv_heads"(ptr %18)
   %20 = mul i32 %15, %19
   store i32 %20, ptr %first, align 4
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %193, ptr %22, i32 0, i32 1
+  %23 = getelementptr %194, ptr %22, i32 0, i32 1
   %24 = load ptr, ptr %23, align 8
   %25 = load i32, ptr %layer, align 4
   %26 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %24, i32 %25)
@@ -81356,7 +81591,7 @@ else:                                             ; preds = %forbody
 merge1:                                           ; preds = %else, %dead
   %39 = load ptr, ptr %self, align 8
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %193, ptr %40, i32 0, i32 1
+  %41 = getelementptr %194, ptr %40, i32 0, i32 1
   %42 = load ptr, ptr %41, align 8
   %43 = load i32, ptr %layer, align 4
   %44 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).457"(ptr %42, i32 %43)
@@ -81399,7 +81634,7 @@ dead7:                                            ; No predecessors!
 define internal i32 @"$Placer.spread_scales"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
-  %args = alloca %192, align 8
+  %args = alloca %193, align 8
   %index = alloca i32, align 4
   %head = alloca i32, align 4
   %num_heads = alloca i32, align 4
@@ -81410,7 +81645,7 @@ entry:
   store ptr %1, ptr %view, align 8
   store ptr %2, ptr %destination, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %193, ptr %3, i32 0, i32 0
+  %4 = getelementptr %194, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = call i32 @"$Layout.num_local_kv_heads"(ptr %5)
   store i32 %6, ptr %num_heads, align 4
@@ -81433,9 +81668,9 @@ forbody:                                          ; preds = %forcond
   %16 = icmp eq i64 %15, 1
   %17 = zext i1 %16 to i8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %193, ptr %18, i32 0, i32 0
+  %19 = getelementptr %194, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
-  %21 = getelementptr %162, ptr %20, i32 0, i32 4
+  %21 = getelementptr %164, ptr %20, i32 0, i32 4
   %22 = load i32, ptr %21, align 4
   %23 = load i32, ptr %num_heads, align 4
   %24 = mul i32 %22, %23
@@ -81448,30 +81683,30 @@ forbody:                                          ; preds = %forcond
   %30 = load i32, ptr %index, align 4
   %31 = sext i32 %30 to i64
   %32 = call ptr @"$element"(ptr %29, i64 %31)
-  %33 = getelementptr %192, ptr %args, i32 0, i32 0
+  %33 = getelementptr %193, ptr %args, i32 0, i32 0
   store ptr %32, ptr %33, align 8
   %34 = load ptr, ptr %view, align 8
   %35 = getelementptr %155, ptr %34, i32 0, i32 1
   %36 = load i32, ptr %35, align 4
-  %37 = getelementptr %192, ptr %args, i32 0, i32 1
+  %37 = getelementptr %193, ptr %args, i32 0, i32 1
   store i32 %36, ptr %37, align 4
-  %38 = getelementptr %192, ptr %args, i32 0, i32 2
+  %38 = getelementptr %193, ptr %args, i32 0, i32 2
   store i32 1, ptr %38, align 4
   %39 = load ptr, ptr %destination, align 8
   %40 = load i32, ptr %head, align 4
   %41 = sext i32 %40 to i64
   %42 = getelementptr float, ptr %39, i64 %41
-  %43 = getelementptr %192, ptr %args, i32 0, i32 3
+  %43 = getelementptr %193, ptr %args, i32 0, i32 3
   store ptr %42, ptr %43, align 8
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %193, ptr %44, i32 0, i32 0
+  %45 = getelementptr %194, ptr %44, i32 0, i32 0
   %46 = load ptr, ptr %45, align 8
-  %47 = getelementptr %162, ptr %46, i32 0, i32 2
+  %47 = getelementptr %164, ptr %46, i32 0, i32 2
   %48 = load ptr, ptr %47, align 8
   %49 = getelementptr %63, ptr %48, i32 0, i32 25
   %50 = load ptr, ptr %49, align 8
   %51 = load ptr, ptr %self, align 8
-  %52 = getelementptr %193, ptr %51, i32 0, i32 2
+  %52 = getelementptr %194, ptr %51, i32 0, i32 2
   %53 = load ptr, ptr %52, align 8
   %54 = call i32 %50(ptr %53, ptr %args)
   store i32 %54, ptr %code, align 4
@@ -82557,7 +82792,7 @@ entry:
 
 define internal void @"$threads.init_condition"(ptr %0) {
 entry:
-  %attributes = alloca %199, align 8
+  %attributes = alloca %200, align 8
   %condition = alloca ptr, align 8
   store ptr %0, ptr %condition, align 8
   %1 = call i32 @pthread_condattr_init(ptr %attributes)
@@ -83932,16 +84167,16 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4856" = alloca ptr, align 8
-  %"$4855" = alloca i64, align 8
+  %"$4877" = alloca ptr, align 8
+  %"$4876" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4855", align 8
-  store ptr %2, ptr %"$4856", align 8
+  store i64 %1, ptr %"$4876", align 8
+  store ptr %2, ptr %"$4877", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %200, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4855", align 8
-  %6 = load ptr, ptr %"$4856", align 8
+  %4 = getelementptr %201, ptr %3, i32 0, i32 0
+  %5 = load i64, ptr %"$4876", align 8
+  %6 = load ptr, ptr %"$4877", align 8
   %7 = call i32 @"$Loop.cancel.738"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
@@ -84059,10 +84294,10 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %then5
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %201, ptr %45, i32 0, i32 13
+  %46 = getelementptr %202, ptr %45, i32 0, i32 13
   store i8 1, ptr %46, align 1
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %201, ptr %47, i32 0, i32 7
+  %48 = getelementptr %202, ptr %47, i32 0, i32 7
   %49 = call i32 @pthread_cond_signal(ptr %48)
   %50 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock.742"(ptr %50)
@@ -84078,7 +84313,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %201, ptr %1, i32 0, i32 6
+  %2 = getelementptr %202, ptr %1, i32 0, i32 6
   %3 = call i32 @pthread_mutex_lock(ptr %2)
   ret void
 }
@@ -84091,7 +84326,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %request_id, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %201, ptr %2, i32 0, i32 18
+  %3 = getelementptr %202, ptr %2, i32 0, i32 18
   %4 = getelementptr %49, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   store i64 0, ptr %i, align 8
@@ -84108,7 +84343,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %201, ptr %12, i32 0, i32 18
+  %13 = getelementptr %202, ptr %12, i32 0, i32 18
   %14 = getelementptr %49, ptr %13, i32 0, i32 0
   %15 = load ptr, ptr %14, align 8
   %16 = load i64, ptr %i, align 8
@@ -84124,7 +84359,7 @@ forbody:                                          ; preds = %forcond
 
 then:                                             ; preds = %forbody
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %201, ptr %25, i32 0, i32 18
+  %26 = getelementptr %202, ptr %25, i32 0, i32 18
   %27 = getelementptr %49, ptr %26, i32 0, i32 0
   %28 = load ptr, ptr %27, align 8
   %29 = load i64, ptr %i, align 8
@@ -84155,7 +84390,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %201, ptr %1, i32 0, i32 6
+  %2 = getelementptr %202, ptr %1, i32 0, i32 6
   %3 = call i32 @pthread_mutex_unlock(ptr %2)
   ret void
 }
@@ -84172,15 +84407,15 @@ entry:
   %5 = load ptr, ptr %handle, align 8
   store ptr %5, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %200, ptr %6, i32 0, i32 4
+  %7 = getelementptr %201, ptr %6, i32 0, i32 4
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %then, label %else
 
 then:                                             ; preds = %entry
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %200, ptr %10, i32 0, i32 0
-  %12 = getelementptr %201, ptr %11, i32 0, i32 10
+  %11 = getelementptr %201, ptr %10, i32 0, i32 0
+  %12 = getelementptr %202, ptr %11, i32 0, i32 10
   store i8 0, ptr %12, align 1
   br label %merge
 
@@ -84189,15 +84424,15 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %200, ptr %13, i32 0, i32 0
+  %14 = getelementptr %201, ptr %13, i32 0, i32 0
   call void @"$Loop.free.743"(ptr %14)
   %15 = load %4, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %200, ptr %16, i32 0, i32 1
+  %17 = getelementptr %201, ptr %16, i32 0, i32 1
   call void @"$LedgerRanks.free"(ptr %17)
   %18 = load %4, ptr %3, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %200, ptr %19, i32 0, i32 3
+  %20 = getelementptr %201, ptr %19, i32 0, i32 3
   %21 = load ptr, ptr %20, align 8
   call void @free(ptr %21)
   %22 = load %4, ptr %2, align 1
@@ -84224,7 +84459,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %201, ptr %12, i32 0, i32 0
+  %13 = getelementptr %202, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
   %15 = icmp eq ptr %14, null
   %16 = zext i1 %15 to i8
@@ -84246,7 +84481,7 @@ merge:                                            ; preds = %else, %dead
   call void @"$Loop.stop.744"(ptr %19)
   %20 = load %4, ptr %10, align 1
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %201, ptr %21, i32 0, i32 17
+  %22 = getelementptr %202, ptr %21, i32 0, i32 17
   %23 = getelementptr %49, ptr %22, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
   store i64 0, ptr %i, align 8
@@ -84263,7 +84498,7 @@ forcond:                                          ; preds = %forbody, %merge
 
 forbody:                                          ; preds = %forcond
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %201, ptr %31, i32 0, i32 17
+  %32 = getelementptr %202, ptr %31, i32 0, i32 17
   %33 = getelementptr %49, ptr %32, i32 0, i32 0
   %34 = load ptr, ptr %33, align 8
   %35 = load i64, ptr %i, align 8
@@ -84277,31 +84512,31 @@ forbody:                                          ; preds = %forcond
 
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %201, ptr %40, i32 0, i32 17
+  %41 = getelementptr %202, ptr %40, i32 0, i32 17
   call void @"$Vector.free.692"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
-  %44 = getelementptr %201, ptr %43, i32 0, i32 18
+  %44 = getelementptr %202, ptr %43, i32 0, i32 18
   call void @"$Vector.free.692"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %201, ptr %46, i32 0, i32 19
+  %47 = getelementptr %202, ptr %46, i32 0, i32 19
   call void @"$Vector.free.692"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %201, ptr %49, i32 0, i32 3
+  %50 = getelementptr %202, ptr %49, i32 0, i32 3
   call void @"$Scheduler.free"(ptr %50)
   %51 = load %4, ptr %5, align 1
   %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %201, ptr %52, i32 0, i32 21
+  %53 = getelementptr %202, ptr %52, i32 0, i32 21
   call void @"$EventRing.free"(ptr %53)
   %54 = load %4, ptr %4, align 1
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %201, ptr %55, i32 0, i32 33
+  %56 = getelementptr %202, ptr %55, i32 0, i32 33
   call void @"$StepRing.free"(ptr %56)
   %57 = load %4, ptr %3, align 1
   %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %201, ptr %58, i32 0, i32 22
+  %59 = getelementptr %202, ptr %58, i32 0, i32 22
   %60 = load i32, ptr %59, align 4
   %61 = icmp sge i32 %60, 0
   %62 = zext i1 %61 to i8
@@ -84310,7 +84545,7 @@ merge1:                                           ; preds = %forcond
 
 then3:                                            ; preds = %merge1
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %201, ptr %64, i32 0, i32 22
+  %65 = getelementptr %202, ptr %64, i32 0, i32 22
   %66 = load i32, ptr %65, align 4
   %67 = call i32 @close(i32 %66)
   br label %merge2
@@ -84320,21 +84555,21 @@ else4:                                            ; preds = %merge1
 
 merge2:                                           ; preds = %else4, %then3
   %68 = load ptr, ptr %self, align 8
-  %69 = getelementptr %201, ptr %68, i32 0, i32 25
+  %69 = getelementptr %202, ptr %68, i32 0, i32 25
   %70 = load ptr, ptr %69, align 8
   call void @free(ptr %70)
   %71 = load %4, ptr %2, align 1
   %72 = load ptr, ptr %self, align 8
-  %73 = getelementptr %201, ptr %72, i32 0, i32 7
+  %73 = getelementptr %202, ptr %72, i32 0, i32 7
   %74 = call i32 @pthread_cond_destroy(ptr %73)
   %75 = load ptr, ptr %self, align 8
-  %76 = getelementptr %201, ptr %75, i32 0, i32 8
+  %76 = getelementptr %202, ptr %75, i32 0, i32 8
   %77 = call i32 @pthread_cond_destroy(ptr %76)
   %78 = load ptr, ptr %self, align 8
-  %79 = getelementptr %201, ptr %78, i32 0, i32 6
+  %79 = getelementptr %202, ptr %78, i32 0, i32 6
   %80 = call i32 @pthread_mutex_destroy(ptr %79)
   %81 = load ptr, ptr %self, align 8
-  %82 = getelementptr %201, ptr %81, i32 0, i32 5
+  %82 = getelementptr %202, ptr %81, i32 0, i32 5
   call void @"$Turnstile.free"(ptr %82)
   %83 = load %4, ptr %1, align 1
   ret void
@@ -84348,7 +84583,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %201, ptr %4, i32 0, i32 10
+  %5 = getelementptr %202, ptr %4, i32 0, i32 10
   %6 = load i8, ptr %5, align 1
   %7 = trunc i8 %6 to i1
   br i1 %7, label %else, label %then
@@ -84368,20 +84603,20 @@ merge:                                            ; preds = %else, %dead
   call void @"$Loop.lock.740"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %201, ptr %11, i32 0, i32 11
+  %12 = getelementptr %202, ptr %11, i32 0, i32 11
   store i8 1, ptr %12, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %201, ptr %13, i32 0, i32 7
+  %14 = getelementptr %202, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock.742"(ptr %16)
   %17 = load %4, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %201, ptr %18, i32 0, i32 9
+  %19 = getelementptr %202, ptr %18, i32 0, i32 9
   %20 = load i64, ptr %19, align 8
   %21 = call i32 @pthread_join(i64 %20, ptr null)
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %201, ptr %22, i32 0, i32 10
+  %23 = getelementptr %202, ptr %22, i32 0, i32 10
   store i8 0, ptr %23, align 1
   ret void
 }
@@ -84395,22 +84630,22 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %202, ptr %5, i32 0, i32 4
+  %6 = getelementptr %203, ptr %5, i32 0, i32 4
   %7 = load ptr, ptr %6, align 8
   call void @free(ptr %7)
   %8 = load %4, ptr %4, align 1
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %202, ptr %9, i32 0, i32 5
+  %10 = getelementptr %203, ptr %9, i32 0, i32 5
   %11 = load ptr, ptr %10, align 8
   call void @free(ptr %11)
   %12 = load %4, ptr %3, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %202, ptr %13, i32 0, i32 6
+  %14 = getelementptr %203, ptr %13, i32 0, i32 6
   %15 = load ptr, ptr %14, align 8
   call void @free(ptr %15)
   %16 = load %4, ptr %2, align 1
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %202, ptr %17, i32 0, i32 14
+  %18 = getelementptr %203, ptr %17, i32 0, i32 14
   %19 = load ptr, ptr %18, align 8
   call void @free(ptr %19)
   %20 = load %4, ptr %1, align 1
@@ -84419,22 +84654,22 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$4886" = alloca ptr, align 8
-  %"$4885" = alloca ptr, align 8
-  %"$4884" = alloca i32, align 4
-  %"$4883" = alloca ptr, align 8
+  %"$4907" = alloca ptr, align 8
+  %"$4906" = alloca ptr, align 8
+  %"$4905" = alloca i32, align 4
+  %"$4904" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4883", align 8
-  store i32 %2, ptr %"$4884", align 4
-  store ptr %3, ptr %"$4885", align 8
-  store ptr %4, ptr %"$4886", align 8
+  store ptr %1, ptr %"$4904", align 8
+  store i32 %2, ptr %"$4905", align 4
+  store ptr %3, ptr %"$4906", align 8
+  store ptr %4, ptr %"$4907", align 8
   %5 = load ptr, ptr %"$handle", align 8
-  %6 = getelementptr %200, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$4883", align 8
-  %8 = load i32, ptr %"$4884", align 4
-  %9 = load ptr, ptr %"$4885", align 8
-  %10 = load ptr, ptr %"$4886", align 8
+  %6 = getelementptr %201, ptr %5, i32 0, i32 0
+  %7 = load ptr, ptr %"$4904", align 8
+  %8 = load i32, ptr %"$4905", align 4
+  %9 = load ptr, ptr %"$4906", align 8
+  %10 = load ptr, ptr %"$4907", align 8
   %11 = call i32 @"$Loop.decode_step.745"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
@@ -84503,7 +84738,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %201, ptr %3, i32 0, i32 5
+  %4 = getelementptr %202, ptr %3, i32 0, i32 5
   call void @"$Turnstile.enter"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
@@ -84525,7 +84760,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %201, ptr %5, i32 0, i32 3
+  %6 = getelementptr %202, ptr %5, i32 0, i32 3
   %7 = call zeroext i1 @"$Scheduler.is_in_flight"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -84549,24 +84784,24 @@ merge:                                            ; preds = %else, %dead
   %14 = call i64 @"$threads.now_ns"()
   store i64 %14, ptr %begin, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %201, ptr %15, i32 0, i32 0
+  %16 = getelementptr %202, ptr %15, i32 0, i32 0
   %17 = load ptr, ptr %16, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %201, ptr %18, i32 0, i32 4
+  %19 = getelementptr %202, ptr %18, i32 0, i32 4
   %20 = getelementptr %45, ptr %19, i32 0, i32 12
   %21 = call i32 @"$LedgerRanks.land"(ptr %17, ptr %20, ptr %message)
   store i32 %21, ptr %code, align 4
   %22 = call i64 @"$threads.now_ns"()
   store i64 %22, ptr %now, align 8
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %201, ptr %23, i32 0, i32 27
+  %24 = getelementptr %202, ptr %23, i32 0, i32 27
   %25 = load i64, ptr %24, align 8
   %26 = load i64, ptr %now, align 8
   %27 = load i64, ptr %begin, align 8
   %28 = sub i64 %26, %27
   %29 = add i64 %25, %28
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %201, ptr %30, i32 0, i32 27
+  %31 = getelementptr %202, ptr %30, i32 0, i32 27
   store i64 %29, ptr %31, align 8
   %32 = load i32, ptr %code, align 4
   %33 = icmp eq i32 %32, 0
@@ -84580,7 +84815,7 @@ then2:                                            ; preds = %merge
   call void @"$Loop.record_step.748"(ptr %36, i64 %37)
   %38 = load %4, ptr %3, align 1
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %201, ptr %39, i32 0, i32 3
+  %40 = getelementptr %202, ptr %39, i32 0, i32 3
   %41 = load i64, ptr %now, align 8
   call void @"$Scheduler.land"(ptr %40, i64 %41)
   %42 = load %4, ptr %2, align 1
@@ -84589,14 +84824,14 @@ then2:                                            ; preds = %merge
 else3:                                            ; preds = %merge
   %43 = load i64, ptr %now, align 8
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %201, ptr %44, i32 0, i32 3
+  %45 = getelementptr %202, ptr %44, i32 0, i32 3
   %46 = getelementptr %39, ptr %45, i32 0, i32 18
   store i64 %43, ptr %46, align 8
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %201, ptr %47, i32 0, i32 16
+  %48 = getelementptr %202, ptr %47, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %48, ptr align 1 %message, i64 1024, i1 false)
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %201, ptr %49, i32 0, i32 3
+  %50 = getelementptr %202, ptr %49, i32 0, i32 3
   %51 = load i32, ptr %code, align 4
   %52 = getelementptr %5, ptr %message, i32 0, i32 0
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
@@ -84621,10 +84856,10 @@ entry:
   %4 = getelementptr %47, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %202, ptr %6, i32 0, i32 13
+  %7 = getelementptr %203, ptr %6, i32 0, i32 13
   %8 = getelementptr [2 x %47], ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %202, ptr %9, i32 0, i32 16
+  %10 = getelementptr %203, ptr %9, i32 0, i32 16
   %11 = load i32, ptr %10, align 4
   %12 = srem i32 %11, 2
   %13 = sext i32 %12 to i64
@@ -84636,11 +84871,11 @@ entry:
   %19 = load i64, ptr %18, align 8
   %20 = call ptr @memcpy(ptr %5, ptr %16, i64 %19)
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %202, ptr %21, i32 0, i32 16
+  %22 = getelementptr %203, ptr %21, i32 0, i32 16
   %23 = load i32, ptr %22, align 4
   %24 = add i32 %23, 1
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %202, ptr %25, i32 0, i32 16
+  %26 = getelementptr %203, ptr %25, i32 0, i32 16
   store i32 %24, ptr %26, align 4
   ret i32 0
 
@@ -84659,19 +84894,19 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %now, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %201, ptr %5, i32 0, i32 32
+  %6 = getelementptr %202, ptr %5, i32 0, i32 32
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %step, ptr align 8 %6, i64 56, i1 false)
   %7 = load i64, ptr %now, align 8
   %8 = getelementptr %52, ptr %step, i32 0, i32 0
   store i64 %7, ptr %8, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %201, ptr %9, i32 0, i32 0
+  %10 = getelementptr %202, ptr %9, i32 0, i32 0
   %11 = load ptr, ptr %10, align 8
   %12 = call i64 @"$LedgerRanks.last_device_ns"(ptr %11)
   %13 = getelementptr %52, ptr %step, i32 0, i32 1
   store i64 %12, ptr %13, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %201, ptr %14, i32 0, i32 0
+  %15 = getelementptr %202, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = call i32 @"$LedgerRanks.last_is_graph"(ptr %16)
   %18 = getelementptr %52, ptr %step, i32 0, i32 8
@@ -84680,7 +84915,7 @@ entry:
   call void @"$Loop.lock.740"(ptr %19)
   %20 = load %4, ptr %4, align 1
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %201, ptr %21, i32 0, i32 33
+  %22 = getelementptr %202, ptr %21, i32 0, i32 33
   call void @"$StepRing.push"(ptr %22, ptr %step)
   %23 = load %4, ptr %3, align 1
   %24 = load ptr, ptr %self, align 8
@@ -84771,7 +85006,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %201, ptr %22, i32 0, i32 1
+  %23 = getelementptr %202, ptr %22, i32 0, i32 1
   %24 = load ptr, ptr %23, align 8
   %25 = getelementptr %11, ptr %24, i32 0, i32 3
   %26 = load i32, ptr %25, align 4
@@ -84929,7 +85164,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %201, ptr %3, i32 0, i32 15
+  %4 = getelementptr %202, ptr %3, i32 0, i32 15
   %5 = load i8, ptr %4, align 1
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -84949,7 +85184,7 @@ then2:                                            ; preds = %then
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %201, ptr %16, i32 0, i32 16
+  %17 = getelementptr %202, ptr %16, i32 0, i32 16
   %18 = getelementptr %5, ptr %17, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -85055,7 +85290,7 @@ merge:                                            ; preds = %else, %dead
   %37 = sext i32 %36 to i64
   %38 = add i64 %35, %37
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %201, ptr %39, i32 0, i32 2
+  %40 = getelementptr %202, ptr %39, i32 0, i32 2
   %41 = getelementptr %38, ptr %40, i32 0, i32 2
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
@@ -85084,7 +85319,7 @@ then9:                                            ; preds = %then5
   %59 = load i64, ptr %58, align 8
   %60 = load i32, ptr %num_new_tokens, align 4
   %61 = load ptr, ptr %self, align 8
-  %62 = getelementptr %201, ptr %61, i32 0, i32 2
+  %62 = getelementptr %202, ptr %61, i32 0, i32 2
   %63 = getelementptr %38, ptr %62, i32 0, i32 2
   %64 = load i32, ptr %63, align 4
   %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.39", i64 %59, i32 %60, i32 %64)
@@ -85171,10 +85406,10 @@ forcond:                                          ; preds = %forbody, %merge
 
 forbody:                                          ; preds = %forcond
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %201, ptr %25, i32 0, i32 3
+  %26 = getelementptr %202, ptr %25, i32 0, i32 3
   %27 = load ptr, ptr %item, align 8
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %201, ptr %28, i32 0, i32 3
+  %29 = getelementptr %202, ptr %28, i32 0, i32 3
   %30 = getelementptr %39, ptr %29, i32 0, i32 1
   %31 = call i32 @"$PagePool.acquire"(ptr %30)
   call void @"$Scheduler.push_page"(ptr %26, ptr %27, i32 %31)
@@ -85200,7 +85435,7 @@ entry:
   store ptr %1, ptr %item, align 8
   store i32 %2, ptr %num_tokens, align 4
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %201, ptr %3, i32 0, i32 3
+  %4 = getelementptr %202, ptr %3, i32 0, i32 3
   %5 = load i32, ptr %num_tokens, align 4
   %6 = call i32 @"$Scheduler.pages_for"(ptr %4, i32 %5)
   %7 = load ptr, ptr %item, align 8
@@ -85234,7 +85469,7 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %201, ptr %4, i32 0, i32 3
+  %5 = getelementptr %202, ptr %4, i32 0, i32 3
   %6 = getelementptr %39, ptr %5, i32 0, i32 1
   store ptr %6, ptr %pool, align 8
   %7 = load i32, ptr %num_pages, align 4
@@ -85307,11 +85542,11 @@ entry:
   store ptr %2, ptr %logits, align 8
   store ptr %3, ptr %message, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %201, ptr %6, i32 0, i32 4
+  %7 = getelementptr %202, ptr %6, i32 0, i32 4
   call void @"$StepPlan.begin"(ptr %7)
   %8 = load %4, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %201, ptr %9, i32 0, i32 4
+  %10 = getelementptr %202, ptr %9, i32 0, i32 4
   %11 = load ptr, ptr %item, align 8
   %12 = getelementptr %67, ptr %11, i32 0, i32 12
   %13 = load i32, ptr %12, align 4
@@ -85323,7 +85558,7 @@ entry:
   %19 = getelementptr %17, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %201, ptr %21, i32 0, i32 2
+  %22 = getelementptr %202, ptr %21, i32 0, i32 2
   %23 = getelementptr %38, ptr %22, i32 0, i32 1
   %24 = load i32, ptr %23, align 4
   call void @"$StepPlan.add_decode_segment"(ptr %10, i32 %13, i32 %16, ptr %20, i32 %24)
@@ -85336,11 +85571,11 @@ entry:
 
 then:                                             ; preds = %entry
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %201, ptr %30, i32 0, i32 4
+  %31 = getelementptr %202, ptr %30, i32 0, i32 4
   %32 = call i32 @"$StepPlan.add_logit_row"(ptr %31, i32 0)
   %33 = load ptr, ptr %logits, align 8
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %201, ptr %34, i32 0, i32 4
+  %35 = getelementptr %202, ptr %34, i32 0, i32 4
   %36 = getelementptr %45, ptr %35, i32 0, i32 13
   store ptr %33, ptr %36, align 8
   br label %merge
@@ -85383,7 +85618,7 @@ merge1:                                           ; preds = %else3, %dead
   %53 = load ptr, ptr %self, align 8
   %54 = load ptr, ptr %logits, align 8
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %201, ptr %55, i32 0, i32 4
+  %56 = getelementptr %202, ptr %55, i32 0, i32 4
   %57 = getelementptr %45, ptr %56, i32 0, i32 4
   %58 = load i32, ptr %57, align 4
   %59 = load ptr, ptr %item, align 8
@@ -85410,14 +85645,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %201, ptr %5, i32 0, i32 3
+  %6 = getelementptr %202, ptr %5, i32 0, i32 3
   call void @"$Scheduler.write_table_range"(ptr %6)
   %7 = load %4, ptr %4, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %201, ptr %8, i32 0, i32 0
+  %9 = getelementptr %202, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %201, ptr %11, i32 0, i32 4
+  %12 = getelementptr %202, ptr %11, i32 0, i32 4
   %13 = load ptr, ptr %message, align 8
   %14 = call i32 @"$LedgerRanks.step"(ptr %10, ptr %12, ptr %13)
   store i32 %14, ptr %code, align 4
@@ -85437,7 +85672,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %23 = load ptr, ptr %message, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %201, ptr %24, i32 0, i32 16
+  %25 = getelementptr %202, ptr %24, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %25, ptr align 1 %23, i64 1024, i1 false)
   br label %merge1
 
@@ -85459,11 +85694,11 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %201, ptr %29, i32 0, i32 3
+  %30 = getelementptr %202, ptr %29, i32 0, i32 3
   %31 = getelementptr %39, ptr %30, i32 0, i32 19
   store ptr %31, ptr %counters, align 8
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %201, ptr %32, i32 0, i32 3
+  %33 = getelementptr %202, ptr %32, i32 0, i32 3
   call void @"$Scheduler.table_uploaded"(ptr %33)
   %34 = load %4, ptr %2, align 1
   %35 = load ptr, ptr %counters, align 8
@@ -85477,7 +85712,7 @@ merge:                                            ; preds = %else, %dead
   %42 = getelementptr %44, ptr %41, i32 0, i32 2
   %43 = load i64, ptr %42, align 8
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %201, ptr %44, i32 0, i32 4
+  %45 = getelementptr %202, ptr %44, i32 0, i32 4
   %46 = getelementptr %45, ptr %45, i32 0, i32 1
   %47 = load i32, ptr %46, align 4
   %48 = sext i32 %47 to i64
@@ -85489,13 +85724,13 @@ merge:                                            ; preds = %else, %dead
   %53 = getelementptr %44, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %201, ptr %55, i32 0, i32 4
+  %56 = getelementptr %202, ptr %55, i32 0, i32 4
   %57 = getelementptr %45, ptr %56, i32 0, i32 0
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
   %60 = add i64 %54, %59
   %61 = load ptr, ptr %self, align 8
-  %62 = getelementptr %201, ptr %61, i32 0, i32 4
+  %62 = getelementptr %202, ptr %61, i32 0, i32 4
   %63 = getelementptr %45, ptr %62, i32 0, i32 1
   %64 = load i32, ptr %63, align 4
   %65 = sext i32 %64 to i64
@@ -85569,18 +85804,18 @@ entry:
   store ptr %1, ptr %plan, align 8
   store ptr %2, ptr %message, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %202, ptr %9, i32 0, i32 7
+  %10 = getelementptr %203, ptr %9, i32 0, i32 7
   %11 = load i32, ptr %10, align 4
   %12 = add i32 %11, 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %202, ptr %13, i32 0, i32 7
+  %14 = getelementptr %203, ptr %13, i32 0, i32 7
   store i32 %12, ptr %14, align 4
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %202, ptr %15, i32 0, i32 7
+  %16 = getelementptr %203, ptr %15, i32 0, i32 7
   %17 = load i32, ptr %16, align 4
   %18 = sub i32 %17, 1
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %202, ptr %19, i32 0, i32 8
+  %20 = getelementptr %203, ptr %19, i32 0, i32 8
   %21 = load i32, ptr %20, align 4
   %22 = icmp eq i32 %18, %21
   %23 = zext i1 %22 to i8
@@ -85589,12 +85824,12 @@ entry:
 
 then:                                             ; preds = %entry
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %202, ptr %25, i32 0, i32 11
+  %26 = getelementptr %203, ptr %25, i32 0, i32 11
   %27 = load i8, ptr %26, align 1
   %28 = icmp eq i8 %27, 0
   %29 = zext i1 %28 to i8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %202, ptr %30, i32 0, i32 0
+  %31 = getelementptr %203, ptr %30, i32 0, i32 0
   store i8 %29, ptr %31, align 1
   %32 = load ptr, ptr %message, align 8
   store ptr %32, ptr %target, align 8
@@ -85610,7 +85845,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %202, ptr %41, i32 0, i32 8
+  %42 = getelementptr %203, ptr %41, i32 0, i32 8
   %43 = load i32, ptr %42, align 4
   %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.758", i32 %43)
   %45 = load ptr, ptr %target, align 8
@@ -85714,10 +85949,10 @@ forbody10:                                        ; preds = %forcond9
 
 merge11:                                          ; preds = %forcond9
   %93 = load ptr, ptr %self, align 8
-  %94 = getelementptr %202, ptr %93, i32 0, i32 13
+  %94 = getelementptr %203, ptr %93, i32 0, i32 13
   %95 = getelementptr [2 x %47], ptr %94, i32 0, i32 0
   %96 = load ptr, ptr %self, align 8
-  %97 = getelementptr %202, ptr %96, i32 0, i32 15
+  %97 = getelementptr %203, ptr %96, i32 0, i32 15
   %98 = load i32, ptr %97, align 4
   %99 = srem i32 %98, 2
   %100 = sext i32 %99 to i64
@@ -85725,20 +85960,20 @@ merge11:                                          ; preds = %forcond9
   %102 = getelementptr %47, ptr %101, i32 0, i32 0
   %103 = load ptr, ptr %102, align 8
   %104 = load ptr, ptr %self, align 8
-  %105 = getelementptr %202, ptr %104, i32 0, i32 12
+  %105 = getelementptr %203, ptr %104, i32 0, i32 12
   %106 = getelementptr %47, ptr %105, i32 0, i32 0
   %107 = load ptr, ptr %106, align 8
   %108 = load ptr, ptr %self, align 8
-  %109 = getelementptr %202, ptr %108, i32 0, i32 12
+  %109 = getelementptr %203, ptr %108, i32 0, i32 12
   %110 = getelementptr %47, ptr %109, i32 0, i32 1
   %111 = load i64, ptr %110, align 8
   %112 = call ptr @memcpy(ptr %103, ptr %107, i64 %111)
   %113 = load ptr, ptr %self, align 8
-  %114 = getelementptr %202, ptr %113, i32 0, i32 15
+  %114 = getelementptr %203, ptr %113, i32 0, i32 15
   %115 = load i32, ptr %114, align 4
   %116 = add i32 %115, 1
   %117 = load ptr, ptr %self, align 8
-  %118 = getelementptr %202, ptr %117, i32 0, i32 15
+  %118 = getelementptr %203, ptr %117, i32 0, i32 15
   store i32 %116, ptr %118, align 4
   ret i32 0
 
@@ -85755,7 +85990,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %plan, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %202, ptr %2, i32 0, i32 3
+  %3 = getelementptr %203, ptr %2, i32 0, i32 3
   %4 = getelementptr %32, ptr %3, i32 0, i32 2
   %5 = load i32, ptr %4, align 4
   %6 = sext i32 %5 to i64
@@ -85793,7 +86028,7 @@ forbody:                                          ; preds = %forcond
   %30 = getelementptr i32, ptr %28, i64 %29
   %31 = load i32, ptr %30, align 4
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %202, ptr %32, i32 0, i32 5
+  %33 = getelementptr %203, ptr %32, i32 0, i32 5
   %34 = load ptr, ptr %33, align 8
   %35 = load i64, ptr %i, align 8
   %36 = getelementptr i32, ptr %34, i64 %35
@@ -85848,7 +86083,7 @@ forbody:                                          ; preds = %forcond
 
 then:                                             ; preds = %forbody
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %202, ptr %23, i32 0, i32 12
+  %24 = getelementptr %203, ptr %23, i32 0, i32 12
   %25 = getelementptr %47, ptr %24, i32 0, i32 2
   %26 = load ptr, ptr %25, align 8
   %27 = load i32, ptr %source, align 4
@@ -85939,7 +86174,7 @@ else:                                             ; preds = %forbody
 merge1:                                           ; preds = %else, %then
   %29 = load i32, ptr %cell, align 4
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %202, ptr %30, i32 0, i32 4
+  %31 = getelementptr %203, ptr %30, i32 0, i32 4
   %32 = load ptr, ptr %31, align 8
   %33 = load ptr, ptr %plan, align 8
   %34 = getelementptr %45, ptr %33, i32 0, i32 11
@@ -85993,7 +86228,7 @@ entry:
   %18 = load i32, ptr %index, align 4
   %19 = sext i32 %18 to i64
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %202, ptr %20, i32 0, i32 3
+  %21 = getelementptr %203, ptr %20, i32 0, i32 3
   %22 = getelementptr %32, ptr %21, i32 0, i32 6
   %23 = load i32, ptr %22, align 4
   %24 = sext i32 %23 to i64
@@ -86001,7 +86236,7 @@ entry:
   %26 = getelementptr float, ptr %17, i64 %25
   store ptr %26, ptr %logits, align 8
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %202, ptr %27, i32 0, i32 3
+  %28 = getelementptr %203, ptr %27, i32 0, i32 3
   %29 = getelementptr %32, ptr %28, i32 0, i32 6
   %30 = load i32, ptr %29, align 4
   store i32 0, ptr %token, align 4
@@ -86099,7 +86334,7 @@ entry:
   %28 = sub i32 %26, %27
   store i32 %28, ptr %length, align 4
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %202, ptr %29, i32 0, i32 5
+  %30 = getelementptr %203, ptr %29, i32 0, i32 5
   %31 = load ptr, ptr %30, align 8
   %32 = load ptr, ptr %plan, align 8
   %33 = getelementptr %45, ptr %32, i32 0, i32 11
@@ -86111,7 +86346,7 @@ entry:
   %39 = load i32, ptr %38, align 4
   %40 = sext i32 %39 to i64
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %202, ptr %41, i32 0, i32 3
+  %42 = getelementptr %203, ptr %41, i32 0, i32 3
   %43 = getelementptr %32, ptr %42, i32 0, i32 2
   %44 = load i32, ptr %43, align 4
   %45 = sext i32 %44 to i64
@@ -86136,26 +86371,26 @@ forbody:                                          ; preds = %forcond
   %55 = load ptr, ptr %pages, align 8
   %56 = load i32, ptr %position, align 4
   %57 = load ptr, ptr %self, align 8
-  %58 = getelementptr %202, ptr %57, i32 0, i32 2
+  %58 = getelementptr %203, ptr %57, i32 0, i32 2
   %59 = load i32, ptr %58, align 4
   %60 = sdiv i32 %56, %59
   %61 = sext i32 %60 to i64
   %62 = getelementptr i32, ptr %55, i64 %61
   %63 = load i32, ptr %62, align 4
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %202, ptr %64, i32 0, i32 2
+  %65 = getelementptr %203, ptr %64, i32 0, i32 2
   %66 = load i32, ptr %65, align 4
   %67 = mul i32 %63, %66
   %68 = load i32, ptr %position, align 4
   %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %202, ptr %69, i32 0, i32 2
+  %70 = getelementptr %203, ptr %69, i32 0, i32 2
   %71 = load i32, ptr %70, align 4
   %72 = srem i32 %68, %71
   %73 = add i32 %67, %72
   store i32 %73, ptr %slot, align 4
   %74 = load i64, ptr %hash, align 8
   %75 = load ptr, ptr %self, align 8
-  %76 = getelementptr %202, ptr %75, i32 0, i32 4
+  %76 = getelementptr %203, ptr %75, i32 0, i32 4
   %77 = load ptr, ptr %76, align 8
   %78 = load i32, ptr %slot, align 4
   %79 = sext i32 %78 to i64
@@ -86256,7 +86491,7 @@ entry:
   %9 = getelementptr i32, ptr %6, i64 %8
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %202, ptr %11, i32 0, i32 3
+  %12 = getelementptr %203, ptr %11, i32 0, i32 3
   %13 = getelementptr %32, ptr %12, i32 0, i32 6
   %14 = load i32, ptr %13, align 4
   %15 = sub i32 %14, 1
@@ -86374,7 +86609,7 @@ merge1:                                           ; preds = %else3, %then2
   %68 = load i32, ptr %index, align 4
   %69 = load i64, ptr %hash, align 8
   %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %202, ptr %70, i32 0, i32 3
+  %71 = getelementptr %203, ptr %70, i32 0, i32 3
   %72 = getelementptr %32, ptr %71, i32 0, i32 6
   %73 = load i32, ptr %72, align 4
   %74 = sub i32 %73, 1
@@ -86385,7 +86620,7 @@ merge1:                                           ; preds = %else3, %then2
   store i32 %78, ptr %token, align 4
   %79 = load i32, ptr %token, align 4
   %80 = load ptr, ptr %self, align 8
-  %81 = getelementptr %202, ptr %80, i32 0, i32 12
+  %81 = getelementptr %203, ptr %80, i32 0, i32 12
   %82 = getelementptr %47, ptr %81, i32 0, i32 2
   %83 = load ptr, ptr %82, align 8
   %84 = load i32, ptr %index, align 4
@@ -86393,7 +86628,7 @@ merge1:                                           ; preds = %else3, %then2
   %86 = getelementptr i32, ptr %83, i64 %85
   store i32 %79, ptr %86, align 4
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %202, ptr %87, i32 0, i32 12
+  %88 = getelementptr %203, ptr %87, i32 0, i32 12
   %89 = getelementptr %47, ptr %88, i32 0, i32 3
   %90 = load ptr, ptr %89, align 8
   %91 = load i32, ptr %index, align 4
@@ -86410,7 +86645,7 @@ merge1:                                           ; preds = %else3, %then2
 
 then5:                                            ; preds = %merge1
   %100 = load ptr, ptr %self, align 8
-  %101 = getelementptr %202, ptr %100, i32 0, i32 12
+  %101 = getelementptr %203, ptr %100, i32 0, i32 12
   %102 = getelementptr %47, ptr %101, i32 0, i32 3
   %103 = load ptr, ptr %102, align 8
   %104 = load i32, ptr %index, align 4
@@ -86428,12 +86663,12 @@ else6:                                            ; preds = %merge1
 
 then7:                                            ; preds = %and.lhs.true
   %111 = load ptr, ptr %self, align 8
-  %112 = getelementptr %202, ptr %111, i32 0, i32 6
+  %112 = getelementptr %203, ptr %111, i32 0, i32 6
   %113 = load ptr, ptr %112, align 8
   %114 = load i32, ptr %count_row, align 4
   %115 = sext i32 %114 to i64
   %116 = load ptr, ptr %self, align 8
-  %117 = getelementptr %202, ptr %116, i32 0, i32 3
+  %117 = getelementptr %203, ptr %116, i32 0, i32 3
   %118 = getelementptr %32, ptr %117, i32 0, i32 6
   %119 = load i32, ptr %118, align 4
   %120 = sext i32 %119 to i64
@@ -86455,7 +86690,7 @@ else8:                                            ; preds = %and.lhs.true, %else
 
 merge4:                                           ; preds = %else8, %then7, %then5
   %130 = load ptr, ptr %self, align 8
-  %131 = getelementptr %202, ptr %130, i32 0, i32 12
+  %131 = getelementptr %203, ptr %130, i32 0, i32 12
   %132 = getelementptr %47, ptr %131, i32 0, i32 4
   %133 = load ptr, ptr %132, align 8
   %134 = load i32, ptr %index, align 4
@@ -86494,12 +86729,12 @@ forbody:                                          ; preds = %forcond
   %156 = load i32, ptr %i, align 4
   %157 = add i32 %155, %156
   %158 = load ptr, ptr %self, align 8
-  %159 = getelementptr %202, ptr %158, i32 0, i32 3
+  %159 = getelementptr %203, ptr %158, i32 0, i32 3
   %160 = getelementptr %32, ptr %159, i32 0, i32 6
   %161 = load i32, ptr %160, align 4
   %162 = srem i32 %157, %161
   %163 = load ptr, ptr %self, align 8
-  %164 = getelementptr %202, ptr %163, i32 0, i32 12
+  %164 = getelementptr %203, ptr %163, i32 0, i32 12
   %165 = getelementptr %47, ptr %164, i32 0, i32 5
   %166 = load ptr, ptr %165, align 8
   %167 = load i32, ptr %index, align 4
@@ -86513,7 +86748,7 @@ forbody:                                          ; preds = %forcond
   %174 = sitofp i32 %173 to float
   %175 = fsub float -1.000000e+00, %174
   %176 = load ptr, ptr %self, align 8
-  %177 = getelementptr %202, ptr %176, i32 0, i32 12
+  %177 = getelementptr %203, ptr %176, i32 0, i32 12
   %178 = getelementptr %47, ptr %177, i32 0, i32 6
   %179 = load ptr, ptr %178, align 8
   %180 = load i32, ptr %index, align 4
@@ -86619,12 +86854,12 @@ entry:
   store i32 %1, ptr %count_row, align 4
   store i64 %2, ptr %hash, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %202, ptr %3, i32 0, i32 6
+  %4 = getelementptr %203, ptr %3, i32 0, i32 6
   %5 = load ptr, ptr %4, align 8
   %6 = load i32, ptr %count_row, align 4
   %7 = sext i32 %6 to i64
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %202, ptr %8, i32 0, i32 3
+  %9 = getelementptr %203, ptr %8, i32 0, i32 3
   %10 = getelementptr %32, ptr %9, i32 0, i32 6
   %11 = load i32, ptr %10, align 4
   %12 = sext i32 %11 to i64
@@ -86632,7 +86867,7 @@ entry:
   %14 = getelementptr i32, ptr %5, i64 %13
   store ptr %14, ptr %counts, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %202, ptr %15, i32 0, i32 3
+  %16 = getelementptr %203, ptr %15, i32 0, i32 3
   %17 = getelementptr %32, ptr %16, i32 0, i32 6
   %18 = load i32, ptr %17, align 4
   store i32 0, ptr %token, align 4
@@ -86716,13 +86951,13 @@ merge:                                            ; preds = %else, %dead
   %21 = load i32, ptr %row, align 4
   %22 = sext i32 %21 to i64
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %202, ptr %23, i32 0, i32 3
+  %24 = getelementptr %203, ptr %23, i32 0, i32 3
   %25 = call i64 @"$StepShape.mask_words"(ptr %24)
   %26 = mul i64 %22, %25
   %27 = getelementptr i32, ptr %20, i64 %26
   store ptr %27, ptr %mask, align 8
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %202, ptr %28, i32 0, i32 3
+  %29 = getelementptr %203, ptr %28, i32 0, i32 3
   %30 = getelementptr %32, ptr %29, i32 0, i32 6
   %31 = load i32, ptr %30, align 4
   %32 = sub i32 %31, 1
@@ -86743,7 +86978,7 @@ forbody:                                          ; preds = %forcond
   %40 = load i32, ptr %i, align 4
   %41 = add i32 %39, %40
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %202, ptr %42, i32 0, i32 3
+  %43 = getelementptr %203, ptr %42, i32 0, i32 3
   %44 = getelementptr %32, ptr %43, i32 0, i32 6
   %45 = load i32, ptr %44, align 4
   %46 = sub i32 %45, 1
@@ -86795,9 +87030,9 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %201, ptr %5, i32 0, i32 0
+  %6 = getelementptr %202, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
-  %8 = getelementptr %202, ptr %7, i32 0, i32 0
+  %8 = getelementptr %203, ptr %7, i32 0, i32 0
   %9 = load i8, ptr %8, align 1
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then, label %else
@@ -86814,16 +87049,16 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %201, ptr %12, i32 0, i32 3
+  %13 = getelementptr %202, ptr %12, i32 0, i32 3
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %201, ptr %14, i32 0, i32 16
+  %15 = getelementptr %202, ptr %14, i32 0, i32 16
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
   call void @"$Scheduler.fail_all"(ptr %13, i32 7, ptr %18)
   %19 = load %4, ptr %3, align 1
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %201, ptr %20, i32 0, i32 15
+  %21 = getelementptr %202, ptr %20, i32 0, i32 15
   %22 = load i8, ptr %21, align 1
   %23 = trunc i8 %22 to i1
   br i1 %23, label %then2, label %else3
@@ -86833,7 +87068,7 @@ then2:                                            ; preds = %merge
   call void @"$Loop.lock.740"(ptr %24)
   %25 = load %4, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %201, ptr %26, i32 0, i32 15
+  %27 = getelementptr %202, ptr %26, i32 0, i32 15
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock.742"(ptr %28)
@@ -86865,7 +87100,7 @@ entry:
   %6 = load ptr, ptr %logits, align 8
   %7 = load i32, ptr %num_rows, align 4
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %201, ptr %8, i32 0, i32 4
+  %9 = getelementptr %202, ptr %8, i32 0, i32 4
   %10 = getelementptr %45, ptr %9, i32 0, i32 10
   %11 = getelementptr %32, ptr %10, i32 0, i32 6
   %12 = load i32, ptr %11, align 4
@@ -86936,7 +87171,7 @@ entry:
   call void @"$Loop.wake.768"(ptr %6)
   %7 = load %4, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %201, ptr %8, i32 0, i32 5
+  %9 = getelementptr %202, ptr %8, i32 0, i32 5
   call void @"$Turnstile.leave"(ptr %9)
   %10 = load %4, ptr %1, align 1
   ret void
@@ -86958,7 +87193,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %201, ptr %10, i32 0, i32 3
+  %11 = getelementptr %202, ptr %10, i32 0, i32 3
   store ptr %11, ptr %s, align 8
   %12 = load ptr, ptr %s, align 8
   %13 = call zeroext i1 @"$Scheduler.is_consistent"(ptr %12)
@@ -86993,7 +87228,7 @@ merge:                                            ; preds = %else, %then
   %27 = load ptr, ptr %s, align 8
   %28 = call i64 @"$Scheduler.nearest_deadline"(ptr %27)
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %201, ptr %29, i32 0, i32 24
+  %30 = getelementptr %202, ptr %29, i32 0, i32 24
   store i64 %28, ptr %30, align 8
   %31 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock.742"(ptr %31)
@@ -87045,7 +87280,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %201, ptr %3, i32 0, i32 3
+  %4 = getelementptr %202, ptr %3, i32 0, i32 3
   %5 = getelementptr %39, ptr %4, i32 0, i32 7
   store ptr %5, ptr %staged, align 8
   store i64 0, ptr %count, align 8
@@ -87063,7 +87298,7 @@ condition:                                        ; preds = %whilebody, %entry
 
 whilebody:                                        ; preds = %and.lhs.true
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %201, ptr %13, i32 0, i32 21
+  %14 = getelementptr %202, ptr %13, i32 0, i32 21
   %15 = load ptr, ptr %staged, align 8
   %16 = getelementptr %42, ptr %15, i32 0, i32 0
   %17 = load ptr, ptr %16, align 8
@@ -87108,7 +87343,7 @@ merge:                                            ; preds = %and.lhs.true, %cond
 
 and.lhs.true:                                     ; preds = %condition
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %201, ptr %49, i32 0, i32 21
+  %50 = getelementptr %202, ptr %49, i32 0, i32 21
   %51 = call zeroext i1 @"$EventRing.make_room"(ptr %50, i64 1)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
@@ -87134,11 +87369,11 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 1, ptr %one, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %201, ptr %1, i32 0, i32 22
+  %2 = getelementptr %202, ptr %1, i32 0, i32 22
   %3 = load i32, ptr %2, align 4
   %4 = call i64 @write(i32 %3, ptr %one, i64 8)
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %201, ptr %5, i32 0, i32 8
+  %6 = getelementptr %202, ptr %5, i32 0, i32 8
   %7 = call i32 @pthread_cond_broadcast(ptr %6)
   ret void
 }
@@ -87149,7 +87384,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %201, ptr %1, i32 0, i32 3
+  %2 = getelementptr %202, ptr %1, i32 0, i32 3
   %3 = getelementptr %39, ptr %2, i32 0, i32 6
   %4 = getelementptr %49, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
@@ -87167,9 +87402,9 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %201, ptr %12, i32 0, i32 18
+  %13 = getelementptr %202, ptr %12, i32 0, i32 18
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %201, ptr %14, i32 0, i32 3
+  %15 = getelementptr %202, ptr %14, i32 0, i32 3
   %16 = getelementptr %39, ptr %15, i32 0, i32 6
   %17 = getelementptr %49, ptr %16, i32 0, i32 0
   %18 = load ptr, ptr %17, align 8
@@ -87179,9 +87414,9 @@ forbody:                                          ; preds = %forcond
   %22 = call zeroext i1 @"$remove"(ptr %13, ptr %21)
   %23 = zext i1 %22 to i8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %201, ptr %24, i32 0, i32 19
+  %25 = getelementptr %202, ptr %24, i32 0, i32 19
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %201, ptr %26, i32 0, i32 3
+  %27 = getelementptr %202, ptr %26, i32 0, i32 3
   %28 = getelementptr %39, ptr %27, i32 0, i32 6
   %29 = getelementptr %49, ptr %28, i32 0, i32 0
   %30 = load ptr, ptr %29, align 8
@@ -87205,7 +87440,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %201, ptr %1, i32 0, i32 19
+  %2 = getelementptr %202, ptr %1, i32 0, i32 19
   %3 = getelementptr %49, ptr %2, i32 0, i32 1
   %4 = load i64, ptr %3, align 8
   store i64 0, ptr %i, align 8
@@ -87222,7 +87457,7 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %201, ptr %11, i32 0, i32 19
+  %12 = getelementptr %202, ptr %11, i32 0, i32 19
   %13 = getelementptr %49, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
   %15 = load i64, ptr %i, align 8
@@ -87249,9 +87484,9 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %201, ptr %1, i32 0, i32 3
+  %2 = getelementptr %202, ptr %1, i32 0, i32 3
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %201, ptr %3, i32 0, i32 26
+  %4 = getelementptr %202, ptr %3, i32 0, i32 26
   store ptr %2, ptr %s, align 8
   store ptr %4, ptr %p, align 8
   %5 = load ptr, ptr %s, align 8
@@ -87317,19 +87552,19 @@ entry:
   %57 = getelementptr %51, ptr %56, i32 0, i32 8
   store i32 %55, ptr %57, align 4
   %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %201, ptr %58, i32 0, i32 27
+  %59 = getelementptr %202, ptr %58, i32 0, i32 27
   %60 = load i64, ptr %59, align 8
   %61 = load ptr, ptr %p, align 8
   %62 = getelementptr %51, ptr %61, i32 0, i32 9
   store i64 %60, ptr %62, align 8
   %63 = load ptr, ptr %self, align 8
-  %64 = getelementptr %201, ptr %63, i32 0, i32 29
+  %64 = getelementptr %202, ptr %63, i32 0, i32 29
   %65 = load i64, ptr %64, align 8
   %66 = load ptr, ptr %p, align 8
   %67 = getelementptr %51, ptr %66, i32 0, i32 11
   store i64 %65, ptr %67, align 8
   %68 = load ptr, ptr %self, align 8
-  %69 = getelementptr %201, ptr %68, i32 0, i32 28
+  %69 = getelementptr %202, ptr %68, i32 0, i32 28
   %70 = load i64, ptr %69, align 8
   %71 = load ptr, ptr %p, align 8
   %72 = getelementptr %51, ptr %71, i32 0, i32 10
@@ -87347,10 +87582,10 @@ entry:
   call void @"$Loop.lock.740"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %201, ptr %5, i32 0, i32 13
+  %6 = getelementptr %202, ptr %5, i32 0, i32 13
   store i8 1, ptr %6, align 1
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %201, ptr %7, i32 0, i32 7
+  %8 = getelementptr %202, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock.742"(ptr %10)
@@ -87363,8 +87598,8 @@ entry:
   %handle = alloca ptr, align 8
   store ptr %0, ptr %handle, align 8
   %1 = load ptr, ptr %handle, align 8
-  %2 = getelementptr %200, ptr %1, i32 0, i32 0
-  %3 = getelementptr %201, ptr %2, i32 0, i32 22
+  %2 = getelementptr %201, ptr %1, i32 0, i32 0
+  %3 = getelementptr %202, ptr %2, i32 0, i32 22
   %4 = load i32, ptr %3, align 4
   ret i32 %4
 
@@ -87385,37 +87620,37 @@ entry:
   %4 = zext i1 %3 to i8
   store i8 %4, ptr %for_good, align 1
   %5 = load ptr, ptr %handle, align 8
-  %6 = getelementptr %200, ptr %5, i32 0, i32 1
+  %6 = getelementptr %201, ptr %5, i32 0, i32 1
   store ptr %6, ptr %ranks, align 8
   %7 = load i32, ptr %step, align 4
   %8 = icmp slt i32 %7, 0
   %9 = zext i1 %8 to i8
   %10 = load ptr, ptr %ranks, align 8
-  %11 = getelementptr %202, ptr %10, i32 0, i32 7
+  %11 = getelementptr %203, ptr %10, i32 0, i32 7
   %12 = load i32, ptr %11, align 4
   %13 = load i32, ptr %step, align 4
   %14 = add i32 %12, %13
   %15 = trunc i8 %9 to i1
   %16 = select i1 %15, i32 -1, i32 %14
   %17 = load ptr, ptr %ranks, align 8
-  %18 = getelementptr %202, ptr %17, i32 0, i32 8
+  %18 = getelementptr %203, ptr %17, i32 0, i32 8
   store i32 %16, ptr %18, align 4
   %19 = load i32, ptr %transfer, align 4
   %20 = icmp slt i32 %19, 0
   %21 = zext i1 %20 to i8
   %22 = load ptr, ptr %ranks, align 8
-  %23 = getelementptr %202, ptr %22, i32 0, i32 10
+  %23 = getelementptr %203, ptr %22, i32 0, i32 10
   %24 = load i32, ptr %23, align 4
   %25 = load i32, ptr %transfer, align 4
   %26 = add i32 %24, %25
   %27 = trunc i8 %21 to i1
   %28 = select i1 %27, i32 -1, i32 %26
   %29 = load ptr, ptr %ranks, align 8
-  %30 = getelementptr %202, ptr %29, i32 0, i32 9
+  %30 = getelementptr %203, ptr %29, i32 0, i32 9
   store i32 %28, ptr %30, align 4
   %31 = load i8, ptr %for_good, align 1
   %32 = load ptr, ptr %ranks, align 8
-  %33 = getelementptr %202, ptr %32, i32 0, i32 11
+  %33 = getelementptr %203, ptr %32, i32 0, i32 11
   store i8 %31, ptr %33, align 1
   ret void
 }
@@ -87423,13 +87658,13 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$4895" = alloca ptr, align 8
+  %"$4916" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4895", align 8
+  store ptr %1, ptr %"$4916", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %200, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4895", align 8
+  %4 = getelementptr %201, ptr %3, i32 0, i32 0
+  %5 = load ptr, ptr %"$4916", align 8
   call void @"$Loop.free_state.769"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
@@ -87470,18 +87705,18 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %201, ptr %5, i32 0, i32 3
+  %6 = getelementptr %202, ptr %5, i32 0, i32 3
   %7 = getelementptr %39, ptr %6, i32 0, i32 5
   %8 = load ptr, ptr %item, align 8
   %9 = call zeroext i1 @"$remove"(ptr %7, ptr %8)
   %10 = zext i1 %9 to i8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %201, ptr %11, i32 0, i32 3
+  %12 = getelementptr %202, ptr %11, i32 0, i32 3
   %13 = load ptr, ptr %item, align 8
   call void @"$Scheduler.release_pages"(ptr %12, ptr %13)
   %14 = load %4, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %201, ptr %15, i32 0, i32 3
+  %16 = getelementptr %202, ptr %15, i32 0, i32 3
   %17 = load ptr, ptr %item, align 8
   call void @"$Scheduler.give_row"(ptr %16, ptr %17)
   %18 = load %4, ptr %3, align 1
@@ -87494,13 +87729,13 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$4871" = alloca ptr, align 8
+  %"$4892" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4871", align 8
+  store ptr %1, ptr %"$4892", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %200, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4871", align 8
+  %4 = getelementptr %201, ptr %3, i32 0, i32 0
+  %5 = load ptr, ptr %"$4892", align 8
   call void @"$Loop.info.771"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
@@ -87522,71 +87757,71 @@ entry:
   call void @"$Loop.lock.740"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %201, ptr %6, i32 0, i32 26
+  %7 = getelementptr %202, ptr %6, i32 0, i32 26
   store ptr %7, ptr %p, align 8
   %8 = load ptr, ptr %p, align 8
   %9 = getelementptr %51, ptr %8, i32 0, i32 1
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %target, align 8
-  %12 = getelementptr %180, ptr %11, i32 0, i32 14
+  %12 = getelementptr %182, ptr %11, i32 0, i32 14
   store i32 %10, ptr %12, align 4
   %13 = load ptr, ptr %p, align 8
   %14 = getelementptr %51, ptr %13, i32 0, i32 2
   %15 = load i32, ptr %14, align 4
   %16 = load ptr, ptr %target, align 8
-  %17 = getelementptr %180, ptr %16, i32 0, i32 15
+  %17 = getelementptr %182, ptr %16, i32 0, i32 15
   store i32 %15, ptr %17, align 4
   %18 = load ptr, ptr %p, align 8
   %19 = getelementptr %51, ptr %18, i32 0, i32 4
   %20 = load i32, ptr %19, align 4
   %21 = load ptr, ptr %target, align 8
-  %22 = getelementptr %180, ptr %21, i32 0, i32 16
+  %22 = getelementptr %182, ptr %21, i32 0, i32 16
   store i32 %20, ptr %22, align 4
   %23 = load ptr, ptr %p, align 8
   %24 = getelementptr %51, ptr %23, i32 0, i32 3
   %25 = load i32, ptr %24, align 4
   %26 = load ptr, ptr %target, align 8
-  %27 = getelementptr %180, ptr %26, i32 0, i32 17
+  %27 = getelementptr %182, ptr %26, i32 0, i32 17
   store i32 %25, ptr %27, align 4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %201, ptr %28, i32 0, i32 18
+  %29 = getelementptr %202, ptr %28, i32 0, i32 18
   %30 = getelementptr %49, ptr %29, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
   %32 = trunc i64 %31 to i32
   %33 = load ptr, ptr %target, align 8
-  %34 = getelementptr %180, ptr %33, i32 0, i32 18
+  %34 = getelementptr %182, ptr %33, i32 0, i32 18
   store i32 %32, ptr %34, align 4
   %35 = load ptr, ptr %p, align 8
   %36 = getelementptr %51, ptr %35, i32 0, i32 6
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %201, ptr %39, i32 0, i32 17
+  %40 = getelementptr %202, ptr %39, i32 0, i32 17
   %41 = getelementptr %49, ptr %40, i32 0, i32 1
   %42 = load i64, ptr %41, align 8
   %43 = add i64 %38, %42
   %44 = trunc i64 %43 to i32
   %45 = load ptr, ptr %target, align 8
-  %46 = getelementptr %180, ptr %45, i32 0, i32 19
+  %46 = getelementptr %182, ptr %45, i32 0, i32 19
   store i32 %44, ptr %46, align 4
   %47 = load ptr, ptr %p, align 8
   %48 = getelementptr %51, ptr %47, i32 0, i32 8
   %49 = load i32, ptr %48, align 4
   %50 = load ptr, ptr %target, align 8
-  %51 = getelementptr %180, ptr %50, i32 0, i32 20
+  %51 = getelementptr %182, ptr %50, i32 0, i32 20
   store i32 %49, ptr %51, align 4
   %52 = load ptr, ptr %target, align 8
-  %53 = getelementptr %180, ptr %52, i32 0, i32 21
+  %53 = getelementptr %182, ptr %52, i32 0, i32 21
   store i32 0, ptr %53, align 4
   %54 = load ptr, ptr %self, align 8
-  %55 = getelementptr %201, ptr %54, i32 0, i32 15
+  %55 = getelementptr %202, ptr %54, i32 0, i32 15
   %56 = load i8, ptr %55, align 1
   %57 = trunc i8 %56 to i1
   br i1 %57, label %then, label %else
 
 then:                                             ; preds = %entry
   %58 = load ptr, ptr %target, align 8
-  %59 = getelementptr %180, ptr %58, i32 0, i32 21
+  %59 = getelementptr %182, ptr %58, i32 0, i32 21
   store i32 1, ptr %59, align 4
   br label %merge
 
@@ -87599,73 +87834,73 @@ merge:                                            ; preds = %else, %then
   %62 = getelementptr %44, ptr %61, i32 0, i32 0
   %63 = load i64, ptr %62, align 8
   %64 = load ptr, ptr %target, align 8
-  %65 = getelementptr %180, ptr %64, i32 0, i32 29
+  %65 = getelementptr %182, ptr %64, i32 0, i32 29
   store i64 %63, ptr %65, align 8
   %66 = load ptr, ptr %p, align 8
   %67 = getelementptr %51, ptr %66, i32 0, i32 0
   %68 = getelementptr %44, ptr %67, i32 0, i32 1
   %69 = load i64, ptr %68, align 8
   %70 = load ptr, ptr %target, align 8
-  %71 = getelementptr %180, ptr %70, i32 0, i32 30
+  %71 = getelementptr %182, ptr %70, i32 0, i32 30
   store i64 %69, ptr %71, align 8
   %72 = load ptr, ptr %p, align 8
   %73 = getelementptr %51, ptr %72, i32 0, i32 0
   %74 = getelementptr %44, ptr %73, i32 0, i32 2
   %75 = load i64, ptr %74, align 8
   %76 = load ptr, ptr %target, align 8
-  %77 = getelementptr %180, ptr %76, i32 0, i32 31
+  %77 = getelementptr %182, ptr %76, i32 0, i32 31
   store i64 %75, ptr %77, align 8
   %78 = load ptr, ptr %p, align 8
   %79 = getelementptr %51, ptr %78, i32 0, i32 0
   %80 = getelementptr %44, ptr %79, i32 0, i32 3
   %81 = load i64, ptr %80, align 8
   %82 = load ptr, ptr %target, align 8
-  %83 = getelementptr %180, ptr %82, i32 0, i32 32
+  %83 = getelementptr %182, ptr %82, i32 0, i32 32
   store i64 %81, ptr %83, align 8
   %84 = load ptr, ptr %p, align 8
   %85 = getelementptr %51, ptr %84, i32 0, i32 0
   %86 = getelementptr %44, ptr %85, i32 0, i32 4
   %87 = load i64, ptr %86, align 8
   %88 = load ptr, ptr %target, align 8
-  %89 = getelementptr %180, ptr %88, i32 0, i32 33
+  %89 = getelementptr %182, ptr %88, i32 0, i32 33
   store i64 %87, ptr %89, align 8
   %90 = load ptr, ptr %p, align 8
   %91 = getelementptr %51, ptr %90, i32 0, i32 5
   %92 = load i64, ptr %91, align 8
   %93 = load ptr, ptr %target, align 8
-  %94 = getelementptr %180, ptr %93, i32 0, i32 34
+  %94 = getelementptr %182, ptr %93, i32 0, i32 34
   store i64 %92, ptr %94, align 8
   %95 = load ptr, ptr %p, align 8
   %96 = getelementptr %51, ptr %95, i32 0, i32 0
   %97 = getelementptr %44, ptr %96, i32 0, i32 6
   %98 = load i64, ptr %97, align 8
   %99 = load ptr, ptr %target, align 8
-  %100 = getelementptr %180, ptr %99, i32 0, i32 35
+  %100 = getelementptr %182, ptr %99, i32 0, i32 35
   store i64 %98, ptr %100, align 8
   %101 = load ptr, ptr %p, align 8
   %102 = getelementptr %51, ptr %101, i32 0, i32 0
   %103 = getelementptr %44, ptr %102, i32 0, i32 5
   %104 = load i64, ptr %103, align 8
   %105 = load ptr, ptr %target, align 8
-  %106 = getelementptr %180, ptr %105, i32 0, i32 41
+  %106 = getelementptr %182, ptr %105, i32 0, i32 41
   store i64 %104, ptr %106, align 8
   %107 = load ptr, ptr %p, align 8
   %108 = getelementptr %51, ptr %107, i32 0, i32 9
   %109 = load i64, ptr %108, align 8
   %110 = load ptr, ptr %target, align 8
-  %111 = getelementptr %180, ptr %110, i32 0, i32 36
+  %111 = getelementptr %182, ptr %110, i32 0, i32 36
   store i64 %109, ptr %111, align 8
   %112 = load ptr, ptr %p, align 8
   %113 = getelementptr %51, ptr %112, i32 0, i32 11
   %114 = load i64, ptr %113, align 8
   %115 = load ptr, ptr %target, align 8
-  %116 = getelementptr %180, ptr %115, i32 0, i32 39
+  %116 = getelementptr %182, ptr %115, i32 0, i32 39
   store i64 %114, ptr %116, align 8
   %117 = load ptr, ptr %p, align 8
   %118 = getelementptr %51, ptr %117, i32 0, i32 10
   %119 = load i64, ptr %118, align 8
   %120 = load ptr, ptr %target, align 8
-  %121 = getelementptr %180, ptr %120, i32 0, i32 37
+  %121 = getelementptr %182, ptr %120, i32 0, i32 37
   store i64 %119, ptr %121, align 8
   %122 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock.742"(ptr %122)
@@ -87684,19 +87919,19 @@ entry:
   %3 = load ptr, ptr %handle, align 8
   store ptr %3, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %200, ptr %4, i32 0, i32 0
-  %6 = getelementptr %201, ptr %5, i32 0, i32 5
+  %5 = getelementptr %201, ptr %4, i32 0, i32 0
+  %6 = getelementptr %202, ptr %5, i32 0, i32 5
   call void @"$Turnstile.enter"(ptr %6)
   %7 = load %4, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %200, ptr %8, i32 0, i32 0
-  %10 = getelementptr %201, ptr %9, i32 0, i32 3
+  %9 = getelementptr %201, ptr %8, i32 0, i32 0
+  %10 = getelementptr %202, ptr %9, i32 0, i32 3
   %11 = call zeroext i1 @"$Scheduler.is_consistent"(ptr %10)
   %12 = zext i1 %11 to i8
   store i8 %12, ptr %is_consistent, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %200, ptr %13, i32 0, i32 0
-  %15 = getelementptr %201, ptr %14, i32 0, i32 5
+  %14 = getelementptr %201, ptr %13, i32 0, i32 0
+  %15 = getelementptr %202, ptr %14, i32 0, i32 5
   call void @"$Turnstile.leave"(ptr %15)
   %16 = load %4, ptr %1, align 1
   %17 = load i8, ptr %is_consistent, align 1
@@ -87713,7 +87948,7 @@ entry:
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = getelementptr %200, ptr %2, i32 0, i32 0
+  %3 = getelementptr %201, ptr %2, i32 0, i32 0
   call void @"$Loop.iterate.772"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret void
@@ -87758,13 +87993,13 @@ merge:                                            ; preds = %else, %then
   call void @"$Loop.check_ranks.759"(ptr %15)
   %16 = load %4, ptr %4, align 1
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %201, ptr %17, i32 0, i32 3
+  %18 = getelementptr %202, ptr %17, i32 0, i32 3
   %19 = getelementptr %39, ptr %18, i32 0, i32 19
   %20 = getelementptr %44, ptr %19, i32 0, i32 4
   %21 = load i64, ptr %20, align 8
   store i64 %21, ptr %num_preemptions, align 8
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %201, ptr %22, i32 0, i32 3
+  %23 = getelementptr %202, ptr %22, i32 0, i32 3
   %24 = call zeroext i1 @"$Scheduler.is_in_flight"(ptr %23)
   %25 = zext i1 %24 to i8
   store i8 %25, ptr %was_in_flight, align 1
@@ -87778,7 +88013,7 @@ merge:                                            ; preds = %else, %then
 
 or.rhs:                                           ; preds = %or.lhs.false
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %201, ptr %31, i32 0, i32 3
+  %32 = getelementptr %202, ptr %31, i32 0, i32 3
   %33 = getelementptr %39, ptr %32, i32 0, i32 19
   %34 = getelementptr %44, ptr %33, i32 0, i32 4
   %35 = load i64, ptr %34, align 8
@@ -87792,7 +88027,7 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %40 = phi i1 [ true, %or.lhs.false ], [ true, %or.lhs.false1 ], [ true, %merge ], [ %39, %or.rhs ]
   %41 = zext i1 %40 to i8
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %201, ptr %42, i32 0, i32 12
+  %43 = getelementptr %202, ptr %42, i32 0, i32 12
   store i8 %41, ptr %43, align 1
   %44 = load ptr, ptr %self, align 8
   %45 = load i8, ptr %has_step, align 1
@@ -87809,7 +88044,7 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
 
 or.lhs.false:                                     ; preds = %or.lhs.false1
   %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %201, ptr %52, i32 0, i32 3
+  %53 = getelementptr %202, ptr %52, i32 0, i32 3
   %54 = call zeroext i1 @"$Scheduler.has_transfers"(ptr %53)
   %55 = zext i1 %54 to i8
   %56 = trunc i8 %55 to i1
@@ -87832,7 +88067,7 @@ entry:
   call void @"$Loop.lock.740"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %201, ptr %5, i32 0, i32 13
+  %6 = getelementptr %202, ptr %5, i32 0, i32 13
   %7 = load i8, ptr %6, align 1
   store i8 %7, ptr %pending, align 1
   %8 = load ptr, ptr %self, align 8
@@ -87859,14 +88094,14 @@ entry:
   store ptr %0, ptr %self, align 8
   %7 = call i64 @"$threads.now_ns"()
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %201, ptr %8, i32 0, i32 3
+  %9 = getelementptr %202, ptr %8, i32 0, i32 3
   %10 = getelementptr %39, ptr %9, i32 0, i32 18
   store i64 %7, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
   call void @"$Loop.lock.740"(ptr %11)
   %12 = load %4, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %201, ptr %13, i32 0, i32 17
+  %14 = getelementptr %202, ptr %13, i32 0, i32 17
   %15 = getelementptr %49, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   store i64 0, ptr %i, align 8
@@ -87883,9 +88118,9 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %201, ptr %23, i32 0, i32 3
+  %24 = getelementptr %202, ptr %23, i32 0, i32 3
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %201, ptr %25, i32 0, i32 17
+  %26 = getelementptr %202, ptr %25, i32 0, i32 17
   %27 = getelementptr %49, ptr %26, i32 0, i32 0
   %28 = load ptr, ptr %27, align 8
   %29 = load i64, ptr %i, align 8
@@ -87899,29 +88134,29 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %201, ptr %34, i32 0, i32 26
+  %35 = getelementptr %202, ptr %34, i32 0, i32 26
   %36 = getelementptr %51, ptr %35, i32 0, i32 6
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %201, ptr %39, i32 0, i32 17
+  %40 = getelementptr %202, ptr %39, i32 0, i32 17
   %41 = getelementptr %49, ptr %40, i32 0, i32 1
   %42 = load i64, ptr %41, align 8
   %43 = add i64 %38, %42
   %44 = trunc i64 %43 to i32
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %201, ptr %45, i32 0, i32 26
+  %46 = getelementptr %202, ptr %45, i32 0, i32 26
   %47 = getelementptr %51, ptr %46, i32 0, i32 6
   store i32 %44, ptr %47, align 4
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %201, ptr %48, i32 0, i32 17
+  %49 = getelementptr %202, ptr %48, i32 0, i32 17
   call void @"$Vector.clear.90"(ptr %49)
   %50 = load %4, ptr %4, align 1
   %51 = load ptr, ptr %self, align 8
   call void @"$Loop.take_masks.775"(ptr %51)
   %52 = load %4, ptr %3, align 1
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %201, ptr %53, i32 0, i32 13
+  %54 = getelementptr %202, ptr %53, i32 0, i32 13
   %55 = load i8, ptr %54, align 1
   %56 = trunc i8 %55 to i1
   br i1 %56, label %and.lhs.true, label %else
@@ -87943,7 +88178,7 @@ merge1:                                           ; preds = %else, %then
 
 and.lhs.true:                                     ; preds = %merge
   %61 = load ptr, ptr %self, align 8
-  %62 = getelementptr %201, ptr %61, i32 0, i32 3
+  %62 = getelementptr %202, ptr %61, i32 0, i32 3
   %63 = call zeroext i1 @"$Scheduler.is_in_flight"(ptr %62)
   %64 = zext i1 %63 to i8
   %65 = trunc i8 %64 to i1
@@ -87957,7 +88192,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %201, ptr %2, i32 0, i32 19
+  %3 = getelementptr %202, ptr %2, i32 0, i32 19
   %4 = getelementptr %49, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   store i64 0, ptr %i, align 8
@@ -87974,7 +88209,7 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %201, ptr %12, i32 0, i32 19
+  %13 = getelementptr %202, ptr %12, i32 0, i32 19
   %14 = getelementptr %49, ptr %13, i32 0, i32 0
   %15 = load ptr, ptr %14, align 8
   %16 = load i64, ptr %i, align 8
@@ -87988,7 +88223,7 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %201, ptr %21, i32 0, i32 14
+  %22 = getelementptr %202, ptr %21, i32 0, i32 14
   store i8 0, ptr %22, align 1
   ret void
 }
@@ -88000,7 +88235,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %201, ptr %2, i32 0, i32 18
+  %3 = getelementptr %202, ptr %2, i32 0, i32 18
   %4 = getelementptr %49, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   store i64 0, ptr %i, align 8
@@ -88018,7 +88253,7 @@ forcond:                                          ; preds = %forbody, %entry
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %201, ptr %13, i32 0, i32 18
+  %14 = getelementptr %202, ptr %13, i32 0, i32 18
   %15 = getelementptr %49, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = load i64, ptr %i, align 8
@@ -88032,7 +88267,7 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %201, ptr %22, i32 0, i32 13
+  %23 = getelementptr %202, ptr %22, i32 0, i32 13
   store i8 0, ptr %23, align 1
   ret void
 }
@@ -88071,7 +88306,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %201, ptr %14, i32 0, i32 3
+  %15 = getelementptr %202, ptr %14, i32 0, i32 3
   %16 = load ptr, ptr %item, align 8
   call void @"$Scheduler.finish"(ptr %15, ptr %16, i32 4)
   %17 = load %4, ptr %3, align 1
@@ -88086,7 +88321,7 @@ else3:                                            ; preds = %merge
 
 then4:                                            ; preds = %and.lhs.true
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %201, ptr %22, i32 0, i32 3
+  %23 = getelementptr %202, ptr %22, i32 0, i32 3
   %24 = load ptr, ptr %item, align 8
   call void @"$Scheduler.preempt"(ptr %23, ptr %24)
   %25 = load %4, ptr %2, align 1
@@ -88121,12 +88356,12 @@ entry:
   %2 = call i64 @"$threads.now_ns"()
   store i64 %2, ptr %begin, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %201, ptr %3, i32 0, i32 3
+  %4 = getelementptr %202, ptr %3, i32 0, i32 3
   %5 = load i64, ptr %begin, align 8
   call void @"$Scheduler.expire"(ptr %4, i64 %5)
   %6 = load %4, ptr %1, align 1
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %201, ptr %7, i32 0, i32 3
+  %8 = getelementptr %202, ptr %7, i32 0, i32 3
   %9 = call zeroext i1 @"$Scheduler.plan"(ptr %8)
   %10 = zext i1 %9 to i8
   store i8 %10, ptr %has_step, align 1
@@ -88134,17 +88369,17 @@ entry:
   %12 = load i64, ptr %begin, align 8
   %13 = sub i64 %11, %12
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %201, ptr %14, i32 0, i32 30
+  %15 = getelementptr %202, ptr %14, i32 0, i32 30
   store i64 %13, ptr %15, align 8
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %201, ptr %16, i32 0, i32 28
+  %17 = getelementptr %202, ptr %16, i32 0, i32 28
   %18 = load i64, ptr %17, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %201, ptr %19, i32 0, i32 30
+  %20 = getelementptr %202, ptr %19, i32 0, i32 30
   %21 = load i64, ptr %20, align 8
   %22 = add i64 %18, %21
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %201, ptr %23, i32 0, i32 28
+  %24 = getelementptr %202, ptr %23, i32 0, i32 28
   store i64 %22, ptr %24, align 8
   %25 = load i8, ptr %has_step, align 1
   %26 = icmp ne i8 %25, 0
@@ -88223,7 +88458,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i32 0, ptr %num_failed, align 4
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %201, ptr %5, i32 0, i32 3
+  %6 = getelementptr %202, ptr %5, i32 0, i32 3
   %7 = getelementptr %39, ptr %6, i32 0, i32 8
   %8 = getelementptr %49, ptr %7, i32 0, i32 1
   %9 = load i64, ptr %8, align 8
@@ -88241,7 +88476,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %201, ptr %16, i32 0, i32 3
+  %17 = getelementptr %202, ptr %16, i32 0, i32 3
   %18 = getelementptr %39, ptr %17, i32 0, i32 8
   %19 = getelementptr %49, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
@@ -88272,7 +88507,7 @@ then:                                             ; preds = %forbody
 
 then3:                                            ; preds = %then
   %38 = load ptr, ptr %self, align 8
-  %39 = getelementptr %201, ptr %38, i32 0, i32 3
+  %39 = getelementptr %202, ptr %38, i32 0, i32 3
   %40 = load ptr, ptr %item, align 8
   %41 = load i32, ptr %code, align 4
   %42 = getelementptr %5, ptr %message, i32 0, i32 0
@@ -88281,7 +88516,7 @@ then3:                                            ; preds = %then
   call void @"$Scheduler.fail"(ptr %39, ptr %40, i32 %41, ptr %44)
   %45 = load %4, ptr %4, align 1
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %201, ptr %46, i32 0, i32 16
+  %47 = getelementptr %202, ptr %46, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %47, ptr align 1 %message, i64 1024, i1 false)
   %48 = load i32, ptr %num_failed, align 4
   %49 = add i32 %48, 1
@@ -88304,7 +88539,7 @@ merge1:                                           ; preds = %else, %merge2
 
 merge:                                            ; preds = %forcond
   %51 = load ptr, ptr %self, align 8
-  %52 = getelementptr %201, ptr %51, i32 0, i32 3
+  %52 = getelementptr %202, ptr %51, i32 0, i32 3
   %53 = getelementptr %39, ptr %52, i32 0, i32 9
   %54 = getelementptr %49, ptr %53, i32 0, i32 1
   %55 = load i64, ptr %54, align 8
@@ -88322,7 +88557,7 @@ forcond6:                                         ; preds = %merge11, %merge
 
 forbody7:                                         ; preds = %forcond6
   %62 = load ptr, ptr %self, align 8
-  %63 = getelementptr %201, ptr %62, i32 0, i32 3
+  %63 = getelementptr %202, ptr %62, i32 0, i32 3
   %64 = getelementptr %39, ptr %63, i32 0, i32 9
   %65 = getelementptr %49, ptr %64, i32 0, i32 0
   %66 = load ptr, ptr %65, align 8
@@ -88353,7 +88588,7 @@ then12:                                           ; preds = %forbody7
 
 then16:                                           ; preds = %then12
   %84 = load ptr, ptr %self, align 8
-  %85 = getelementptr %201, ptr %84, i32 0, i32 3
+  %85 = getelementptr %202, ptr %84, i32 0, i32 3
   %86 = load ptr, ptr %item9, align 8
   %87 = load i32, ptr %code14, align 4
   %88 = getelementptr %5, ptr %message10, i32 0, i32 0
@@ -88362,7 +88597,7 @@ then16:                                           ; preds = %then12
   call void @"$Scheduler.fail"(ptr %85, ptr %86, i32 %87, ptr %90)
   %91 = load %4, ptr %3, align 1
   %92 = load ptr, ptr %self, align 8
-  %93 = getelementptr %201, ptr %92, i32 0, i32 16
+  %93 = getelementptr %202, ptr %92, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %93, ptr align 1 %message10, i64 1024, i1 false)
   %94 = load i32, ptr %num_failed, align 4
   %95 = add i32 %94, 1
@@ -88385,7 +88620,7 @@ merge11:                                          ; preds = %else13, %merge15
 
 merge8:                                           ; preds = %forcond6
   %97 = load ptr, ptr %self, align 8
-  %98 = getelementptr %201, ptr %97, i32 0, i32 3
+  %98 = getelementptr %202, ptr %97, i32 0, i32 3
   %99 = getelementptr %39, ptr %98, i32 0, i32 10
   %100 = getelementptr %49, ptr %99, i32 0, i32 1
   %101 = load i64, ptr %100, align 8
@@ -88403,7 +88638,7 @@ forcond19:                                        ; preds = %merge24, %merge8
 
 forbody20:                                        ; preds = %forcond19
   %108 = load ptr, ptr %self, align 8
-  %109 = getelementptr %201, ptr %108, i32 0, i32 3
+  %109 = getelementptr %202, ptr %108, i32 0, i32 3
   %110 = getelementptr %39, ptr %109, i32 0, i32 10
   %111 = getelementptr %49, ptr %110, i32 0, i32 0
   %112 = load ptr, ptr %111, align 8
@@ -88434,7 +88669,7 @@ then25:                                           ; preds = %forbody20
 
 then29:                                           ; preds = %then25
   %130 = load ptr, ptr %self, align 8
-  %131 = getelementptr %201, ptr %130, i32 0, i32 3
+  %131 = getelementptr %202, ptr %130, i32 0, i32 3
   %132 = load ptr, ptr %item22, align 8
   %133 = load i32, ptr %code27, align 4
   %134 = getelementptr %5, ptr %message23, i32 0, i32 0
@@ -88443,7 +88678,7 @@ then29:                                           ; preds = %then25
   call void @"$Scheduler.fail"(ptr %131, ptr %132, i32 %133, ptr %136)
   %137 = load %4, ptr %2, align 1
   %138 = load ptr, ptr %self, align 8
-  %139 = getelementptr %201, ptr %138, i32 0, i32 16
+  %139 = getelementptr %202, ptr %138, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %139, ptr align 1 %message23, i64 1024, i1 false)
   %140 = load i32, ptr %num_failed, align 4
   %141 = add i32 %140, 1
@@ -88466,7 +88701,7 @@ merge24:                                          ; preds = %else26, %merge28
 
 merge21:                                          ; preds = %forcond19
   %143 = load ptr, ptr %self, align 8
-  %144 = getelementptr %201, ptr %143, i32 0, i32 3
+  %144 = getelementptr %202, ptr %143, i32 0, i32 3
   call void @"$Scheduler.clear_transfers"(ptr %144)
   %145 = load %4, ptr %1, align 1
   %146 = load i32, ptr %num_failed, align 4
@@ -88489,7 +88724,7 @@ entry:
   store ptr %1, ptr %item, align 8
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %201, ptr %5, i32 0, i32 0
+  %6 = getelementptr %202, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = call i64 @"$LedgerRanks.page_host_bytes"(ptr %7)
   %9 = load ptr, ptr %item, align 8
@@ -88558,7 +88793,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %201, ptr %48, i32 0, i32 0
+  %49 = getelementptr %202, ptr %48, i32 0, i32 0
   %50 = load ptr, ptr %49, align 8
   %51 = load ptr, ptr %item, align 8
   %52 = getelementptr %67, ptr %51, i32 0, i32 15
@@ -88585,7 +88820,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %202, ptr %1, i32 0, i32 2
+  %2 = getelementptr %203, ptr %1, i32 0, i32 2
   %3 = load i32, ptr %2, align 4
   %4 = sext i32 %3 to i64
   %5 = mul i64 %4, 4
@@ -88647,7 +88882,7 @@ forbody:                                          ; preds = %forcond
   %20 = load ptr, ptr %host, align 8
   %21 = load i32, ptr %i, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %202, ptr %22, i32 0, i32 2
+  %23 = getelementptr %203, ptr %22, i32 0, i32 2
   %24 = load i32, ptr %23, align 4
   %25 = mul i32 %21, %24
   %26 = sext i32 %25 to i64
@@ -88684,18 +88919,18 @@ entry:
   store ptr %1, ptr %name, align 8
   store ptr %2, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %202, ptr %4, i32 0, i32 10
+  %5 = getelementptr %203, ptr %4, i32 0, i32 10
   %6 = load i32, ptr %5, align 4
   %7 = add i32 %6, 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %202, ptr %8, i32 0, i32 10
+  %9 = getelementptr %203, ptr %8, i32 0, i32 10
   store i32 %7, ptr %9, align 4
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %202, ptr %10, i32 0, i32 10
+  %11 = getelementptr %203, ptr %10, i32 0, i32 10
   %12 = load i32, ptr %11, align 4
   %13 = sub i32 %12, 1
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %202, ptr %14, i32 0, i32 9
+  %15 = getelementptr %203, ptr %14, i32 0, i32 9
   %16 = load i32, ptr %15, align 4
   %17 = icmp eq i32 %13, %16
   %18 = zext i1 %17 to i8
@@ -88718,7 +88953,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load ptr, ptr %name, align 8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %202, ptr %30, i32 0, i32 9
+  %31 = getelementptr %203, ptr %30, i32 0, i32 9
   %32 = load i32, ptr %31, align 4
   %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.782", ptr %29, i32 %32)
   %34 = load ptr, ptr %target, align 8
@@ -88755,12 +88990,12 @@ entry:
   store ptr %0, ptr %self, align 8
   store i32 %1, ptr %page, align 4
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %202, ptr %2, i32 0, i32 4
+  %3 = getelementptr %203, ptr %2, i32 0, i32 4
   %4 = load ptr, ptr %3, align 8
   %5 = load i32, ptr %page, align 4
   %6 = sext i32 %5 to i64
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %202, ptr %7, i32 0, i32 2
+  %8 = getelementptr %203, ptr %7, i32 0, i32 2
   %9 = load i32, ptr %8, align 4
   %10 = sext i32 %9 to i64
   %11 = mul i64 %6, %10
@@ -88782,7 +89017,7 @@ entry:
   store ptr %1, ptr %item, align 8
   store ptr %2, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %201, ptr %4, i32 0, i32 0
+  %5 = getelementptr %202, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = load ptr, ptr %item, align 8
   %8 = getelementptr %67, ptr %7, i32 0, i32 15
@@ -88873,7 +89108,7 @@ forbody:                                          ; preds = %forcond
   %27 = load ptr, ptr %host, align 8
   %28 = load i32, ptr %i, align 4
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %202, ptr %29, i32 0, i32 2
+  %30 = getelementptr %203, ptr %29, i32 0, i32 2
   %31 = load i32, ptr %30, align 4
   %32 = mul i32 %28, %31
   %33 = sext i32 %32 to i64
@@ -88902,7 +89137,7 @@ entry:
   store ptr %1, ptr %item, align 8
   store ptr %2, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %201, ptr %3, i32 0, i32 0
+  %4 = getelementptr %202, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = getelementptr %67, ptr %6, i32 0, i32 12
@@ -88952,7 +89187,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %201, ptr %28, i32 0, i32 0
+  %29 = getelementptr %202, ptr %28, i32 0, i32 0
   %30 = load ptr, ptr %29, align 8
   %31 = load ptr, ptr %item, align 8
   %32 = getelementptr %67, ptr %31, i32 0, i32 12
@@ -88998,12 +89233,12 @@ entry:
   store ptr %5, ptr %tokens, align 8
   store ptr %6, ptr %message, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %202, ptr %9, i32 0, i32 6
+  %10 = getelementptr %203, ptr %9, i32 0, i32 6
   %11 = load ptr, ptr %10, align 8
   %12 = load i32, ptr %row, align 4
   %13 = sext i32 %12 to i64
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %202, ptr %14, i32 0, i32 3
+  %15 = getelementptr %203, ptr %14, i32 0, i32 3
   %16 = getelementptr %32, ptr %15, i32 0, i32 6
   %17 = load i32, ptr %16, align 4
   %18 = sext i32 %17 to i64
@@ -89017,7 +89252,7 @@ entry:
 then:                                             ; preds = %entry
   %23 = load ptr, ptr %counts, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %202, ptr %24, i32 0, i32 3
+  %25 = getelementptr %203, ptr %24, i32 0, i32 3
   %26 = getelementptr %32, ptr %25, i32 0, i32 6
   %27 = load i32, ptr %26, align 4
   %28 = sext i32 %27 to i64
@@ -89111,7 +89346,7 @@ entry:
 
 then:                                             ; preds = %and.lhs.true
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %201, ptr %16, i32 0, i32 3
+  %17 = getelementptr %202, ptr %16, i32 0, i32 3
   %18 = load i32, ptr %code, align 4
   %19 = getelementptr %5, ptr %message, i32 0, i32 0
   %20 = getelementptr [1024 x i8], ptr %19, i32 0, i32 0
@@ -89135,19 +89370,19 @@ merge:                                            ; preds = %else, %then
 
 and.lhs.true:                                     ; preds = %entry
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %201, ptr %29, i32 0, i32 0
+  %30 = getelementptr %202, ptr %29, i32 0, i32 0
   %31 = load ptr, ptr %30, align 8
-  %32 = getelementptr %202, ptr %31, i32 0, i32 0
+  %32 = getelementptr %203, ptr %31, i32 0, i32 0
   %33 = load i8, ptr %32, align 1
   %34 = trunc i8 %33 to i1
   br i1 %34, label %else, label %then
 
 then2:                                            ; preds = %merge
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %201, ptr %35, i32 0, i32 16
+  %36 = getelementptr %202, ptr %35, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %36, ptr align 1 %message, i64 1024, i1 false)
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %201, ptr %37, i32 0, i32 3
+  %38 = getelementptr %202, ptr %37, i32 0, i32 3
   %39 = load i32, ptr %code, align 4
   %40 = getelementptr %5, ptr %message, i32 0, i32 0
   %41 = getelementptr [1024 x i8], ptr %40, i32 0, i32 0
@@ -89165,16 +89400,16 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %201, ptr %45, i32 0, i32 3
+  %46 = getelementptr %202, ptr %45, i32 0, i32 3
   call void @"$Scheduler.launch"(ptr %46)
   %47 = load %4, ptr %2, align 1
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %201, ptr %48, i32 0, i32 31
+  %49 = getelementptr %202, ptr %48, i32 0, i32 31
   %50 = load ptr, ptr %self, align 8
-  %51 = getelementptr %201, ptr %50, i32 0, i32 32
+  %51 = getelementptr %202, ptr %50, i32 0, i32 32
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %51, ptr align 8 %49, i64 56, i1 false)
   %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %201, ptr %52, i32 0, i32 2
+  %53 = getelementptr %202, ptr %52, i32 0, i32 2
   %54 = getelementptr %38, ptr %53, i32 0, i32 7
   %55 = load i8, ptr %54, align 1
   %56 = trunc i8 %55 to i1
@@ -89194,7 +89429,7 @@ merge4:                                           ; preds = %else6, %then5
 
 or.lhs.false:                                     ; preds = %or.lhs.false7
   %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %201, ptr %59, i32 0, i32 4
+  %60 = getelementptr %202, ptr %59, i32 0, i32 4
   %61 = getelementptr %45, ptr %60, i32 0, i32 13
   %62 = load ptr, ptr %61, align 8
   %63 = icmp ne ptr %62, null
@@ -89204,7 +89439,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false7
 
 or.lhs.false7:                                    ; preds = %merge1
   %66 = load ptr, ptr %self, align 8
-  %67 = getelementptr %201, ptr %66, i32 0, i32 34
+  %67 = getelementptr %202, ptr %66, i32 0, i32 34
   %68 = load i8, ptr %67, align 1
   %69 = trunc i8 %68 to i1
   br i1 %69, label %then5, label %or.lhs.false
@@ -89222,11 +89457,11 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %201, ptr %4, i32 0, i32 4
+  %5 = getelementptr %202, ptr %4, i32 0, i32 4
   %6 = getelementptr %45, ptr %5, i32 0, i32 13
   store ptr null, ptr %6, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %201, ptr %7, i32 0, i32 3
+  %8 = getelementptr %202, ptr %7, i32 0, i32 3
   %9 = call zeroext i1 @"$Scheduler.wants_logits"(ptr %8)
   %10 = zext i1 %9 to i8
   %11 = trunc i8 %10 to i1
@@ -89234,10 +89469,10 @@ entry:
 
 then:                                             ; preds = %entry
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %201, ptr %12, i32 0, i32 25
+  %13 = getelementptr %202, ptr %12, i32 0, i32 25
   %14 = load ptr, ptr %13, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %201, ptr %15, i32 0, i32 4
+  %16 = getelementptr %202, ptr %15, i32 0, i32 4
   %17 = getelementptr %45, ptr %16, i32 0, i32 13
   store ptr %14, ptr %17, align 8
   br label %merge
@@ -89249,10 +89484,10 @@ merge:                                            ; preds = %else, %then
   %18 = call i64 @"$threads.now_ns"()
   store i64 %18, ptr %begin, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %201, ptr %19, i32 0, i32 0
+  %20 = getelementptr %202, ptr %19, i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %201, ptr %22, i32 0, i32 4
+  %23 = getelementptr %202, ptr %22, i32 0, i32 4
   %24 = load ptr, ptr %message, align 8
   %25 = call i32 @"$LedgerRanks.launch"(ptr %21, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
@@ -89261,20 +89496,20 @@ merge:                                            ; preds = %else, %then
   %28 = sub i64 %26, %27
   store i64 %28, ptr %spent, align 8
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %201, ptr %29, i32 0, i32 27
+  %30 = getelementptr %202, ptr %29, i32 0, i32 27
   %31 = load i64, ptr %30, align 8
   %32 = load i64, ptr %spent, align 8
   %33 = add i64 %31, %32
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %201, ptr %34, i32 0, i32 27
+  %35 = getelementptr %202, ptr %34, i32 0, i32 27
   store i64 %33, ptr %35, align 8
   %36 = load ptr, ptr %self, align 8
-  %37 = getelementptr %201, ptr %36, i32 0, i32 29
+  %37 = getelementptr %202, ptr %36, i32 0, i32 29
   %38 = load i64, ptr %37, align 8
   %39 = load i64, ptr %spent, align 8
   %40 = add i64 %38, %39
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %201, ptr %41, i32 0, i32 29
+  %42 = getelementptr %202, ptr %41, i32 0, i32 29
   store i64 %40, ptr %42, align 8
   %43 = load i32, ptr %code, align 4
   %44 = icmp eq i32 %43, 0
@@ -89284,7 +89519,7 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %201, ptr %47, i32 0, i32 3
+  %48 = getelementptr %202, ptr %47, i32 0, i32 3
   call void @"$Scheduler.table_uploaded"(ptr %48)
   %49 = load %4, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
@@ -89312,31 +89547,31 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %launch_ns, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %201, ptr %2, i32 0, i32 31
+  %3 = getelementptr %202, ptr %2, i32 0, i32 31
   store ptr %3, ptr %step, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %201, ptr %4, i32 0, i32 4
+  %5 = getelementptr %202, ptr %4, i32 0, i32 4
   %6 = getelementptr %45, ptr %5, i32 0, i32 0
   %7 = load i32, ptr %6, align 4
   %8 = load ptr, ptr %step, align 8
   %9 = getelementptr %52, ptr %8, i32 0, i32 4
   store i32 %7, ptr %9, align 4
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %201, ptr %10, i32 0, i32 4
+  %11 = getelementptr %202, ptr %10, i32 0, i32 4
   %12 = getelementptr %45, ptr %11, i32 0, i32 1
   %13 = load i32, ptr %12, align 4
   %14 = load ptr, ptr %step, align 8
   %15 = getelementptr %52, ptr %14, i32 0, i32 5
   store i32 %13, ptr %15, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %201, ptr %16, i32 0, i32 4
+  %17 = getelementptr %202, ptr %16, i32 0, i32 4
   %18 = getelementptr %45, ptr %17, i32 0, i32 5
   %19 = load i32, ptr %18, align 4
   %20 = load ptr, ptr %step, align 8
   %21 = getelementptr %52, ptr %20, i32 0, i32 6
   store i32 %19, ptr %21, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %201, ptr %22, i32 0, i32 3
+  %23 = getelementptr %202, ptr %22, i32 0, i32 3
   %24 = getelementptr %39, ptr %23, i32 0, i32 1
   %25 = getelementptr %41, ptr %24, i32 0, i32 4
   %26 = load i32, ptr %25, align 4
@@ -89344,7 +89579,7 @@ entry:
   %28 = getelementptr %52, ptr %27, i32 0, i32 7
   store i32 %26, ptr %28, align 4
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %201, ptr %29, i32 0, i32 30
+  %30 = getelementptr %202, ptr %29, i32 0, i32 30
   %31 = load i64, ptr %30, align 8
   %32 = load ptr, ptr %step, align 8
   %33 = getelementptr %52, ptr %32, i32 0, i32 2
@@ -89371,14 +89606,14 @@ entry:
   %4 = call ptr @calloc(i64 1, i64 3184)
   store ptr %4, ptr %self, align 8
   %5 = load ptr, ptr %o, align 8
-  %6 = getelementptr %203, ptr %5, i32 0, i32 9
+  %6 = getelementptr %204, ptr %5, i32 0, i32 9
   %7 = load i32, ptr %6, align 4
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %200, ptr %8, i32 0, i32 2
+  %9 = getelementptr %201, ptr %8, i32 0, i32 2
   %10 = getelementptr %11, ptr %9, i32 0, i32 3
   store i32 %7, ptr %10, align 4
   %11 = load ptr, ptr %o, align 8
-  %12 = getelementptr %203, ptr %11, i32 0, i32 10
+  %12 = getelementptr %204, ptr %11, i32 0, i32 10
   %13 = load i32, ptr %12, align 4
   %14 = icmp sge i32 %13, 0
   %15 = zext i1 %14 to i8
@@ -89387,14 +89622,14 @@ entry:
 
 then:                                             ; preds = %entry
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %200, ptr %17, i32 0, i32 2
+  %18 = getelementptr %201, ptr %17, i32 0, i32 2
   %19 = getelementptr %11, ptr %18, i32 0, i32 25
   store i32 1, ptr %19, align 4
   %20 = load ptr, ptr %o, align 8
-  %21 = getelementptr %203, ptr %20, i32 0, i32 10
+  %21 = getelementptr %204, ptr %20, i32 0, i32 10
   %22 = load i32, ptr %21, align 4
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %200, ptr %23, i32 0, i32 2
+  %24 = getelementptr %201, ptr %23, i32 0, i32 2
   %25 = getelementptr %11, ptr %24, i32 0, i32 26
   %26 = getelementptr [16 x i32], ptr %25, i32 0, i32 0
   %27 = getelementptr i32, ptr %26, i64 0
@@ -89409,55 +89644,55 @@ merge:                                            ; preds = %else, %then
   call void @"$shape_of"(ptr noalias sret(%32) %3, ptr %28)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %shape, ptr align 4 %3, i64 28, i1 false)
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %200, ptr %29, i32 0, i32 1
+  %30 = getelementptr %201, ptr %29, i32 0, i32 1
   %31 = load ptr, ptr %o, align 8
-  %32 = getelementptr %203, ptr %31, i32 0, i32 0
+  %32 = getelementptr %204, ptr %31, i32 0, i32 0
   %33 = load i32, ptr %32, align 4
   %34 = load ptr, ptr %o, align 8
-  %35 = getelementptr %203, ptr %34, i32 0, i32 1
+  %35 = getelementptr %204, ptr %34, i32 0, i32 1
   %36 = load i32, ptr %35, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %shape, i64 28, i1 false)
   %37 = call zeroext i1 @"$LedgerRanks.init"(ptr %30, ptr byval(%32) %2, i32 %33, i32 %36)
   %38 = zext i1 %37 to i8
   %39 = load ptr, ptr %o, align 8
-  %40 = getelementptr %203, ptr %39, i32 0, i32 0
+  %40 = getelementptr %204, ptr %39, i32 0, i32 0
   %41 = load i32, ptr %40, align 4
   %42 = getelementptr %38, ptr %chosen, i32 0, i32 0
   store i32 %41, ptr %42, align 4
   %43 = load ptr, ptr %o, align 8
-  %44 = getelementptr %203, ptr %43, i32 0, i32 1
+  %44 = getelementptr %204, ptr %43, i32 0, i32 1
   %45 = load i32, ptr %44, align 4
   %46 = getelementptr %38, ptr %chosen, i32 0, i32 1
   store i32 %45, ptr %46, align 4
   %47 = load ptr, ptr %o, align 8
-  %48 = getelementptr %203, ptr %47, i32 0, i32 2
+  %48 = getelementptr %204, ptr %47, i32 0, i32 2
   %49 = load i32, ptr %48, align 4
   %50 = getelementptr %38, ptr %chosen, i32 0, i32 2
   store i32 %49, ptr %50, align 4
   %51 = load ptr, ptr %o, align 8
-  %52 = getelementptr %203, ptr %51, i32 0, i32 3
+  %52 = getelementptr %204, ptr %51, i32 0, i32 3
   %53 = load i32, ptr %52, align 4
   %54 = getelementptr %38, ptr %chosen, i32 0, i32 3
   store i32 %53, ptr %54, align 4
   %55 = load ptr, ptr %o, align 8
-  %56 = getelementptr %203, ptr %55, i32 0, i32 5
+  %56 = getelementptr %204, ptr %55, i32 0, i32 5
   %57 = load i32, ptr %56, align 4
   %58 = getelementptr %38, ptr %chosen, i32 0, i32 4
   store i32 %57, ptr %58, align 4
   %59 = load ptr, ptr %o, align 8
-  %60 = getelementptr %203, ptr %59, i32 0, i32 7
+  %60 = getelementptr %204, ptr %59, i32 0, i32 7
   %61 = load i32, ptr %60, align 4
   %62 = getelementptr %38, ptr %chosen, i32 0, i32 5
   store i32 %61, ptr %62, align 4
   %63 = load ptr, ptr %o, align 8
-  %64 = getelementptr %203, ptr %63, i32 0, i32 8
+  %64 = getelementptr %204, ptr %63, i32 0, i32 8
   %65 = load i32, ptr %64, align 4
   %66 = icmp ne i32 %65, 0
   %67 = zext i1 %66 to i8
   %68 = getelementptr %38, ptr %chosen, i32 0, i32 6
   store i8 %67, ptr %68, align 1
   %69 = load ptr, ptr %o, align 8
-  %70 = getelementptr %203, ptr %69, i32 0, i32 12
+  %70 = getelementptr %204, ptr %69, i32 0, i32 12
   %71 = load i32, ptr %70, align 4
   %72 = icmp ne i32 %71, 0
   %73 = zext i1 %72 to i8
@@ -89465,31 +89700,31 @@ merge:                                            ; preds = %else, %then
   store i8 %73, ptr %74, align 1
   %75 = call ptr @"$bind_memory"(ptr %chosen, ptr %shape)
   %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %200, ptr %76, i32 0, i32 3
+  %77 = getelementptr %201, ptr %76, i32 0, i32 3
   store ptr %75, ptr %77, align 8
   %78 = load ptr, ptr %o, align 8
-  %79 = getelementptr %203, ptr %78, i32 0, i32 11
+  %79 = getelementptr %204, ptr %78, i32 0, i32 11
   %80 = load i32, ptr %79, align 4
   %81 = icmp ne i32 %80, 0
   %82 = zext i1 %81 to i8
   %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %200, ptr %83, i32 0, i32 4
+  %84 = getelementptr %201, ptr %83, i32 0, i32 4
   store i8 %82, ptr %84, align 1
   %85 = load ptr, ptr %self, align 8
-  %86 = getelementptr %200, ptr %85, i32 0, i32 0
+  %86 = getelementptr %201, ptr %85, i32 0, i32 0
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %200, ptr %87, i32 0, i32 2
+  %88 = getelementptr %201, ptr %87, i32 0, i32 2
   %89 = load ptr, ptr %self, align 8
-  %90 = getelementptr %200, ptr %89, i32 0, i32 1
+  %90 = getelementptr %201, ptr %89, i32 0, i32 1
   %91 = load ptr, ptr %message, align 8
   %92 = call i32 @"$Loop.init.788"(ptr %86, ptr %88, ptr %chosen, ptr %90, ptr %91)
   store i32 %92, ptr %code, align 4
   %93 = load ptr, ptr %self, align 8
-  %94 = getelementptr %200, ptr %93, i32 0, i32 4
+  %94 = getelementptr %201, ptr %93, i32 0, i32 4
   %95 = load i8, ptr %94, align 1
   %96 = load ptr, ptr %self, align 8
-  %97 = getelementptr %200, ptr %96, i32 0, i32 0
-  %98 = getelementptr %201, ptr %97, i32 0, i32 10
+  %97 = getelementptr %201, ptr %96, i32 0, i32 0
+  %98 = getelementptr %202, ptr %97, i32 0, i32 10
   store i8 %95, ptr %98, align 1
   %99 = load i32, ptr %code, align 4
   %100 = icmp ne i32 %99, 0
@@ -89517,83 +89752,83 @@ dead4:                                            ; No predecessors!
 define internal void @"$shape_of"(ptr noalias sret(%32) %0, ptr %1) {
 entry:
   %2 = alloca %32, align 8
-  %3 = alloca %204, align 8
-  %"<structcast>" = alloca %204, align 8
+  %3 = alloca %205, align 8
+  %"<structcast>" = alloca %205, align 8
   %o = alloca ptr, align 8
   store ptr %1, ptr %o, align 8
   %4 = load ptr, ptr %o, align 8
-  %5 = getelementptr %203, ptr %4, i32 0, i32 4
+  %5 = getelementptr %204, ptr %4, i32 0, i32 4
   %6 = load i32, ptr %5, align 4
   %7 = load ptr, ptr %o, align 8
-  %8 = getelementptr %203, ptr %7, i32 0, i32 3
+  %8 = getelementptr %204, ptr %7, i32 0, i32 3
   %9 = load i32, ptr %8, align 4
   %10 = load ptr, ptr %o, align 8
-  %11 = getelementptr %203, ptr %10, i32 0, i32 2
+  %11 = getelementptr %204, ptr %10, i32 0, i32 2
   %12 = load i32, ptr %11, align 4
   %13 = load ptr, ptr %o, align 8
-  %14 = getelementptr %203, ptr %13, i32 0, i32 1
+  %14 = getelementptr %204, ptr %13, i32 0, i32 1
   %15 = load i32, ptr %14, align 4
   %16 = add i32 %12, %15
   %17 = sub i32 %16, 1
   %18 = load ptr, ptr %o, align 8
-  %19 = getelementptr %203, ptr %18, i32 0, i32 1
+  %19 = getelementptr %204, ptr %18, i32 0, i32 1
   %20 = load i32, ptr %19, align 4
   %21 = sdiv i32 %17, %20
   %22 = load ptr, ptr %o, align 8
-  %23 = getelementptr %203, ptr %22, i32 0, i32 6
+  %23 = getelementptr %204, ptr %22, i32 0, i32 6
   %24 = load i32, ptr %23, align 4
   %25 = load ptr, ptr %o, align 8
-  %26 = getelementptr %203, ptr %25, i32 0, i32 6
+  %26 = getelementptr %204, ptr %25, i32 0, i32 6
   %27 = load i32, ptr %26, align 4
   %28 = mul i32 16, %27
   %29 = load ptr, ptr %o, align 8
-  %30 = getelementptr %203, ptr %29, i32 0, i32 6
+  %30 = getelementptr %204, ptr %29, i32 0, i32 6
   %31 = load i32, ptr %30, align 4
   %32 = load ptr, ptr %o, align 8
-  %33 = getelementptr %203, ptr %32, i32 0, i32 9
+  %33 = getelementptr %204, ptr %32, i32 0, i32 9
   %34 = load i32, ptr %33, align 4
-  %35 = getelementptr %204, ptr %3, i32 0, i32 0
+  %35 = getelementptr %205, ptr %3, i32 0, i32 0
   store i32 %6, ptr %35, align 4
-  %36 = getelementptr %204, ptr %3, i32 0, i32 1
+  %36 = getelementptr %205, ptr %3, i32 0, i32 1
   store i32 %9, ptr %36, align 4
-  %37 = getelementptr %204, ptr %3, i32 0, i32 2
+  %37 = getelementptr %205, ptr %3, i32 0, i32 2
   store i32 %21, ptr %37, align 4
-  %38 = getelementptr %204, ptr %3, i32 0, i32 3
+  %38 = getelementptr %205, ptr %3, i32 0, i32 3
   store i32 %24, ptr %38, align 4
-  %39 = getelementptr %204, ptr %3, i32 0, i32 4
+  %39 = getelementptr %205, ptr %3, i32 0, i32 4
   store i32 %28, ptr %39, align 4
-  %40 = getelementptr %204, ptr %3, i32 0, i32 5
+  %40 = getelementptr %205, ptr %3, i32 0, i32 5
   store i32 %31, ptr %40, align 4
-  %41 = getelementptr %204, ptr %3, i32 0, i32 6
+  %41 = getelementptr %205, ptr %3, i32 0, i32 6
   store i32 %34, ptr %41, align 4
-  %42 = load %204, ptr %3, align 4
-  store %204 %42, ptr %"<structcast>", align 4
+  %42 = load %205, ptr %3, align 4
+  store %205 %42, ptr %"<structcast>", align 4
   %43 = getelementptr %32, ptr %2, i32 0, i32 0
-  %44 = getelementptr %204, ptr %"<structcast>", i32 0, i32 0
+  %44 = getelementptr %205, ptr %"<structcast>", i32 0, i32 0
   %45 = load i32, ptr %44, align 4
   store i32 %45, ptr %43, align 4
   %46 = getelementptr %32, ptr %2, i32 0, i32 1
-  %47 = getelementptr %204, ptr %"<structcast>", i32 0, i32 1
+  %47 = getelementptr %205, ptr %"<structcast>", i32 0, i32 1
   %48 = load i32, ptr %47, align 4
   store i32 %48, ptr %46, align 4
   %49 = getelementptr %32, ptr %2, i32 0, i32 2
-  %50 = getelementptr %204, ptr %"<structcast>", i32 0, i32 2
+  %50 = getelementptr %205, ptr %"<structcast>", i32 0, i32 2
   %51 = load i32, ptr %50, align 4
   store i32 %51, ptr %49, align 4
   %52 = getelementptr %32, ptr %2, i32 0, i32 3
-  %53 = getelementptr %204, ptr %"<structcast>", i32 0, i32 3
+  %53 = getelementptr %205, ptr %"<structcast>", i32 0, i32 3
   %54 = load i32, ptr %53, align 4
   store i32 %54, ptr %52, align 4
   %55 = getelementptr %32, ptr %2, i32 0, i32 4
-  %56 = getelementptr %204, ptr %"<structcast>", i32 0, i32 4
+  %56 = getelementptr %205, ptr %"<structcast>", i32 0, i32 4
   %57 = load i32, ptr %56, align 4
   store i32 %57, ptr %55, align 4
   %58 = getelementptr %32, ptr %2, i32 0, i32 5
-  %59 = getelementptr %204, ptr %"<structcast>", i32 0, i32 5
+  %59 = getelementptr %205, ptr %"<structcast>", i32 0, i32 5
   %60 = load i32, ptr %59, align 4
   store i32 %60, ptr %58, align 4
   %61 = getelementptr %32, ptr %2, i32 0, i32 6
-  %62 = getelementptr %204, ptr %"<structcast>", i32 0, i32 6
+  %62 = getelementptr %205, ptr %"<structcast>", i32 0, i32 6
   %63 = load i32, ptr %62, align 4
   store i32 %63, ptr %61, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %2, i64 28, i1 false)
@@ -89620,24 +89855,24 @@ entry:
   %6 = load ptr, ptr %self, align 8
   %7 = call ptr @memset(ptr %6, i32 0, i64 272)
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %202, ptr %8, i32 0, i32 0
+  %9 = getelementptr %203, ptr %8, i32 0, i32 0
   store i8 1, ptr %9, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %202, ptr %10, i32 0, i32 3
+  %11 = getelementptr %203, ptr %10, i32 0, i32 3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %11, ptr align 4 %shape, i64 28, i1 false)
   %12 = load i32, ptr %num_pages, align 4
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %202, ptr %13, i32 0, i32 1
+  %14 = getelementptr %203, ptr %13, i32 0, i32 1
   store i32 %12, ptr %14, align 4
   %15 = load i32, ptr %page_size, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %202, ptr %16, i32 0, i32 2
+  %17 = getelementptr %203, ptr %16, i32 0, i32 2
   store i32 %15, ptr %17, align 4
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %202, ptr %18, i32 0, i32 8
+  %19 = getelementptr %203, ptr %18, i32 0, i32 8
   store i32 -1, ptr %19, align 4
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %202, ptr %20, i32 0, i32 9
+  %21 = getelementptr %203, ptr %20, i32 0, i32 9
   store i32 -1, ptr %21, align 4
   %22 = load i32, ptr %num_pages, align 4
   %23 = sext i32 %22 to i64
@@ -89647,7 +89882,7 @@ entry:
   %27 = add i64 %26, 1
   %28 = call ptr @calloc(i64 %27, i64 4)
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %202, ptr %29, i32 0, i32 4
+  %30 = getelementptr %203, ptr %29, i32 0, i32 4
   store ptr %28, ptr %30, align 8
   %31 = getelementptr %32, ptr %shape, i32 0, i32 1
   %32 = load i32, ptr %31, align 4
@@ -89659,7 +89894,7 @@ entry:
   %38 = add i64 %37, 1
   %39 = call ptr @calloc(i64 %38, i64 4)
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %202, ptr %40, i32 0, i32 5
+  %41 = getelementptr %203, ptr %40, i32 0, i32 5
   store ptr %39, ptr %41, align 8
   %42 = getelementptr %32, ptr %shape, i32 0, i32 1
   %43 = load i32, ptr %42, align 4
@@ -89671,19 +89906,19 @@ entry:
   %49 = add i64 %48, 1
   %50 = call ptr @calloc(i64 %49, i64 4)
   %51 = load ptr, ptr %self, align 8
-  %52 = getelementptr %202, ptr %51, i32 0, i32 6
+  %52 = getelementptr %203, ptr %51, i32 0, i32 6
   store ptr %50, ptr %52, align 8
   %53 = call i64 @"$anon (./terra/scheduling/batch.t:108).552"(ptr %shape)
   store i64 %53, ptr %bytes, align 8
   %54 = load i64, ptr %bytes, align 8
   %55 = call ptr @calloc(i64 3, i64 %54)
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %202, ptr %56, i32 0, i32 14
+  %57 = getelementptr %203, ptr %56, i32 0, i32 14
   store ptr %55, ptr %57, align 8
   %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %202, ptr %58, i32 0, i32 12
+  %59 = getelementptr %203, ptr %58, i32 0, i32 12
   %60 = load ptr, ptr %self, align 8
-  %61 = getelementptr %202, ptr %60, i32 0, i32 14
+  %61 = getelementptr %203, ptr %60, i32 0, i32 14
   %62 = load ptr, ptr %61, align 8
   call void @"$anon (./terra/scheduling/batch.t:114).553"(ptr %59, ptr %shape, ptr %62)
   %63 = load %4, ptr %5, align 1
@@ -89701,13 +89936,13 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %202, ptr %70, i32 0, i32 13
+  %71 = getelementptr %203, ptr %70, i32 0, i32 13
   %72 = getelementptr [2 x %47], ptr %71, i32 0, i32 0
   %73 = load i32, ptr %i, align 4
   %74 = sext i32 %73 to i64
   %75 = getelementptr %47, ptr %72, i64 %74
   %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %202, ptr %76, i32 0, i32 14
+  %77 = getelementptr %203, ptr %76, i32 0, i32 14
   %78 = load ptr, ptr %77, align 8
   %79 = load i32, ptr %i, align 4
   %80 = add i32 %79, 1
@@ -89723,7 +89958,7 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %202, ptr %87, i32 0, i32 4
+  %88 = getelementptr %203, ptr %87, i32 0, i32 4
   %89 = load ptr, ptr %88, align 8
   %90 = icmp ne ptr %89, null
   %91 = zext i1 %90 to i8
@@ -89732,7 +89967,7 @@ merge:                                            ; preds = %forcond
 
 and.rhs:                                          ; preds = %and.lhs.true
   %93 = load ptr, ptr %self, align 8
-  %94 = getelementptr %202, ptr %93, i32 0, i32 14
+  %94 = getelementptr %203, ptr %93, i32 0, i32 14
   %95 = load ptr, ptr %94, align 8
   %96 = icmp ne ptr %95, null
   %97 = zext i1 %96 to i8
@@ -89747,7 +89982,7 @@ and.end:                                          ; preds = %and.rhs, %and.lhs.t
 
 and.lhs.true:                                     ; preds = %and.lhs.true1
   %102 = load ptr, ptr %self, align 8
-  %103 = getelementptr %202, ptr %102, i32 0, i32 6
+  %103 = getelementptr %203, ptr %102, i32 0, i32 6
   %104 = load ptr, ptr %103, align 8
   %105 = icmp ne ptr %104, null
   %106 = zext i1 %105 to i8
@@ -89756,7 +89991,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
 
 and.lhs.true1:                                    ; preds = %merge
   %108 = load ptr, ptr %self, align 8
-  %109 = getelementptr %202, ptr %108, i32 0, i32 5
+  %109 = getelementptr %203, ptr %108, i32 0, i32 5
   %110 = load ptr, ptr %109, align 8
   %111 = icmp ne ptr %110, null
   %112 = zext i1 %111 to i8
@@ -89827,38 +90062,38 @@ entry:
   %10 = call ptr @memset(ptr %9, i32 0, i64 2672)
   %11 = load ptr, ptr %model, align 8
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %201, ptr %12, i32 0, i32 1
+  %13 = getelementptr %202, ptr %12, i32 0, i32 1
   store ptr %11, ptr %13, align 8
   %14 = load ptr, ptr %options, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %201, ptr %15, i32 0, i32 2
+  %16 = getelementptr %202, ptr %15, i32 0, i32 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %16, ptr align 8 %14, i64 72, i1 false)
   %17 = load ptr, ptr %ranks, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %201, ptr %18, i32 0, i32 0
+  %19 = getelementptr %202, ptr %18, i32 0, i32 0
   store ptr %17, ptr %19, align 8
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %201, ptr %20, i32 0, i32 22
+  %21 = getelementptr %202, ptr %20, i32 0, i32 22
   store i32 -1, ptr %21, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %201, ptr %22, i32 0, i32 23
+  %23 = getelementptr %202, ptr %22, i32 0, i32 23
   store i64 1, ptr %23, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %201, ptr %24, i32 0, i32 15
+  %25 = getelementptr %202, ptr %24, i32 0, i32 15
   store i8 1, ptr %25, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %201, ptr %26, i32 0, i32 5
+  %27 = getelementptr %202, ptr %26, i32 0, i32 5
   call void @"$Turnstile.init"(ptr %27)
   %28 = load %4, ptr %8, align 1
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %201, ptr %29, i32 0, i32 6
+  %30 = getelementptr %202, ptr %29, i32 0, i32 6
   %31 = call i32 @pthread_mutex_init(ptr %30, ptr null)
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %201, ptr %32, i32 0, i32 7
+  %33 = getelementptr %202, ptr %32, i32 0, i32 7
   call void @"$threads.init_condition"(ptr %33)
   %34 = load %4, ptr %7, align 1
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %201, ptr %35, i32 0, i32 8
+  %36 = getelementptr %202, ptr %35, i32 0, i32 8
   call void @"$threads.init_condition"(ptr %36)
   %37 = load %4, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
@@ -89925,24 +90160,24 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %201, ptr %4, i32 0, i32 2
+  %5 = getelementptr %202, ptr %4, i32 0, i32 2
   %6 = getelementptr %38, ptr %5, i32 0, i32 3
   %7 = load i32, ptr %6, align 4
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %201, ptr %8, i32 0, i32 2
+  %9 = getelementptr %202, ptr %8, i32 0, i32 2
   %10 = getelementptr %38, ptr %9, i32 0, i32 5
   %11 = load i32, ptr %10, align 4
   %12 = add i32 %7, %11
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %201, ptr %13, i32 0, i32 20
+  %14 = getelementptr %202, ptr %13, i32 0, i32 20
   store i32 %12, ptr %14, align 4
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %201, ptr %15, i32 0, i32 20
+  %16 = getelementptr %202, ptr %15, i32 0, i32 20
   %17 = load i32, ptr %16, align 4
   %18 = mul i32 2, %17
   store i32 %18, ptr %needed, align 4
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %201, ptr %19, i32 0, i32 33
+  %20 = getelementptr %202, ptr %19, i32 0, i32 33
   %21 = call zeroext i1 @"$StepRing.init"(ptr %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
@@ -89950,7 +90185,7 @@ entry:
 
 and.rhs:                                          ; preds = %and.lhs.true
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %201, ptr %24, i32 0, i32 21
+  %25 = getelementptr %202, ptr %24, i32 0, i32 21
   %26 = load i32, ptr %needed, align 4
   %27 = sext i32 %26 to i64
   %28 = load i32, ptr %needed, align 4
@@ -89977,9 +90212,9 @@ and.end:                                          ; preds = %and.rhs, %and.lhs.t
 
 and.lhs.true:                                     ; preds = %and.lhs.true1
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %201, ptr %44, i32 0, i32 19
+  %45 = getelementptr %202, ptr %44, i32 0, i32 19
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %201, ptr %46, i32 0, i32 20
+  %47 = getelementptr %202, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
   %50 = call zeroext i1 @"$Vector.reserve.727"(ptr %45, i64 %49)
@@ -89989,9 +90224,9 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
 
 and.lhs.true1:                                    ; preds = %and.lhs.true2
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %201, ptr %53, i32 0, i32 18
+  %54 = getelementptr %202, ptr %53, i32 0, i32 18
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %201, ptr %55, i32 0, i32 20
+  %56 = getelementptr %202, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
   %59 = call zeroext i1 @"$Vector.reserve.727"(ptr %54, i64 %58)
@@ -90001,9 +90236,9 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
 
 and.lhs.true2:                                    ; preds = %entry
   %62 = load ptr, ptr %self, align 8
-  %63 = getelementptr %201, ptr %62, i32 0, i32 17
+  %63 = getelementptr %202, ptr %62, i32 0, i32 17
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %201, ptr %64, i32 0, i32 20
+  %65 = getelementptr %202, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
   %68 = call zeroext i1 @"$Vector.reserve.727"(ptr %63, i64 %67)
@@ -90026,7 +90261,7 @@ then4:                                            ; preds = %then
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
   %79 = getelementptr i8, ptr %78, i64 0
   %80 = load ptr, ptr %self, align 8
-  %81 = getelementptr %201, ptr %80, i32 0, i32 20
+  %81 = getelementptr %202, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
   %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.728", i32 %82)
   %84 = load ptr, ptr %target, align 8
@@ -90052,10 +90287,10 @@ else:                                             ; preds = %and.end
 merge:                                            ; preds = %else, %dead
   %89 = call i32 @eventfd(i32 0, i32 526336)
   %90 = load ptr, ptr %self, align 8
-  %91 = getelementptr %201, ptr %90, i32 0, i32 22
+  %91 = getelementptr %202, ptr %90, i32 0, i32 22
   store i32 %89, ptr %91, align 4
   %92 = load ptr, ptr %self, align 8
-  %93 = getelementptr %201, ptr %92, i32 0, i32 22
+  %93 = getelementptr %202, ptr %92, i32 0, i32 22
   %94 = load i32, ptr %93, align 4
   %95 = icmp slt i32 %94, 0
   %96 = zext i1 %95 to i8
@@ -90119,19 +90354,19 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %201, ptr %5, i32 0, i32 2
+  %6 = getelementptr %202, ptr %5, i32 0, i32 2
   store ptr %6, ptr %o, align 8
   %7 = load ptr, ptr %o, align 8
   %8 = getelementptr %38, ptr %7, i32 0, i32 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %201, ptr %9, i32 0, i32 4
+  %10 = getelementptr %202, ptr %9, i32 0, i32 4
   %11 = getelementptr %45, ptr %10, i32 0, i32 10
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %11, ptr align 4 %8, i64 28, i1 false)
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %201, ptr %12, i32 0, i32 4
+  %13 = getelementptr %202, ptr %12, i32 0, i32 4
   %14 = getelementptr %45, ptr %13, i32 0, i32 11
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %201, ptr %15, i32 0, i32 4
+  %16 = getelementptr %202, ptr %15, i32 0, i32 4
   %17 = getelementptr %45, ptr %16, i32 0, i32 10
   %18 = load ptr, ptr %o, align 8
   %19 = getelementptr %38, ptr %18, i32 0, i32 9
@@ -90139,10 +90374,10 @@ entry:
   call void @"$anon (./terra/scheduling/batch.t:114)"(ptr %14, ptr %17, ptr %20)
   %21 = load %4, ptr %4, align 1
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %201, ptr %22, i32 0, i32 4
+  %23 = getelementptr %202, ptr %22, i32 0, i32 4
   %24 = getelementptr %45, ptr %23, i32 0, i32 12
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %201, ptr %25, i32 0, i32 4
+  %26 = getelementptr %202, ptr %25, i32 0, i32 4
   %27 = getelementptr %45, ptr %26, i32 0, i32 10
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %38, ptr %28, i32 0, i32 10
@@ -90150,7 +90385,7 @@ entry:
   call void @"$anon (./terra/scheduling/batch.t:114).553"(ptr %24, ptr %27, ptr %30)
   %31 = load %4, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %201, ptr %32, i32 0, i32 4
+  %33 = getelementptr %202, ptr %32, i32 0, i32 4
   call void @"$StepPlan.begin"(ptr %33)
   %34 = load %4, ptr %2, align 1
   %35 = load ptr, ptr %o, align 8
@@ -90179,7 +90414,7 @@ entry:
   %54 = getelementptr %40, ptr %chosen, i32 0, i32 4
   store i32 %53, ptr %54, align 4
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %201, ptr %55, i32 0, i32 20
+  %56 = getelementptr %202, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = getelementptr %40, ptr %chosen, i32 0, i32 5
   store i32 %57, ptr %58, align 4
@@ -90189,9 +90424,9 @@ entry:
   %62 = getelementptr %40, ptr %chosen, i32 0, i32 6
   store i8 %61, ptr %62, align 1
   %63 = load ptr, ptr %self, align 8
-  %64 = getelementptr %201, ptr %63, i32 0, i32 3
+  %64 = getelementptr %202, ptr %63, i32 0, i32 3
   %65 = load ptr, ptr %self, align 8
-  %66 = getelementptr %201, ptr %65, i32 0, i32 4
+  %66 = getelementptr %202, ptr %65, i32 0, i32 4
   %67 = load ptr, ptr %message, align 8
   %68 = call i32 @"$Scheduler.init"(ptr %64, ptr %chosen, ptr %66, ptr %67)
   ret i32 %68
@@ -90202,19 +90437,19 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$4867" = alloca ptr, align 8
-  %"$4866" = alloca i32, align 4
-  %"$4865" = alloca ptr, align 8
+  %"$4888" = alloca ptr, align 8
+  %"$4887" = alloca i32, align 4
+  %"$4886" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4865", align 8
-  store i32 %2, ptr %"$4866", align 4
-  store ptr %3, ptr %"$4867", align 8
+  store ptr %1, ptr %"$4886", align 8
+  store i32 %2, ptr %"$4887", align 4
+  store ptr %3, ptr %"$4888", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = getelementptr %200, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4865", align 8
-  %7 = load i32, ptr %"$4866", align 4
-  %8 = load ptr, ptr %"$4867", align 8
+  %5 = getelementptr %201, ptr %4, i32 0, i32 0
+  %6 = load ptr, ptr %"$4886", align 8
+  %7 = load i32, ptr %"$4887", align 4
+  %8 = load ptr, ptr %"$4888", align 8
   %9 = call i32 @"$Loop.poll.791"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
@@ -90276,14 +90511,14 @@ merge:                                            ; preds = %else, %dead
   call void @"$Loop.lock.740"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %201, ptr %24, i32 0, i32 21
+  %25 = getelementptr %202, ptr %24, i32 0, i32 21
   %26 = load ptr, ptr %target, align 8
   %27 = load i32, ptr %capacity, align 4
   %28 = call i32 @"$EventRing.take"(ptr %25, ptr %26, i32 %27)
   %29 = load ptr, ptr %count, align 8
   store i32 %28, ptr %29, align 4
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %201, ptr %30, i32 0, i32 21
+  %31 = getelementptr %202, ptr %30, i32 0, i32 21
   %32 = getelementptr %50, ptr %31, i32 0, i32 4
   %33 = load i64, ptr %32, align 8
   %34 = icmp eq i64 %33, 0
@@ -90293,7 +90528,7 @@ merge:                                            ; preds = %else, %dead
 
 then3:                                            ; preds = %merge
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %201, ptr %37, i32 0, i32 22
+  %38 = getelementptr %202, ptr %37, i32 0, i32 22
   %39 = load i32, ptr %38, align 4
   %40 = call i64 @read(i32 %39, ptr %value, i64 8)
   br label %merge2
@@ -90303,7 +90538,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %then3
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %201, ptr %41, i32 0, i32 7
+  %42 = getelementptr %202, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock.742"(ptr %44)
@@ -90316,16 +90551,16 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4859" = alloca ptr, align 8
-  %"$4858" = alloca i64, align 8
+  %"$4880" = alloca ptr, align 8
+  %"$4879" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4858", align 8
-  store ptr %2, ptr %"$4859", align 8
+  store i64 %1, ptr %"$4879", align 8
+  store ptr %2, ptr %"$4880", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %200, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4858", align 8
-  %6 = load ptr, ptr %"$4859", align 8
+  %4 = getelementptr %201, ptr %3, i32 0, i32 0
+  %5 = load i64, ptr %"$4879", align 8
+  %6 = load ptr, ptr %"$4880", align 8
   %7 = call i32 @"$Loop.preempt.792"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
@@ -90353,29 +90588,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$4881" = alloca ptr, align 8
-  %"$4880" = alloca ptr, align 8
-  %"$4879" = alloca ptr, align 8
-  %"$4878" = alloca i8, align 1
-  %"$4877" = alloca i32, align 4
-  %"$4876" = alloca ptr, align 8
+  %"$4902" = alloca ptr, align 8
+  %"$4901" = alloca ptr, align 8
+  %"$4900" = alloca ptr, align 8
+  %"$4899" = alloca i8, align 1
+  %"$4898" = alloca i32, align 4
+  %"$4897" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4876", align 8
-  store i32 %2, ptr %"$4877", align 4
+  store ptr %1, ptr %"$4897", align 8
+  store i32 %2, ptr %"$4898", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$4878", align 1
-  store ptr %4, ptr %"$4879", align 8
-  store ptr %5, ptr %"$4880", align 8
-  store ptr %6, ptr %"$4881", align 8
+  store i8 %7, ptr %"$4899", align 1
+  store ptr %4, ptr %"$4900", align 8
+  store ptr %5, ptr %"$4901", align 8
+  store ptr %6, ptr %"$4902", align 8
   %8 = load ptr, ptr %"$handle", align 8
-  %9 = getelementptr %200, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$4876", align 8
-  %11 = load i32, ptr %"$4877", align 4
-  %12 = load i8, ptr %"$4878", align 1
-  %13 = load ptr, ptr %"$4879", align 8
-  %14 = load ptr, ptr %"$4880", align 8
-  %15 = load ptr, ptr %"$4881", align 8
+  %9 = getelementptr %201, ptr %8, i32 0, i32 0
+  %10 = load ptr, ptr %"$4897", align 8
+  %11 = load i32, ptr %"$4898", align 4
+  %12 = load i8, ptr %"$4899", align 1
+  %13 = load ptr, ptr %"$4900", align 8
+  %14 = load ptr, ptr %"$4901", align 8
+  %15 = load ptr, ptr %"$4902", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -90500,8 +90735,8 @@ entry:
   %item = alloca ptr, align 8
   %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
-  %limits = alloca %175, align 8
-  %8 = alloca %175, align 8
+  %limits = alloca %177, align 8
+  %8 = alloca %177, align 8
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
   %result = alloca ptr, align 8
@@ -90540,7 +90775,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.794"(ptr noalias sret(%175) %8, ptr %18)
+  call void @"$Loop.limits.794"(ptr noalias sret(%177) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -90565,7 +90800,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %201, ptr %28, i32 0, i32 3
+  %29 = getelementptr %202, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %num_tokens, align 4
   %31 = call i32 @"$Scheduler.pages_for"(ptr %29, i32 %30)
   %32 = load ptr, ptr %message, align 8
@@ -90649,65 +90884,65 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.794"(ptr noalias sret(%175) %0, ptr %1) {
+define internal void @"$Loop.limits.794"(ptr noalias sret(%177) %0, ptr %1) {
 entry:
-  %2 = alloca %175, align 8
-  %3 = alloca %205, align 8
-  %"<structcast>" = alloca %205, align 8
+  %2 = alloca %177, align 8
+  %3 = alloca %206, align 8
+  %"<structcast>" = alloca %206, align 8
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %201, ptr %4, i32 0, i32 1
+  %5 = getelementptr %202, ptr %4, i32 0, i32 1
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %11, ptr %6, i32 0, i32 3
   %8 = load i32, ptr %7, align 4
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %201, ptr %9, i32 0, i32 2
+  %10 = getelementptr %202, ptr %9, i32 0, i32 2
   %11 = getelementptr %38, ptr %10, i32 0, i32 2
   %12 = load i32, ptr %11, align 4
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %201, ptr %13, i32 0, i32 2
+  %14 = getelementptr %202, ptr %13, i32 0, i32 2
   %15 = getelementptr %38, ptr %14, i32 0, i32 8
   %16 = getelementptr %32, ptr %15, i32 0, i32 4
   %17 = load i32, ptr %16, align 4
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %201, ptr %18, i32 0, i32 2
+  %19 = getelementptr %202, ptr %18, i32 0, i32 2
   %20 = getelementptr %38, ptr %19, i32 0, i32 1
   %21 = load i32, ptr %20, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %201, ptr %22, i32 0, i32 26
+  %23 = getelementptr %202, ptr %22, i32 0, i32 26
   %24 = getelementptr %51, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
-  %26 = getelementptr %205, ptr %3, i32 0, i32 0
+  %26 = getelementptr %206, ptr %3, i32 0, i32 0
   store i32 %8, ptr %26, align 4
-  %27 = getelementptr %205, ptr %3, i32 0, i32 1
+  %27 = getelementptr %206, ptr %3, i32 0, i32 1
   store i32 %12, ptr %27, align 4
-  %28 = getelementptr %205, ptr %3, i32 0, i32 2
+  %28 = getelementptr %206, ptr %3, i32 0, i32 2
   store i32 %17, ptr %28, align 4
-  %29 = getelementptr %205, ptr %3, i32 0, i32 3
+  %29 = getelementptr %206, ptr %3, i32 0, i32 3
   store i32 %21, ptr %29, align 4
-  %30 = getelementptr %205, ptr %3, i32 0, i32 4
+  %30 = getelementptr %206, ptr %3, i32 0, i32 4
   store i32 %25, ptr %30, align 4
-  %31 = load %205, ptr %3, align 4
-  store %205 %31, ptr %"<structcast>", align 4
-  %32 = getelementptr %175, ptr %2, i32 0, i32 0
-  %33 = getelementptr %205, ptr %"<structcast>", i32 0, i32 0
+  %31 = load %206, ptr %3, align 4
+  store %206 %31, ptr %"<structcast>", align 4
+  %32 = getelementptr %177, ptr %2, i32 0, i32 0
+  %33 = getelementptr %206, ptr %"<structcast>", i32 0, i32 0
   %34 = load i32, ptr %33, align 4
   store i32 %34, ptr %32, align 4
-  %35 = getelementptr %175, ptr %2, i32 0, i32 1
-  %36 = getelementptr %205, ptr %"<structcast>", i32 0, i32 1
+  %35 = getelementptr %177, ptr %2, i32 0, i32 1
+  %36 = getelementptr %206, ptr %"<structcast>", i32 0, i32 1
   %37 = load i32, ptr %36, align 4
   store i32 %37, ptr %35, align 4
-  %38 = getelementptr %175, ptr %2, i32 0, i32 2
-  %39 = getelementptr %205, ptr %"<structcast>", i32 0, i32 2
+  %38 = getelementptr %177, ptr %2, i32 0, i32 2
+  %39 = getelementptr %206, ptr %"<structcast>", i32 0, i32 2
   %40 = load i32, ptr %39, align 4
   store i32 %40, ptr %38, align 4
-  %41 = getelementptr %175, ptr %2, i32 0, i32 3
-  %42 = getelementptr %205, ptr %"<structcast>", i32 0, i32 3
+  %41 = getelementptr %177, ptr %2, i32 0, i32 3
+  %42 = getelementptr %206, ptr %"<structcast>", i32 0, i32 3
   %43 = load i32, ptr %42, align 4
   store i32 %43, ptr %41, align 4
-  %44 = getelementptr %175, ptr %2, i32 0, i32 4
-  %45 = getelementptr %205, ptr %"<structcast>", i32 0, i32 4
+  %44 = getelementptr %177, ptr %2, i32 0, i32 4
+  %45 = getelementptr %206, ptr %"<structcast>", i32 0, i32 4
   %46 = load i32, ptr %45, align 4
   store i32 %46, ptr %44, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %2, i64 20, i1 false)
@@ -90740,7 +90975,7 @@ entry:
   store ptr %3, ptr %result, align 8
   store ptr %4, ptr %message, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %201, ptr %11, i32 0, i32 3
+  %12 = getelementptr %202, ptr %11, i32 0, i32 3
   store ptr %12, ptr %s, align 8
   %13 = load ptr, ptr %s, align 8
   %14 = getelementptr %39, ptr %13, i32 0, i32 11
@@ -90766,7 +91001,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %201, ptr %29, i32 0, i32 2
+  %30 = getelementptr %202, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
   %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.795", i32 %32)
@@ -90809,11 +91044,11 @@ then5:                                            ; preds = %or.lhs.false, %merg
 or.lhs.false:                                     ; preds = %merge
   %48 = load ptr, ptr %item, align 8
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %201, ptr %49, i32 0, i32 2
+  %50 = getelementptr %202, ptr %49, i32 0, i32 2
   %51 = getelementptr %38, ptr %50, i32 0, i32 2
   %52 = load i32, ptr %51, align 4
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %201, ptr %53, i32 0, i32 2
+  %54 = getelementptr %202, ptr %53, i32 0, i32 2
   %55 = getelementptr %38, ptr %54, i32 0, i32 1
   %56 = load i32, ptr %55, align 4
   %57 = call zeroext i1 @"$request.reserve"(ptr %48, i32 %52, i32 %56)
@@ -90845,7 +91080,7 @@ then12:                                           ; preds = %merge7
   %69 = getelementptr [1024 x i8], ptr %68, i32 0, i32 0
   %70 = getelementptr i8, ptr %69, i64 0
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %201, ptr %71, i32 0, i32 2
+  %72 = getelementptr %202, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
   %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.796", i32 %74)
@@ -91016,11 +91251,11 @@ entry:
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %201, ptr %16, i32 0, i32 4
+  %17 = getelementptr %202, ptr %16, i32 0, i32 4
   call void @"$StepPlan.begin"(ptr %17)
   %18 = load %4, ptr %6, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %201, ptr %19, i32 0, i32 4
+  %20 = getelementptr %202, ptr %19, i32 0, i32 4
   %21 = load ptr, ptr %item, align 8
   %22 = getelementptr %67, ptr %21, i32 0, i32 12
   %23 = load i32, ptr %22, align 4
@@ -91031,7 +91266,7 @@ entry:
   %28 = getelementptr %17, ptr %27, i32 0, i32 0
   %29 = load ptr, ptr %28, align 8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %201, ptr %30, i32 0, i32 2
+  %31 = getelementptr %202, ptr %30, i32 0, i32 2
   %32 = getelementptr %38, ptr %31, i32 0, i32 1
   %33 = load i32, ptr %32, align 4
   call void @"$StepPlan.add_segment"(ptr %20, i32 %23, i32 %24, i32 %25, ptr %29, i32 %33)
@@ -91063,7 +91298,7 @@ forcond:                                          ; preds = %forbody, %then
 
 forbody:                                          ; preds = %forcond
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %201, ptr %48, i32 0, i32 4
+  %49 = getelementptr %202, ptr %48, i32 0, i32 4
   %50 = load i32, ptr %row, align 4
   %51 = call i32 @"$StepPlan.add_logit_row"(ptr %49, i32 %50)
   %52 = add i32 %42, 1
@@ -91075,7 +91310,7 @@ merge1:                                           ; preds = %forcond
   %54 = load i32, ptr %begin, align 4
   %55 = sext i32 %54 to i64
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %201, ptr %56, i32 0, i32 4
+  %57 = getelementptr %202, ptr %56, i32 0, i32 4
   %58 = getelementptr %45, ptr %57, i32 0, i32 10
   %59 = getelementptr %32, ptr %58, i32 0, i32 6
   %60 = load i32, ptr %59, align 4
@@ -91083,7 +91318,7 @@ merge1:                                           ; preds = %forcond
   %62 = mul i64 %55, %61
   %63 = getelementptr float, ptr %53, i64 %62
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %201, ptr %64, i32 0, i32 4
+  %65 = getelementptr %202, ptr %64, i32 0, i32 4
   %66 = getelementptr %45, ptr %65, i32 0, i32 13
   store ptr %63, ptr %66, align 8
   br label %merge
@@ -91097,13 +91332,13 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 then2:                                            ; preds = %and.lhs.true4
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %201, ptr %71, i32 0, i32 4
+  %72 = getelementptr %202, ptr %71, i32 0, i32 4
   %73 = load i32, ptr %count, align 4
   %74 = sub i32 %73, 1
   %75 = call i32 @"$StepPlan.add_logit_row"(ptr %72, i32 %74)
   %76 = load ptr, ptr %logits, align 8
   %77 = load ptr, ptr %self, align 8
-  %78 = getelementptr %201, ptr %77, i32 0, i32 4
+  %78 = getelementptr %202, ptr %77, i32 0, i32 4
   %79 = getelementptr %45, ptr %78, i32 0, i32 13
   store ptr %76, ptr %79, align 8
   br label %merge
@@ -91155,13 +91390,13 @@ merge5:                                           ; preds = %else7, %dead
   %103 = getelementptr %67, ptr %102, i32 0, i32 34
   store i8 1, ptr %103, align 1
   %104 = load ptr, ptr %self, align 8
-  %105 = getelementptr %201, ptr %104, i32 0, i32 4
+  %105 = getelementptr %202, ptr %104, i32 0, i32 4
   %106 = getelementptr %45, ptr %105, i32 0, i32 4
   %107 = load i32, ptr %106, align 4
   store i32 %107, ptr %num_rows, align 4
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %self, align 8
-  %110 = getelementptr %201, ptr %109, i32 0, i32 4
+  %110 = getelementptr %202, ptr %109, i32 0, i32 4
   %111 = getelementptr %45, ptr %110, i32 0, i32 13
   %112 = load ptr, ptr %111, align 8
   %113 = load i32, ptr %num_rows, align 4
@@ -91191,14 +91426,14 @@ entry:
   %4 = load ptr, ptr %item, align 8
   %5 = call i32 @"$Sequence.num_uncomputed"(ptr %4)
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %201, ptr %6, i32 0, i32 4
+  %7 = getelementptr %202, ptr %6, i32 0, i32 4
   %8 = getelementptr %45, ptr %7, i32 0, i32 10
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
   %11 = call i32 @"$smaller.797"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %201, ptr %12, i32 0, i32 2
+  %13 = getelementptr %202, ptr %12, i32 0, i32 2
   %14 = getelementptr %38, ptr %13, i32 0, i32 4
   %15 = load i32, ptr %14, align 4
   %16 = icmp sgt i32 %15, 0
@@ -91209,7 +91444,7 @@ entry:
 then:                                             ; preds = %entry
   %19 = load i32, ptr %count, align 4
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %201, ptr %20, i32 0, i32 2
+  %21 = getelementptr %202, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
   %24 = call i32 @"$smaller.797"(i32 %19, i32 %23)
@@ -91227,7 +91462,7 @@ merge:                                            ; preds = %else, %then
 then2:                                            ; preds = %merge
   %27 = load i32, ptr %count, align 4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %201, ptr %28, i32 0, i32 4
+  %29 = getelementptr %202, ptr %28, i32 0, i32 4
   %30 = getelementptr %45, ptr %29, i32 0, i32 10
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
@@ -91268,16 +91503,16 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4874" = alloca ptr, align 8
-  %"$4873" = alloca i32, align 4
+  %"$4895" = alloca ptr, align 8
+  %"$4894" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4873", align 4
-  store ptr %2, ptr %"$4874", align 8
+  store i32 %1, ptr %"$4894", align 4
+  store ptr %2, ptr %"$4895", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %200, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$4873", align 4
-  %6 = load ptr, ptr %"$4874", align 8
+  %4 = getelementptr %201, ptr %3, i32 0, i32 0
+  %5 = load i32, ptr %"$4894", align 4
+  %6 = load ptr, ptr %"$4895", align 8
   %7 = call i32 @"$Loop.resize_pool.798"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
@@ -91371,7 +91606,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %201, ptr %14, i32 0, i32 3
+  %15 = getelementptr %202, ptr %14, i32 0, i32 3
   %16 = load i32, ptr %num_pages, align 4
   %17 = call zeroext i1 @"$Scheduler.preempt_down_to"(ptr %15, i32 %16)
   %18 = zext i1 %17 to i8
@@ -91393,7 +91628,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %201, ptr %29, i32 0, i32 3
+  %30 = getelementptr %202, ptr %29, i32 0, i32 3
   %31 = getelementptr %39, ptr %30, i32 0, i32 1
   %32 = getelementptr %41, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
@@ -91423,7 +91658,7 @@ merge1:                                           ; preds = %else3, %dead7
   %41 = load ptr, ptr %self, align 8
   %42 = call i32 @"$Loop.perform_transfers.780"(ptr %41)
   %43 = load ptr, ptr %self, align 8
-  %44 = getelementptr %201, ptr %43, i32 0, i32 3
+  %44 = getelementptr %202, ptr %43, i32 0, i32 3
   %45 = getelementptr %39, ptr %44, i32 0, i32 1
   store ptr %45, ptr %pool, align 8
   %46 = load ptr, ptr %pool, align 8
@@ -91438,7 +91673,7 @@ merge1:                                           ; preds = %else3, %dead7
 
 then9:                                            ; preds = %merge1
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %201, ptr %53, i32 0, i32 0
+  %54 = getelementptr %202, ptr %53, i32 0, i32 0
   %55 = load ptr, ptr %54, align 8
   %56 = load i32, ptr %num_moves, align 4
   %57 = load ptr, ptr %pool, align 8
@@ -91474,7 +91709,7 @@ else10:                                           ; preds = %merge1
 
 merge8:                                           ; preds = %else10, %merge12
   %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %201, ptr %70, i32 0, i32 3
+  %71 = getelementptr %202, ptr %70, i32 0, i32 3
   %72 = load i32, ptr %num_pages, align 4
   %73 = load i32, ptr %num_moves, align 4
   call void @"$Scheduler.commit_resize"(ptr %71, i32 %72, i32 %73)
@@ -91513,7 +91748,7 @@ entry:
 then:                                             ; preds = %and.lhs.true
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %201, ptr %16, i32 0, i32 26
+  %17 = getelementptr %202, ptr %16, i32 0, i32 26
   %18 = getelementptr %51, ptr %17, i32 0, i32 1
   store i32 %15, ptr %18, align 4
   br label %merge
@@ -91531,7 +91766,7 @@ merge:                                            ; preds = %else, %then
 and.lhs.true:                                     ; preds = %entry
   %22 = load i32, ptr %num_pages, align 4
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %201, ptr %23, i32 0, i32 26
+  %24 = getelementptr %202, ptr %23, i32 0, i32 26
   %25 = getelementptr %51, ptr %24, i32 0, i32 1
   %26 = load i32, ptr %25, align 4
   %27 = icmp slt i32 %22, %26
@@ -91577,7 +91812,7 @@ then:                                             ; preds = %or.lhs.false, %entr
 or.lhs.false:                                     ; preds = %entry
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %201, ptr %16, i32 0, i32 2
+  %17 = getelementptr %202, ptr %16, i32 0, i32 2
   %18 = getelementptr %38, ptr %17, i32 0, i32 0
   %19 = load i32, ptr %18, align 4
   %20 = icmp sgt i32 %15, %19
@@ -91592,7 +91827,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %num_pages, align 4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %201, ptr %28, i32 0, i32 2
+  %29 = getelementptr %202, ptr %28, i32 0, i32 2
   %30 = getelementptr %38, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
   %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.626", i32 %27, i32 %31)
@@ -91618,9 +91853,9 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %dead
   %38 = load ptr, ptr %self, align 8
-  %39 = getelementptr %201, ptr %38, i32 0, i32 3
+  %39 = getelementptr %202, ptr %38, i32 0, i32 3
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %201, ptr %40, i32 0, i32 3
+  %41 = getelementptr %202, ptr %40, i32 0, i32 3
   %42 = getelementptr %39, ptr %41, i32 0, i32 5
   %43 = call i64 @"$Scheduler.count_references"(ptr %39, ptr %42)
   store i64 %43, ptr %held, align 8
@@ -91671,9 +91906,9 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %dead11
   %67 = load ptr, ptr %self, align 8
-  %68 = getelementptr %201, ptr %67, i32 0, i32 21
+  %68 = getelementptr %202, ptr %67, i32 0, i32 21
   %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %201, ptr %69, i32 0, i32 20
+  %70 = getelementptr %202, ptr %69, i32 0, i32 20
   %71 = load i32, ptr %70, align 4
   %72 = mul i32 2, %71
   %73 = sext i32 %72 to i64
@@ -91697,7 +91932,7 @@ then17:                                           ; preds = %then13
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
   %85 = getelementptr i8, ptr %84, i64 0
   %86 = load ptr, ptr %self, align 8
-  %87 = getelementptr %201, ptr %86, i32 0, i32 21
+  %87 = getelementptr %202, ptr %86, i32 0, i32 21
   %88 = getelementptr %50, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
   %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.628", i64 %89)
@@ -91767,7 +92002,7 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %201, ptr %4, i32 0, i32 18
+  %5 = getelementptr %202, ptr %4, i32 0, i32 18
   %6 = getelementptr %49, ptr %5, i32 0, i32 1
   %7 = load i64, ptr %6, align 8
   store i64 0, ptr %i, align 8
@@ -91784,7 +92019,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %201, ptr %14, i32 0, i32 18
+  %15 = getelementptr %202, ptr %14, i32 0, i32 18
   %16 = getelementptr %49, ptr %15, i32 0, i32 0
   %17 = load ptr, ptr %16, align 8
   %18 = load i64, ptr %i, align 8
@@ -91795,7 +92030,7 @@ forbody:                                          ; preds = %forcond
   %22 = load ptr, ptr %item, align 8
   %23 = call i32 @"$Sequence.most_tokens_computed"(ptr %22)
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %201, ptr %24, i32 0, i32 2
+  %25 = getelementptr %202, ptr %24, i32 0, i32 2
   %26 = getelementptr %38, ptr %25, i32 0, i32 1
   %27 = load i32, ptr %26, align 4
   %28 = call i32 @"$Sequence.pages_for"(ptr %21, i32 %23, i32 %27)
@@ -91948,28 +92183,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$4893" = alloca ptr, align 8
-  %"$4892" = alloca ptr, align 8
-  %"$4891" = alloca i32, align 4
-  %"$4890" = alloca ptr, align 8
-  %"$4889" = alloca ptr, align 8
-  %"$4888" = alloca i32, align 4
+  %"$4914" = alloca ptr, align 8
+  %"$4913" = alloca ptr, align 8
+  %"$4912" = alloca i32, align 4
+  %"$4911" = alloca ptr, align 8
+  %"$4910" = alloca ptr, align 8
+  %"$4909" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4888", align 4
-  store ptr %2, ptr %"$4889", align 8
-  store ptr %3, ptr %"$4890", align 8
-  store i32 %4, ptr %"$4891", align 4
-  store ptr %5, ptr %"$4892", align 8
-  store ptr %6, ptr %"$4893", align 8
+  store i32 %1, ptr %"$4909", align 4
+  store ptr %2, ptr %"$4910", align 8
+  store ptr %3, ptr %"$4911", align 8
+  store i32 %4, ptr %"$4912", align 4
+  store ptr %5, ptr %"$4913", align 8
+  store ptr %6, ptr %"$4914", align 8
   %7 = load ptr, ptr %"$handle", align 8
-  %8 = getelementptr %200, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$4888", align 4
-  %10 = load ptr, ptr %"$4889", align 8
-  %11 = load ptr, ptr %"$4890", align 8
-  %12 = load i32, ptr %"$4891", align 4
-  %13 = load ptr, ptr %"$4892", align 8
-  %14 = load ptr, ptr %"$4893", align 8
+  %8 = getelementptr %201, ptr %7, i32 0, i32 0
+  %9 = load i32, ptr %"$4909", align 4
+  %10 = load ptr, ptr %"$4910", align 8
+  %11 = load ptr, ptr %"$4911", align 8
+  %12 = load i32, ptr %"$4912", align 4
+  %13 = load ptr, ptr %"$4913", align 8
+  %14 = load ptr, ptr %"$4914", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -92468,7 +92703,7 @@ entry:
   store ptr %5, ptr %tokens, align 8
   store ptr %6, ptr %message, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %201, ptr %11, i32 0, i32 4
+  %12 = getelementptr %202, ptr %11, i32 0, i32 4
   %13 = getelementptr %45, ptr %12, i32 0, i32 10
   %14 = getelementptr %32, ptr %13, i32 0, i32 3
   %15 = load i32, ptr %14, align 4
@@ -92570,7 +92805,7 @@ else6:                                            ; preds = %merge
 merge4:                                           ; preds = %else6, %dead11
   %62 = load i32, ptr %num_states, align 4
   %63 = load ptr, ptr %self, align 8
-  %64 = getelementptr %201, ptr %63, i32 0, i32 4
+  %64 = getelementptr %202, ptr %63, i32 0, i32 4
   %65 = getelementptr %45, ptr %64, i32 0, i32 10
   %66 = getelementptr %32, ptr %65, i32 0, i32 0
   %67 = load i32, ptr %66, align 4
@@ -92595,7 +92830,7 @@ then17:                                           ; preds = %then13
   %79 = getelementptr i8, ptr %78, i64 0
   %80 = load i32, ptr %num_states, align 4
   %81 = load ptr, ptr %self, align 8
-  %82 = getelementptr %201, ptr %81, i32 0, i32 4
+  %82 = getelementptr %202, ptr %81, i32 0, i32 4
   %83 = getelementptr %45, ptr %82, i32 0, i32 10
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
@@ -92911,7 +93146,7 @@ entry:
   store i32 %1, ptr %num_states, align 4
   store ptr %2, ptr %states, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %201, ptr %6, i32 0, i32 4
+  %7 = getelementptr %202, ptr %6, i32 0, i32 4
   call void @"$StepPlan.begin"(ptr %7)
   %8 = load %4, ptr %5, align 1
   %9 = load i32, ptr %num_states, align 4
@@ -93057,7 +93292,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %201, ptr %13, i32 0, i32 4
+  %14 = getelementptr %202, ptr %13, i32 0, i32 4
   %15 = load ptr, ptr %item, align 8
   %16 = getelementptr %67, ptr %15, i32 0, i32 12
   %17 = load i32, ptr %16, align 4
@@ -93068,7 +93303,7 @@ then:                                             ; preds = %entry
   %22 = getelementptr %17, ptr %21, i32 0, i32 0
   %23 = load ptr, ptr %22, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %201, ptr %24, i32 0, i32 2
+  %25 = getelementptr %202, ptr %24, i32 0, i32 2
   %26 = getelementptr %38, ptr %25, i32 0, i32 1
   %27 = load i32, ptr %26, align 4
   call void @"$StepPlan.add_segment"(ptr %14, i32 %17, i32 %19, i32 1, ptr %23, i32 %27)
@@ -93077,7 +93312,7 @@ then:                                             ; preds = %entry
 
 else:                                             ; preds = %entry
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %201, ptr %29, i32 0, i32 4
+  %30 = getelementptr %202, ptr %29, i32 0, i32 4
   %31 = load ptr, ptr %item, align 8
   %32 = getelementptr %67, ptr %31, i32 0, i32 12
   %33 = load i32, ptr %32, align 4
@@ -93088,7 +93323,7 @@ else:                                             ; preds = %entry
   %38 = getelementptr %17, ptr %37, i32 0, i32 0
   %39 = load ptr, ptr %38, align 8
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %201, ptr %40, i32 0, i32 2
+  %41 = getelementptr %202, ptr %40, i32 0, i32 2
   %42 = getelementptr %38, ptr %41, i32 0, i32 1
   %43 = load i32, ptr %42, align 4
   call void @"$StepPlan.add_decode_segment"(ptr %30, i32 %33, i32 %35, ptr %39, i32 %43)
@@ -93100,7 +93335,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %201, ptr %47, i32 0, i32 3
+  %48 = getelementptr %202, ptr %47, i32 0, i32 3
   %49 = load ptr, ptr %item, align 8
   %50 = call i32 @"$Scheduler.add_sample_row"(ptr %48, ptr %49)
   %51 = load ptr, ptr %item, align 8
@@ -93130,7 +93365,7 @@ entry:
   store ptr %3, ptr %tokens, align 8
   store ptr %4, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %201, ptr %7, i32 0, i32 4
+  %8 = getelementptr %202, ptr %7, i32 0, i32 4
   %9 = getelementptr %45, ptr %8, i32 0, i32 12
   store ptr %9, ptr %outputs, align 8
   %10 = load i32, ptr %num_states, align 4
@@ -93333,19 +93568,19 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_set_masks(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$4863" = alloca ptr, align 8
-  %"$4862" = alloca i32, align 4
-  %"$4861" = alloca ptr, align 8
+  %"$4884" = alloca ptr, align 8
+  %"$4883" = alloca i32, align 4
+  %"$4882" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4861", align 8
-  store i32 %2, ptr %"$4862", align 4
-  store ptr %3, ptr %"$4863", align 8
+  store ptr %1, ptr %"$4882", align 8
+  store i32 %2, ptr %"$4883", align 4
+  store ptr %3, ptr %"$4884", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = getelementptr %200, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4861", align 8
-  %7 = load i32, ptr %"$4862", align 4
-  %8 = load ptr, ptr %"$4863", align 8
+  %5 = getelementptr %201, ptr %4, i32 0, i32 0
+  %6 = load ptr, ptr %"$4882", align 8
+  %7 = load i32, ptr %"$4883", align 4
+  %8 = load ptr, ptr %"$4884", align 8
   %9 = call i32 @"$Loop.set_masks.810"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
@@ -93439,7 +93674,7 @@ merge:                                            ; preds = %else, %dead
   %44 = call i32 @"$Loop.give_masks.811"(ptr %40, ptr %41, i32 %42, ptr %43)
   store i32 %44, ptr %code, align 4
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %201, ptr %45, i32 0, i32 7
+  %46 = getelementptr %202, ptr %45, i32 0, i32 7
   %47 = call i32 @pthread_cond_signal(ptr %46)
   %48 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock.742"(ptr %48)
@@ -93484,7 +93719,7 @@ forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %masks, align 8
   %13 = load i32, ptr %i, align 4
   %14 = sext i32 %13 to i64
-  %15 = getelementptr %174, ptr %12, i64 %14
+  %15 = getelementptr %176, ptr %12, i64 %14
   %16 = call i32 @"$Loop.give_mask.812"(ptr %11, ptr %15, ptr %own)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
@@ -93558,7 +93793,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %mask, align 8
-  %7 = getelementptr %174, ptr %6, i32 0, i32 0
+  %7 = getelementptr %176, ptr %6, i32 0, i32 0
   %8 = load i64, ptr %7, align 8
   %9 = call ptr @"$Loop.find_live.741"(ptr %5, i64 %8)
   store ptr %9, ptr %item, align 8
@@ -93583,7 +93818,7 @@ then2:                                            ; preds = %then
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
   %22 = getelementptr i8, ptr %21, i64 0
   %23 = load ptr, ptr %mask, align 8
-  %24 = getelementptr %174, ptr %23, i32 0, i32 0
+  %24 = getelementptr %176, ptr %23, i32 0, i32 0
   %25 = load i64, ptr %24, align 8
   %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.114", i64 %25)
   %27 = load ptr, ptr %target, align 8
@@ -93610,7 +93845,7 @@ merge:                                            ; preds = %else, %dead
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %mask, align 8
-  %35 = getelementptr %174, ptr %34, i32 0, i32 2
+  %35 = getelementptr %176, ptr %34, i32 0, i32 2
   %36 = load i32, ptr %35, align 4
   %37 = load ptr, ptr %message, align 8
   %38 = call i32 @"$Loop.check_mask.813"(ptr %32, ptr %33, i32 %36, ptr %37)
@@ -93634,12 +93869,12 @@ else6:                                            ; preds = %merge
 merge4:                                           ; preds = %else6, %dead7
   %44 = load ptr, ptr %item, align 8
   %45 = load ptr, ptr %mask, align 8
-  %46 = getelementptr %174, ptr %45, i32 0, i32 1
+  %46 = getelementptr %176, ptr %45, i32 0, i32 1
   %47 = load ptr, ptr %46, align 8
   call void @"$Sequence.give_mask"(ptr %44, ptr %47)
   %48 = load %4, ptr %3, align 1
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %201, ptr %49, i32 0, i32 14
+  %50 = getelementptr %202, ptr %49, i32 0, i32 14
   store i8 1, ptr %50, align 1
   ret i32 0
 
@@ -93820,19 +94055,19 @@ dead20:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$4853" = alloca ptr, align 8
-  %"$4852" = alloca ptr, align 8
-  %"$4851" = alloca ptr, align 8
+  %"$4874" = alloca ptr, align 8
+  %"$4873" = alloca ptr, align 8
+  %"$4872" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4851", align 8
-  store ptr %2, ptr %"$4852", align 8
-  store ptr %3, ptr %"$4853", align 8
+  store ptr %1, ptr %"$4872", align 8
+  store ptr %2, ptr %"$4873", align 8
+  store ptr %3, ptr %"$4874", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = getelementptr %200, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4851", align 8
-  %7 = load ptr, ptr %"$4852", align 8
-  %8 = load ptr, ptr %"$4853", align 8
+  %5 = getelementptr %201, ptr %4, i32 0, i32 0
+  %6 = load ptr, ptr %"$4872", align 8
+  %7 = load ptr, ptr %"$4873", align 8
+  %8 = load ptr, ptr %"$4874", align 8
   %9 = call i32 @"$Loop.submit.814"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
@@ -93849,8 +94084,8 @@ entry:
   %code = alloca i32, align 4
   %item = alloca ptr, align 8
   %7 = alloca %4, align 8
-  %limits = alloca %175, align 8
-  %8 = alloca %175, align 8
+  %limits = alloca %177, align 8
+  %8 = alloca %177, align 8
   %9 = alloca %4, align 8
   %10 = alloca %4, align 8
   %message = alloca ptr, align 8
@@ -93868,14 +94103,14 @@ entry:
   call void @"$Loop.lock.740"(ptr %13)
   %14 = load %4, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.794"(ptr noalias sret(%175) %8, ptr %15)
+  call void @"$Loop.limits.794"(ptr noalias sret(%177) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock.742"(ptr %16)
   %17 = load %4, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %201, ptr %19, i32 0, i32 1
+  %20 = getelementptr %202, ptr %19, i32 0, i32 1
   %21 = load ptr, ptr %20, align 8
   %22 = load ptr, ptr %message, align 8
   %23 = call i32 @"$request.copy"(ptr %18, ptr %21, ptr %limits, ptr %item, ptr %22)
@@ -93966,8 +94201,8 @@ entry:
   %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
   %num_pages = alloca i32, align 4
-  %limits = alloca %175, align 8
-  %6 = alloca %175, align 8
+  %limits = alloca %177, align 8
+  %6 = alloca %177, align 8
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
   %item = alloca ptr, align 8
@@ -93997,12 +94232,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.794"(ptr noalias sret(%175) %6, ptr %15)
+  call void @"$Loop.limits.794"(ptr noalias sret(%177) %6, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %6, i64 20, i1 false)
   %16 = load ptr, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = call i32 @"$Sequence.most_tokens_computed"(ptr %17)
-  %19 = getelementptr %175, ptr %limits, i32 0, i32 3
+  %19 = getelementptr %177, ptr %limits, i32 0, i32 3
   %20 = load i32, ptr %19, align 4
   %21 = call i32 @"$Sequence.pages_for"(ptr %16, i32 %18, i32 %20)
   store i32 %21, ptr %num_pages, align 4
@@ -94106,25 +94341,25 @@ else22:                                           ; preds = %merge11
 
 merge20:                                          ; preds = %else22, %dead23
   %60 = load ptr, ptr %self, align 8
-  %61 = getelementptr %201, ptr %60, i32 0, i32 23
+  %61 = getelementptr %202, ptr %60, i32 0, i32 23
   %62 = load i64, ptr %61, align 8
   %63 = load ptr, ptr %item, align 8
   %64 = getelementptr %67, ptr %63, i32 0, i32 0
   store i64 %62, ptr %64, align 8
   %65 = load ptr, ptr %self, align 8
-  %66 = getelementptr %201, ptr %65, i32 0, i32 23
+  %66 = getelementptr %202, ptr %65, i32 0, i32 23
   %67 = load i64, ptr %66, align 8
   %68 = add i64 %67, 1
   %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %201, ptr %69, i32 0, i32 23
+  %70 = getelementptr %202, ptr %69, i32 0, i32 23
   store i64 %68, ptr %70, align 8
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %201, ptr %71, i32 0, i32 17
+  %72 = getelementptr %202, ptr %71, i32 0, i32 17
   %73 = load ptr, ptr %item, align 8
   call void @"$append"(ptr %72, ptr %73)
   %74 = load %4, ptr %5, align 1
   %75 = load ptr, ptr %self, align 8
-  %76 = getelementptr %201, ptr %75, i32 0, i32 18
+  %76 = getelementptr %202, ptr %75, i32 0, i32 18
   %77 = load ptr, ptr %item, align 8
   call void @"$append"(ptr %76, ptr %77)
   %78 = load %4, ptr %4, align 1
@@ -94136,7 +94371,7 @@ merge20:                                          ; preds = %else22, %dead23
 
 then25:                                           ; preds = %merge20
   %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %201, ptr %83, i32 0, i32 19
+  %84 = getelementptr %202, ptr %83, i32 0, i32 19
   %85 = load ptr, ptr %item, align 8
   call void @"$append"(ptr %84, ptr %85)
   %86 = load %4, ptr %3, align 1
@@ -94147,7 +94382,7 @@ else26:                                           ; preds = %merge20
 
 merge24:                                          ; preds = %else26, %then25
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %201, ptr %87, i32 0, i32 7
+  %88 = getelementptr %202, ptr %87, i32 0, i32 7
   %89 = call i32 @pthread_cond_signal(ptr %88)
   ret i32 0
 
@@ -94164,11 +94399,11 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %201, ptr %3, i32 0, i32 18
+  %4 = getelementptr %202, ptr %3, i32 0, i32 18
   %5 = getelementptr %49, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %201, ptr %7, i32 0, i32 20
+  %8 = getelementptr %202, ptr %7, i32 0, i32 20
   %9 = load i32, ptr %8, align 4
   %10 = sext i32 %9 to i64
   %11 = icmp sge i64 %6, %10
@@ -94191,15 +94426,15 @@ then2:                                            ; preds = %then
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
   %22 = getelementptr i8, ptr %21, i64 0
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %201, ptr %23, i32 0, i32 18
+  %24 = getelementptr %202, ptr %23, i32 0, i32 18
   %25 = getelementptr %49, ptr %24, i32 0, i32 1
   %26 = load i64, ptr %25, align 8
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %201, ptr %27, i32 0, i32 2
+  %28 = getelementptr %202, ptr %27, i32 0, i32 2
   %29 = getelementptr %38, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %201, ptr %31, i32 0, i32 2
+  %32 = getelementptr %202, ptr %31, i32 0, i32 2
   %33 = getelementptr %38, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
   %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.682", i64 %26, i32 %30, i32 %34)
@@ -94240,7 +94475,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %201, ptr %3, i32 0, i32 25
+  %4 = getelementptr %202, ptr %3, i32 0, i32 25
   %5 = load ptr, ptr %4, align 8
   %6 = icmp ne ptr %5, null
   %7 = zext i1 %6 to i8
@@ -94258,13 +94493,13 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %201, ptr %9, i32 0, i32 2
+  %10 = getelementptr %202, ptr %9, i32 0, i32 2
   %11 = getelementptr %38, ptr %10, i32 0, i32 8
   %12 = getelementptr %32, ptr %11, i32 0, i32 3
   %13 = load i32, ptr %12, align 4
   %14 = sext i32 %13 to i64
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %201, ptr %15, i32 0, i32 2
+  %16 = getelementptr %202, ptr %15, i32 0, i32 2
   %17 = getelementptr %38, ptr %16, i32 0, i32 8
   %18 = getelementptr %32, ptr %17, i32 0, i32 6
   %19 = load i32, ptr %18, align 4
@@ -94275,10 +94510,10 @@ merge:                                            ; preds = %else, %dead
   %23 = mul i64 %22, 4
   %24 = call ptr @malloc(i64 %23)
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %201, ptr %25, i32 0, i32 25
+  %26 = getelementptr %202, ptr %25, i32 0, i32 25
   store ptr %24, ptr %26, align 8
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %201, ptr %27, i32 0, i32 25
+  %28 = getelementptr %202, ptr %27, i32 0, i32 25
   %29 = load ptr, ptr %28, align 8
   %30 = icmp eq ptr %29, null
   %31 = zext i1 %30 to i8
@@ -94300,7 +94535,7 @@ then5:                                            ; preds = %then2
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %201, ptr %42, i32 0, i32 2
+  %43 = getelementptr %202, ptr %42, i32 0, i32 2
   %44 = getelementptr %38, ptr %43, i32 0, i32 8
   %45 = getelementptr %32, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
@@ -94344,7 +94579,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %201, ptr %3, i32 0, i32 10
+  %4 = getelementptr %202, ptr %3, i32 0, i32 10
   %5 = load i8, ptr %4, align 1
   %6 = trunc i8 %5 to i1
   br i1 %6, label %then, label %else
@@ -94362,7 +94597,7 @@ merge:                                            ; preds = %else, %dead
   %7 = call i32 @sigfillset(ptr %all)
   %8 = call i32 @pthread_sigmask(i32 2, ptr %all, ptr %previous)
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %201, ptr %9, i32 0, i32 9
+  %10 = getelementptr %202, ptr %9, i32 0, i32 9
   %11 = load ptr, ptr %self, align 8
   %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.819", ptr %11)
   store i32 %12, ptr %code, align 4
@@ -94412,7 +94647,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %201, ptr %35, i32 0, i32 10
+  %36 = getelementptr %202, ptr %35, i32 0, i32 10
   store i8 1, ptr %36, align 1
   ret i32 0
 
@@ -94457,14 +94692,14 @@ condition:                                        ; preds = %whilebody, %entry
 
 whilebody:                                        ; preds = %condition
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %201, ptr %10, i32 0, i32 5
+  %11 = getelementptr %202, ptr %10, i32 0, i32 5
   call void @"$Turnstile.enter"(ptr %11)
   %12 = load %4, ptr %5, align 1
   %13 = load ptr, ptr %self, align 8
   call void @"$Loop.iterate.772"(ptr %13)
   %14 = load %4, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %201, ptr %15, i32 0, i32 5
+  %16 = getelementptr %202, ptr %15, i32 0, i32 5
   call void @"$Turnstile.leave"(ptr %16)
   %17 = load %4, ptr %3, align 1
   br label %condition
@@ -94474,7 +94709,7 @@ merge:                                            ; preds = %condition
   call void @"$Loop.enter_turn.746"(ptr %18)
   %19 = load %4, ptr %2, align 1
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %201, ptr %20, i32 0, i32 5
+  %21 = getelementptr %202, ptr %20, i32 0, i32 5
   call void @"$Turnstile.leave"(ptr %21)
   %22 = load %4, ptr %1, align 1
   ret void
@@ -94492,9 +94727,9 @@ entry:
   call void @"$Loop.lock.740"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %201, ptr %5, i32 0, i32 21
+  %6 = getelementptr %202, ptr %5, i32 0, i32 21
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %201, ptr %7, i32 0, i32 20
+  %8 = getelementptr %202, ptr %7, i32 0, i32 20
   %9 = load i32, ptr %8, align 4
   %10 = mul i32 2, %9
   %11 = sext i32 %10 to i64
@@ -94505,28 +94740,28 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %201, ptr %14, i32 0, i32 11
+  %15 = getelementptr %202, ptr %14, i32 0, i32 11
   %16 = load i8, ptr %15, align 1
   %17 = trunc i8 %16 to i1
   br i1 %17, label %merge, label %and.lhs.true
 
 whilebody:                                        ; preds = %and.lhs.true1, %and.lhs.true
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %201, ptr %18, i32 0, i32 7
+  %19 = getelementptr %202, ptr %18, i32 0, i32 7
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %201, ptr %20, i32 0, i32 6
+  %21 = getelementptr %202, ptr %20, i32 0, i32 6
   %22 = load i8, ptr %has_room, align 1
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %201, ptr %23, i32 0, i32 24
+  %24 = getelementptr %202, ptr %23, i32 0, i32 24
   %25 = load i64, ptr %24, align 8
   %26 = trunc i8 %22 to i1
   %27 = select i1 %26, i64 %25, i64 0
   %28 = call zeroext i1 @"$threads.wait_until"(ptr %19, ptr %21, i64 %27)
   %29 = zext i1 %28 to i8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %201, ptr %30, i32 0, i32 21
+  %31 = getelementptr %202, ptr %30, i32 0, i32 21
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %201, ptr %32, i32 0, i32 20
+  %33 = getelementptr %202, ptr %32, i32 0, i32 20
   %34 = load i32, ptr %33, align 4
   %35 = mul i32 2, %34
   %36 = sext i32 %35 to i64
@@ -94537,7 +94772,7 @@ whilebody:                                        ; preds = %and.lhs.true1, %and
 
 merge:                                            ; preds = %and.lhs.true1, %condition
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %201, ptr %39, i32 0, i32 11
+  %40 = getelementptr %202, ptr %39, i32 0, i32 11
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
@@ -94570,14 +94805,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %201, ptr %1, i32 0, i32 12
+  %2 = getelementptr %202, ptr %1, i32 0, i32 12
   %3 = load i8, ptr %2, align 1
   %4 = trunc i8 %3 to i1
   br i1 %4, label %or.end, label %or.lhs.false2
 
 or.rhs:                                           ; preds = %or.lhs.false
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %201, ptr %5, i32 0, i32 24
+  %6 = getelementptr %202, ptr %5, i32 0, i32 24
   %7 = load i64, ptr %6, align 8
   %8 = icmp sgt i64 %7, 0
   %9 = zext i1 %8 to i8
@@ -94586,7 +94821,7 @@ or.rhs:                                           ; preds = %or.lhs.false
 
 or.lhs.false:                                     ; preds = %or.lhs.false1
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %201, ptr %11, i32 0, i32 17
+  %12 = getelementptr %202, ptr %11, i32 0, i32 17
   %13 = getelementptr %49, ptr %12, i32 0, i32 1
   %14 = load i64, ptr %13, align 8
   %15 = icmp sgt i64 %14, 0
@@ -94596,14 +94831,14 @@ or.lhs.false:                                     ; preds = %or.lhs.false1
 
 or.lhs.false1:                                    ; preds = %or.lhs.false2
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %201, ptr %18, i32 0, i32 14
+  %19 = getelementptr %202, ptr %18, i32 0, i32 14
   %20 = load i8, ptr %19, align 1
   %21 = trunc i8 %20 to i1
   br i1 %21, label %or.end, label %or.lhs.false
 
 or.lhs.false2:                                    ; preds = %entry
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %201, ptr %22, i32 0, i32 13
+  %23 = getelementptr %202, ptr %22, i32 0, i32 13
   %24 = load i8, ptr %23, align 1
   %25 = trunc i8 %24 to i1
   br i1 %25, label %or.end, label %or.lhs.false1
@@ -94611,7 +94846,7 @@ or.lhs.false2:                                    ; preds = %entry
 and.rhs:                                          ; preds = %or.rhs
   %26 = call i64 @"$threads.now_ns"()
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %201, ptr %27, i32 0, i32 24
+  %28 = getelementptr %202, ptr %27, i32 0, i32 24
   %29 = load i64, ptr %28, align 8
   %30 = icmp sge i64 %26, %29
   %31 = zext i1 %30 to i8
@@ -94636,13 +94871,13 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$4869" = alloca i64, align 8
+  %"$4890" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4869", align 8
+  store i64 %1, ptr %"$4890", align 8
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = getelementptr %200, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$4869", align 8
+  %3 = getelementptr %201, ptr %2, i32 0, i32 0
+  %4 = load i64, ptr %"$4890", align 8
   %5 = call i32 @"$Loop.wait.823"(ptr %3, i64 %4)
   ret i32 %5
 
@@ -94694,7 +94929,7 @@ and.lhs.true:                                     ; preds = %entry
 
 condition:                                        ; preds = %whilebody, %merge
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %201, ptr %17, i32 0, i32 21
+  %18 = getelementptr %202, ptr %17, i32 0, i32 21
   %19 = getelementptr %50, ptr %18, i32 0, i32 4
   %20 = load i64, ptr %19, align 8
   %21 = icmp eq i64 %20, 0
@@ -94704,9 +94939,9 @@ condition:                                        ; preds = %whilebody, %merge
 
 whilebody:                                        ; preds = %and.lhs.true2
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %201, ptr %24, i32 0, i32 8
+  %25 = getelementptr %202, ptr %24, i32 0, i32 8
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %201, ptr %26, i32 0, i32 6
+  %27 = getelementptr %202, ptr %26, i32 0, i32 6
   %28 = load i64, ptr %time_ns, align 8
   %29 = call zeroext i1 @"$threads.wait_until"(ptr %25, ptr %27, i64 %28)
   %30 = zext i1 %29 to i8
@@ -94715,7 +94950,7 @@ whilebody:                                        ; preds = %and.lhs.true2
 
 merge1:                                           ; preds = %and.lhs.true2, %condition
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %201, ptr %31, i32 0, i32 21
+  %32 = getelementptr %202, ptr %31, i32 0, i32 21
   %33 = getelementptr %50, ptr %32, i32 0, i32 4
   %34 = load i64, ptr %33, align 8
   %35 = icmp sgt i64 %34, 0
@@ -94760,7 +94995,7 @@ entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
   %num_wrong = alloca i64, align 8
-  %blocks = alloca %206, align 8
+  %blocks = alloca %207, align 8
   %arena = alloca %10, align 8
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -94815,7 +95050,7 @@ merge1:                                           ; preds = %else, %then
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %30 = getelementptr %206, ptr %blocks, i32 0, i32 1
+  %30 = getelementptr %207, ptr %blocks, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
   store i64 0, ptr %i3, align 8
   br label %forcond4
@@ -94910,13 +95145,13 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %206, ptr %1, i32 0, i32 0
+  %2 = getelementptr %207, ptr %1, i32 0, i32 0
   store ptr null, ptr %2, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %206, ptr %3, i32 0, i32 1
+  %4 = getelementptr %207, ptr %3, i32 0, i32 1
   store i64 0, ptr %4, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %206, ptr %5, i32 0, i32 2
+  %6 = getelementptr %207, ptr %5, i32 0, i32 2
   store i64 0, ptr %6, align 8
   ret void
 }
@@ -94929,7 +95164,7 @@ entry:
   store ptr %1, ptr %value, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %206, ptr %3, i32 0, i32 1
+  %4 = getelementptr %207, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
   %7 = call zeroext i1 @"$Vector.reserve.826"(ptr %2, i64 %6)
@@ -94949,19 +95184,19 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %10 = load ptr, ptr %value, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %206, ptr %11, i32 0, i32 0
+  %12 = getelementptr %207, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %206, ptr %14, i32 0, i32 1
+  %15 = getelementptr %207, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   %17 = getelementptr ptr, ptr %13, i64 %16
   store ptr %10, ptr %17, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %206, ptr %18, i32 0, i32 1
+  %19 = getelementptr %207, ptr %18, i32 0, i32 1
   %20 = load i64, ptr %19, align 8
   %21 = add i64 %20, 1
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %206, ptr %22, i32 0, i32 1
+  %23 = getelementptr %207, ptr %22, i32 0, i32 1
   store i64 %21, ptr %23, align 8
   ret i1 true
 
@@ -94979,7 +95214,7 @@ entry:
   store i64 %1, ptr %capacity, align 8
   %2 = load i64, ptr %capacity, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %206, ptr %3, i32 0, i32 2
+  %4 = getelementptr %207, ptr %3, i32 0, i32 2
   %5 = load i64, ptr %4, align 8
   %6 = icmp sle i64 %2, %5
   %7 = zext i1 %6 to i8
@@ -94997,7 +95232,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %206, ptr %9, i32 0, i32 2
+  %10 = getelementptr %207, ptr %9, i32 0, i32 2
   %11 = load i64, ptr %10, align 8
   %12 = mul i64 %11, 2
   store i64 %12, ptr %grown, align 8
@@ -95032,7 +95267,7 @@ else6:                                            ; preds = %merge1
 
 merge4:                                           ; preds = %else6, %then5
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %206, ptr %23, i32 0, i32 0
+  %24 = getelementptr %207, ptr %23, i32 0, i32 0
   %25 = load ptr, ptr %24, align 8
   %26 = load i64, ptr %grown, align 8
   %27 = mul i64 %26, 8
@@ -95056,11 +95291,11 @@ else9:                                            ; preds = %merge4
 merge7:                                           ; preds = %else9, %dead10
   %33 = load ptr, ptr %data, align 8
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %206, ptr %34, i32 0, i32 0
+  %35 = getelementptr %207, ptr %34, i32 0, i32 0
   store ptr %33, ptr %35, align 8
   %36 = load i64, ptr %grown, align 8
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %206, ptr %37, i32 0, i32 2
+  %38 = getelementptr %207, ptr %37, i32 0, i32 2
   store i64 %36, ptr %38, align 8
   ret i1 true
 
@@ -95091,7 +95326,7 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %then
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %206, ptr %8, i32 0, i32 0
+  %9 = getelementptr %207, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   %11 = load i64, ptr %index, align 8
   %12 = getelementptr ptr, ptr %10, i64 %11
@@ -95100,7 +95335,7 @@ merge:                                            ; preds = %else, %then
 or.lhs.false:                                     ; preds = %entry
   %13 = load i64, ptr %index, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %206, ptr %14, i32 0, i32 1
+  %15 = getelementptr %207, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   %17 = icmp sge i64 %13, %16
   %18 = zext i1 %17 to i8
@@ -95118,7 +95353,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %206, ptr %3, i32 0, i32 0
+  %4 = getelementptr %207, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
@@ -95144,7 +95379,7 @@ entry:
   %num_wrong = alloca i64, align 8
   %10 = alloca %4, align 8
   %11 = alloca %4, align 8
-  %map = alloca %207, align 8
+  %map = alloca %208, align 8
   %arena = alloca %10, align 8
   %count = alloca i64, align 8
   store i64 %0, ptr %count, align 8
@@ -95200,8 +95435,8 @@ merge1:                                           ; preds = %else, %then
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %37 = getelementptr %207, ptr %map, i32 0, i32 1
-  %38 = getelementptr %208, ptr %37, i32 0, i32 1
+  %37 = getelementptr %208, ptr %map, i32 0, i32 1
+  %38 = getelementptr %209, ptr %37, i32 0, i32 1
   %39 = load i64, ptr %38, align 8
   %40 = load i64, ptr %count, align 8
   %41 = icmp ne i64 %39, %40
@@ -95297,14 +95532,14 @@ entry:
   %4 = call { i64, i64 } @"$hash.process_key"()
   store { i64, i64 } %4, ptr %3, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %207, ptr %5, i32 0, i32 0
+  %6 = getelementptr %208, ptr %5, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %3, i64 16, i1 false)
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %207, ptr %7, i32 0, i32 1
+  %8 = getelementptr %208, ptr %7, i32 0, i32 1
   call void @"$Vector.init.830"(ptr %8)
   %9 = load %4, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %207, ptr %10, i32 0, i32 2
+  %11 = getelementptr %208, ptr %10, i32 0, i32 2
   call void @"$Vector.init"(ptr %11)
   %12 = load %4, ptr %1, align 1
   ret void
@@ -95315,13 +95550,13 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %208, ptr %1, i32 0, i32 0
+  %2 = getelementptr %209, ptr %1, i32 0, i32 0
   store ptr null, ptr %2, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %208, ptr %3, i32 0, i32 1
+  %4 = getelementptr %209, ptr %3, i32 0, i32 1
   store i64 0, ptr %4, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %208, ptr %5, i32 0, i32 2
+  %6 = getelementptr %209, ptr %5, i32 0, i32 2
   store i64 0, ptr %6, align 8
   ret void
 }
@@ -95472,8 +95707,8 @@ entry:
   %6 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 1
   store i64 %2, ptr %6, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %207, ptr %7, i32 0, i32 1
-  %9 = getelementptr %208, ptr %8, i32 0, i32 1
+  %8 = getelementptr %208, ptr %7, i32 0, i32 1
+  %9 = getelementptr %209, ptr %8, i32 0, i32 1
   %10 = load i64, ptr %9, align 8
   %11 = icmp eq i64 %10, 0
   %12 = zext i1 %11 to i8
@@ -95491,7 +95726,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %207, ptr %14, i32 0, i32 2
+  %15 = getelementptr %208, ptr %14, i32 0, i32 2
   %16 = getelementptr %17, ptr %15, i32 0, i32 0
   %17 = load ptr, ptr %16, align 8
   %18 = load ptr, ptr %self, align 8
@@ -95529,11 +95764,11 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead4
   %36 = load ptr, ptr %self, align 8
-  %37 = getelementptr %207, ptr %36, i32 0, i32 1
+  %37 = getelementptr %208, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %index, align 4
   %39 = sext i32 %38 to i64
   %40 = call ptr @"$Vector.at.834"(ptr %37, i64 %39)
-  %41 = getelementptr %209, ptr %40, i32 0, i32 2
+  %41 = getelementptr %210, ptr %40, i32 0, i32 2
   ret ptr %41
 
 dead5:                                            ; No predecessors!
@@ -95558,7 +95793,7 @@ entry:
   store i64 %2, ptr %7, align 8
   store i64 %3, ptr %hash, align 8
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %207, ptr %8, i32 0, i32 2
+  %9 = getelementptr %208, ptr %8, i32 0, i32 2
   %10 = getelementptr %17, ptr %9, i32 0, i32 1
   %11 = load i64, ptr %10, align 8
   %12 = sub i64 %11, 1
@@ -95571,7 +95806,7 @@ entry:
 
 condition:                                        ; preds = %merge2, %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %207, ptr %16, i32 0, i32 2
+  %17 = getelementptr %208, ptr %16, i32 0, i32 2
   %18 = getelementptr %17, ptr %17, i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
   %20 = load i64, ptr %position, align 8
@@ -95584,9 +95819,9 @@ condition:                                        ; preds = %merge2, %entry
 
 whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %207, ptr %26, i32 0, i32 1
+  %27 = getelementptr %208, ptr %26, i32 0, i32 1
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %207, ptr %28, i32 0, i32 2
+  %29 = getelementptr %208, ptr %28, i32 0, i32 2
   %30 = getelementptr %17, ptr %29, i32 0, i32 0
   %31 = load ptr, ptr %30, align 8
   %32 = load i64, ptr %position, align 8
@@ -95596,7 +95831,7 @@ whilebody:                                        ; preds = %condition
   %36 = call ptr @"$Vector.at.834"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
-  %38 = getelementptr %209, ptr %37, i32 0, i32 1
+  %38 = getelementptr %210, ptr %37, i32 0, i32 1
   %39 = load i64, ptr %38, align 8
   %40 = load i64, ptr %hash, align 8
   %41 = icmp eq i64 %39, %40
@@ -95610,7 +95845,7 @@ then:                                             ; preds = %and.lhs.true
 
 and.lhs.true:                                     ; preds = %whilebody
   %45 = load ptr, ptr %entry1, align 8
-  %46 = getelementptr %209, ptr %45, i32 0, i32 0
+  %46 = getelementptr %210, ptr %45, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>", ptr align 8 %key, i64 16, i1 false)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %46, i64 16, i1 false)
   %47 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 0
@@ -95672,16 +95907,16 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %then
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %208, ptr %8, i32 0, i32 0
+  %9 = getelementptr %209, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   %11 = load i64, ptr %index, align 8
-  %12 = getelementptr %209, ptr %10, i64 %11
+  %12 = getelementptr %210, ptr %10, i64 %11
   ret ptr %12
 
 or.lhs.false:                                     ; preds = %entry
   %13 = load i64, ptr %index, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %208, ptr %14, i32 0, i32 1
+  %15 = getelementptr %209, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   %17 = icmp sge i64 %13, %16
   %18 = zext i1 %17 to i8
@@ -95703,7 +95938,7 @@ entry:
   %5 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 1
   store i64 %2, ptr %5, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %207, ptr %6, i32 0, i32 0
+  %7 = getelementptr %208, ptr %6, i32 0, i32 0
   %8 = getelementptr %61, ptr %key, i32 0, i32 0
   %9 = load ptr, ptr %8, align 8
   %10 = getelementptr %61, ptr %key, i32 0, i32 1
@@ -95722,10 +95957,10 @@ dead:                                             ; No predecessors!
 
 define internal zeroext i1 @"$Map.insert.836"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
-  %4 = alloca %209, align 8
-  %5 = alloca %209, align 8
-  %6 = alloca %210, align 8
-  %"<structcast>" = alloca %210, align 8
+  %4 = alloca %210, align 8
+  %5 = alloca %210, align 8
+  %6 = alloca %211, align 8
+  %"<structcast>" = alloca %211, align 8
   %position = alloca i64, align 8
   %7 = alloca %61, align 8
   %hashed = alloca i64, align 8
@@ -95741,8 +95976,8 @@ entry:
   store i64 %3, ptr %value, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %207, ptr %12, i32 0, i32 1
-  %14 = getelementptr %208, ptr %13, i32 0, i32 1
+  %13 = getelementptr %208, ptr %12, i32 0, i32 1
+  %14 = getelementptr %209, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
   %17 = call zeroext i1 @"$Map.reserve.837"(ptr %11, i64 %16)
@@ -95778,7 +96013,7 @@ merge:                                            ; preds = %else, %dead
   %32 = call i64 @"$Map.position.833"(ptr %26, i64 %29, i64 %31, i64 %27)
   store i64 %32, ptr %position, align 8
   %33 = load ptr, ptr %self, align 8
-  %34 = getelementptr %207, ptr %33, i32 0, i32 2
+  %34 = getelementptr %208, ptr %33, i32 0, i32 2
   %35 = getelementptr %17, ptr %34, i32 0, i32 0
   %36 = load ptr, ptr %35, align 8
   %37 = load i64, ptr %position, align 8
@@ -95792,9 +96027,9 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %43 = load i64, ptr %value, align 8
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %207, ptr %44, i32 0, i32 1
+  %45 = getelementptr %208, ptr %44, i32 0, i32 1
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %207, ptr %46, i32 0, i32 2
+  %47 = getelementptr %208, ptr %46, i32 0, i32 2
   %48 = getelementptr %17, ptr %47, i32 0, i32 0
   %49 = load ptr, ptr %48, align 8
   %50 = load i64, ptr %position, align 8
@@ -95802,7 +96037,7 @@ then2:                                            ; preds = %merge
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
   %54 = call ptr @"$Vector.at.834"(ptr %45, i64 %53)
-  %55 = getelementptr %209, ptr %54, i32 0, i32 2
+  %55 = getelementptr %210, ptr %54, i32 0, i32 2
   store i64 %43, ptr %55, align 8
   ret i1 true
 
@@ -95814,32 +96049,32 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead4
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %207, ptr %56, i32 0, i32 1
+  %57 = getelementptr %208, ptr %56, i32 0, i32 1
   %58 = load %61, ptr %key, align 8
   %59 = load i64, ptr %hashed, align 8
   %60 = load i64, ptr %value, align 8
-  %61 = getelementptr %210, ptr %6, i32 0, i32 0
+  %61 = getelementptr %211, ptr %6, i32 0, i32 0
   store %61 %58, ptr %61, align 8
-  %62 = getelementptr %210, ptr %6, i32 0, i32 1
+  %62 = getelementptr %211, ptr %6, i32 0, i32 1
   store i64 %59, ptr %62, align 8
-  %63 = getelementptr %210, ptr %6, i32 0, i32 2
+  %63 = getelementptr %211, ptr %6, i32 0, i32 2
   store i64 %60, ptr %63, align 8
-  %64 = load %210, ptr %6, align 8
-  store %210 %64, ptr %"<structcast>", align 8
-  %65 = getelementptr %209, ptr %5, i32 0, i32 0
-  %66 = getelementptr %210, ptr %"<structcast>", i32 0, i32 0
+  %64 = load %211, ptr %6, align 8
+  store %211 %64, ptr %"<structcast>", align 8
+  %65 = getelementptr %210, ptr %5, i32 0, i32 0
+  %66 = getelementptr %211, ptr %"<structcast>", i32 0, i32 0
   %67 = load %61, ptr %66, align 8
   store %61 %67, ptr %65, align 8
-  %68 = getelementptr %209, ptr %5, i32 0, i32 1
-  %69 = getelementptr %210, ptr %"<structcast>", i32 0, i32 1
+  %68 = getelementptr %210, ptr %5, i32 0, i32 1
+  %69 = getelementptr %211, ptr %"<structcast>", i32 0, i32 1
   %70 = load i64, ptr %69, align 8
   store i64 %70, ptr %68, align 8
-  %71 = getelementptr %209, ptr %5, i32 0, i32 2
-  %72 = getelementptr %210, ptr %"<structcast>", i32 0, i32 2
+  %71 = getelementptr %210, ptr %5, i32 0, i32 2
+  %72 = getelementptr %211, ptr %"<structcast>", i32 0, i32 2
   %73 = load i64, ptr %72, align 8
   store i64 %73, ptr %71, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %74 = call zeroext i1 @"$Vector.push.840"(ptr %57, ptr byval(%209) %4)
+  %74 = call zeroext i1 @"$Vector.push.840"(ptr %57, ptr byval(%210) %4)
   %75 = zext i1 %74 to i8
   %76 = trunc i8 %75 to i1
   br i1 %76, label %else7, label %then6
@@ -95855,13 +96090,13 @@ else7:                                            ; preds = %merge1
 
 merge5:                                           ; preds = %else7, %dead8
   %77 = load ptr, ptr %self, align 8
-  %78 = getelementptr %207, ptr %77, i32 0, i32 1
-  %79 = getelementptr %208, ptr %78, i32 0, i32 1
+  %78 = getelementptr %208, ptr %77, i32 0, i32 1
+  %79 = getelementptr %209, ptr %78, i32 0, i32 1
   %80 = load i64, ptr %79, align 8
   %81 = sub i64 %80, 1
   %82 = trunc i64 %81 to i32
   %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %207, ptr %83, i32 0, i32 2
+  %84 = getelementptr %208, ptr %83, i32 0, i32 2
   %85 = getelementptr %17, ptr %84, i32 0, i32 0
   %86 = load ptr, ptr %85, align 8
   %87 = load i64, ptr %position, align 8
@@ -95901,7 +96136,7 @@ whilebody:                                        ; preds = %condition
 merge:                                            ; preds = %condition
   %10 = load i64, ptr %size, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %207, ptr %11, i32 0, i32 2
+  %12 = getelementptr %208, ptr %11, i32 0, i32 2
   %13 = getelementptr %17, ptr %12, i32 0, i32 1
   %14 = load i64, ptr %13, align 8
   %15 = icmp sle i64 %10, %14
@@ -95911,7 +96146,7 @@ merge:                                            ; preds = %condition
 
 or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %207, ptr %18, i32 0, i32 1
+  %19 = getelementptr %208, ptr %18, i32 0, i32 1
   %20 = load i64, ptr %count, align 8
   %21 = call zeroext i1 @"$Vector.reserve.838"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
@@ -95952,7 +96187,7 @@ entry:
   store i64 %1, ptr %capacity, align 8
   %2 = load i64, ptr %capacity, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %208, ptr %3, i32 0, i32 2
+  %4 = getelementptr %209, ptr %3, i32 0, i32 2
   %5 = load i64, ptr %4, align 8
   %6 = icmp sle i64 %2, %5
   %7 = zext i1 %6 to i8
@@ -95970,7 +96205,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %208, ptr %9, i32 0, i32 2
+  %10 = getelementptr %209, ptr %9, i32 0, i32 2
   %11 = load i64, ptr %10, align 8
   %12 = mul i64 %11, 2
   store i64 %12, ptr %grown, align 8
@@ -96005,7 +96240,7 @@ else6:                                            ; preds = %merge1
 
 merge4:                                           ; preds = %else6, %then5
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %208, ptr %23, i32 0, i32 0
+  %24 = getelementptr %209, ptr %23, i32 0, i32 0
   %25 = load ptr, ptr %24, align 8
   %26 = load i64, ptr %grown, align 8
   %27 = mul i64 %26, 32
@@ -96029,11 +96264,11 @@ else9:                                            ; preds = %merge4
 merge7:                                           ; preds = %else9, %dead10
   %33 = load ptr, ptr %data, align 8
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %208, ptr %34, i32 0, i32 0
+  %35 = getelementptr %209, ptr %34, i32 0, i32 0
   store ptr %33, ptr %35, align 8
   %36 = load i64, ptr %grown, align 8
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %208, ptr %37, i32 0, i32 2
+  %38 = getelementptr %209, ptr %37, i32 0, i32 2
   store i64 %36, ptr %38, align 8
   ret i1 true
 
@@ -96052,7 +96287,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %size, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %207, ptr %3, i32 0, i32 2
+  %4 = getelementptr %208, ptr %3, i32 0, i32 2
   %5 = load i64, ptr %size, align 8
   %6 = call zeroext i1 @"$Vector.resize.176"(ptr %4, i64 %5)
   %7 = zext i1 %6 to i8
@@ -96084,7 +96319,7 @@ forcond:                                          ; preds = %forbody, %merge
 
 forbody:                                          ; preds = %forcond
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %207, ptr %16, i32 0, i32 2
+  %17 = getelementptr %208, ptr %16, i32 0, i32 2
   %18 = getelementptr %17, ptr %17, i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
   %20 = load i64, ptr %i, align 8
@@ -96096,8 +96331,8 @@ forbody:                                          ; preds = %forcond
 
 merge1:                                           ; preds = %forcond
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %207, ptr %23, i32 0, i32 1
-  %25 = getelementptr %208, ptr %24, i32 0, i32 1
+  %24 = getelementptr %208, ptr %23, i32 0, i32 1
+  %25 = getelementptr %209, ptr %24, i32 0, i32 1
   %26 = load i64, ptr %25, align 8
   store i64 0, ptr %i2, align 8
   br label %forcond3
@@ -96113,21 +96348,21 @@ forcond3:                                         ; preds = %forbody4, %merge1
 
 forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
-  %34 = getelementptr %207, ptr %33, i32 0, i32 1
+  %34 = getelementptr %208, ptr %33, i32 0, i32 1
   %35 = load i64, ptr %i2, align 8
   %36 = call ptr @"$Vector.at.834"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %207, ptr %39, i32 0, i32 2
+  %40 = getelementptr %208, ptr %39, i32 0, i32 2
   %41 = getelementptr %17, ptr %40, i32 0, i32 0
   %42 = load ptr, ptr %41, align 8
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %entry6, align 8
-  %45 = getelementptr %209, ptr %44, i32 0, i32 0
+  %45 = getelementptr %210, ptr %44, i32 0, i32 0
   %46 = load ptr, ptr %entry6, align 8
-  %47 = getelementptr %209, ptr %46, i32 0, i32 1
+  %47 = getelementptr %210, ptr %46, i32 0, i32 1
   %48 = load i64, ptr %47, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %45, i64 16, i1 false)
   %49 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 0
@@ -96148,15 +96383,15 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.840"(ptr %0, ptr byval(%209) %1) {
+define internal zeroext i1 @"$Vector.push.840"(ptr %0, ptr byval(%210) %1) {
 entry:
-  %value = alloca %209, align 8
+  %value = alloca %210, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %value, ptr align 8 %1, i64 32, i1 false)
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %208, ptr %3, i32 0, i32 1
+  %4 = getelementptr %209, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
   %7 = call zeroext i1 @"$Vector.reserve.838"(ptr %2, i64 %6)
@@ -96175,19 +96410,19 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %208, ptr %10, i32 0, i32 0
+  %11 = getelementptr %209, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %208, ptr %13, i32 0, i32 1
+  %14 = getelementptr %209, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = getelementptr %209, ptr %12, i64 %15
+  %16 = getelementptr %210, ptr %12, i64 %15
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %16, ptr align 8 %value, i64 32, i1 false)
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %208, ptr %17, i32 0, i32 1
+  %18 = getelementptr %209, ptr %17, i32 0, i32 1
   %19 = load i64, ptr %18, align 8
   %20 = add i64 %19, 1
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %208, ptr %21, i32 0, i32 1
+  %22 = getelementptr %209, ptr %21, i32 0, i32 1
   store i64 %20, ptr %22, align 8
   ret i1 true
 
@@ -96202,11 +96437,11 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %207, ptr %3, i32 0, i32 1
+  %4 = getelementptr %208, ptr %3, i32 0, i32 1
   call void @"$Vector.clear.842"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %207, ptr %6, i32 0, i32 2
+  %7 = getelementptr %208, ptr %6, i32 0, i32 2
   call void @"$Vector.clear.174"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
@@ -96217,7 +96452,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %208, ptr %1, i32 0, i32 1
+  %2 = getelementptr %209, ptr %1, i32 0, i32 1
   store i64 0, ptr %2, align 8
   ret void
 }
@@ -96229,11 +96464,11 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %207, ptr %3, i32 0, i32 1
+  %4 = getelementptr %208, ptr %3, i32 0, i32 1
   call void @"$Vector.free.844"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %207, ptr %6, i32 0, i32 2
+  %7 = getelementptr %208, ptr %6, i32 0, i32 2
   call void @"$Vector.free"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
@@ -96246,7 +96481,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %208, ptr %3, i32 0, i32 0
+  %4 = getelementptr %209, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
@@ -96261,8 +96496,8 @@ entry:
   %4 = alloca %15, align 8
   %5 = alloca %15, align 8
   %6 = alloca [2 x i64], align 8
-  %7 = alloca %211, align 8
-  %"<structcast>" = alloca %211, align 8
+  %7 = alloca %212, align 8
+  %"<structcast>" = alloca %212, align 8
   %size = alloca i64, align 8
   %data = alloca ptr, align 8
   %second = alloca i64, align 8
@@ -96278,12 +96513,12 @@ entry:
   %11 = getelementptr [2 x i64], ptr %6, i32 0, i32 1
   store i64 %9, ptr %11, align 8
   %12 = load [2 x i64], ptr %6, align 8
-  %13 = getelementptr %211, ptr %7, i32 0, i32 0
+  %13 = getelementptr %212, ptr %7, i32 0, i32 0
   store [2 x i64] %12, ptr %13, align 8
-  %14 = load %211, ptr %7, align 8
-  store %211 %14, ptr %"<structcast>", align 8
+  %14 = load %212, ptr %7, align 8
+  store %212 %14, ptr %"<structcast>", align 8
   %15 = getelementptr %15, ptr %5, i32 0, i32 0
-  %16 = getelementptr %211, ptr %"<structcast>", i32 0, i32 0
+  %16 = getelementptr %212, ptr %"<structcast>", i32 0, i32 0
   %17 = load [2 x i64], ptr %16, align 8
   store [2 x i64] %17, ptr %15, align 8
   %18 = load ptr, ptr %data, align 8
@@ -96305,13 +96540,13 @@ entry:
   %6 = alloca %4, align 8
   %7 = alloca %61, align 8
   %8 = alloca %61, align 8
-  %9 = alloca %212, align 8
-  %"<structcast>4" = alloca %212, align 8
+  %9 = alloca %213, align 8
+  %"<structcast>4" = alloca %213, align 8
   %code = alloca i32, align 4
   %10 = alloca %61, align 8
   %11 = alloca %61, align 8
-  %12 = alloca %213, align 8
-  %"<structcast>" = alloca %213, align 8
+  %12 = alloca %214, align 8
+  %"<structcast>" = alloca %214, align 8
   %compiled = alloca %125, align 8
   %message = alloca ptr, align 8
   %is_match = alloca ptr, align 8
@@ -96329,18 +96564,18 @@ entry:
   store i32 0, ptr %13, align 4
   %14 = load ptr, ptr %pattern, align 8
   %15 = load i64, ptr %pattern_size, align 8
-  %16 = getelementptr %213, ptr %12, i32 0, i32 0
+  %16 = getelementptr %214, ptr %12, i32 0, i32 0
   store ptr %14, ptr %16, align 8
-  %17 = getelementptr %213, ptr %12, i32 0, i32 1
+  %17 = getelementptr %214, ptr %12, i32 0, i32 1
   store i64 %15, ptr %17, align 8
-  %18 = load %213, ptr %12, align 8
-  store %213 %18, ptr %"<structcast>", align 8
+  %18 = load %214, ptr %12, align 8
+  store %214 %18, ptr %"<structcast>", align 8
   %19 = getelementptr %61, ptr %11, i32 0, i32 0
-  %20 = getelementptr %213, ptr %"<structcast>", i32 0, i32 0
+  %20 = getelementptr %214, ptr %"<structcast>", i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
   store ptr %21, ptr %19, align 8
   %22 = getelementptr %61, ptr %11, i32 0, i32 1
-  %23 = getelementptr %213, ptr %"<structcast>", i32 0, i32 1
+  %23 = getelementptr %214, ptr %"<structcast>", i32 0, i32 1
   %24 = load i64, ptr %23, align 8
   store i64 %24, ptr %22, align 8
   %25 = load ptr, ptr %message, align 8
@@ -96370,18 +96605,18 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %36 = load ptr, ptr %value, align 8
   %37 = load i64, ptr %value_size, align 8
-  %38 = getelementptr %212, ptr %9, i32 0, i32 0
+  %38 = getelementptr %213, ptr %9, i32 0, i32 0
   store ptr %36, ptr %38, align 8
-  %39 = getelementptr %212, ptr %9, i32 0, i32 1
+  %39 = getelementptr %213, ptr %9, i32 0, i32 1
   store i64 %37, ptr %39, align 8
-  %40 = load %212, ptr %9, align 8
-  store %212 %40, ptr %"<structcast>4", align 8
+  %40 = load %213, ptr %9, align 8
+  store %213 %40, ptr %"<structcast>4", align 8
   %41 = getelementptr %61, ptr %8, i32 0, i32 0
-  %42 = getelementptr %212, ptr %"<structcast>4", i32 0, i32 0
+  %42 = getelementptr %213, ptr %"<structcast>4", i32 0, i32 0
   %43 = load ptr, ptr %42, align 8
   store ptr %43, ptr %41, align 8
   %44 = getelementptr %61, ptr %8, i32 0, i32 1
-  %45 = getelementptr %212, ptr %"<structcast>4", i32 0, i32 1
+  %45 = getelementptr %213, ptr %"<structcast>4", i32 0, i32 1
   %46 = load i64, ptr %45, align 8
   store i64 %46, ptr %44, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %7, ptr align 8 %8, i64 16, i1 false)
@@ -96418,8 +96653,8 @@ entry:
   %code = alloca i32, align 4
   %5 = alloca %61, align 8
   %6 = alloca %61, align 8
-  %7 = alloca %214, align 8
-  %"<structcast>" = alloca %214, align 8
+  %7 = alloca %215, align 8
+  %"<structcast>" = alloca %215, align 8
   %8 = alloca %4, align 8
   %9 = alloca %4, align 8
   %rules = alloca %12, align 8
@@ -96436,18 +96671,18 @@ entry:
   %11 = load %4, ptr %8, align 1
   %12 = load ptr, ptr %data, align 8
   %13 = load i64, ptr %size, align 8
-  %14 = getelementptr %214, ptr %7, i32 0, i32 0
+  %14 = getelementptr %215, ptr %7, i32 0, i32 0
   store ptr %12, ptr %14, align 8
-  %15 = getelementptr %214, ptr %7, i32 0, i32 1
+  %15 = getelementptr %215, ptr %7, i32 0, i32 1
   store i64 %13, ptr %15, align 8
-  %16 = load %214, ptr %7, align 8
-  store %214 %16, ptr %"<structcast>", align 8
+  %16 = load %215, ptr %7, align 8
+  store %215 %16, ptr %"<structcast>", align 8
   %17 = getelementptr %61, ptr %6, i32 0, i32 0
-  %18 = getelementptr %214, ptr %"<structcast>", i32 0, i32 0
+  %18 = getelementptr %215, ptr %"<structcast>", i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
   store ptr %19, ptr %17, align 8
   %20 = getelementptr %61, ptr %6, i32 0, i32 1
-  %21 = getelementptr %214, ptr %"<structcast>", i32 0, i32 1
+  %21 = getelementptr %215, ptr %"<structcast>", i32 0, i32 1
   %22 = load i64, ptr %21, align 8
   store i64 %22, ptr %20, align 8
   %23 = load ptr, ptr %message, align 8
@@ -96474,8 +96709,8 @@ entry:
   %code1 = alloca i32, align 4
   %from = alloca %112, align 8
   %5 = alloca %112, align 8
-  %6 = alloca %215, align 8
-  %"<structcast>" = alloca %215, align 8
+  %6 = alloca %216, align 8
+  %"<structcast>" = alloca %216, align 8
   %code = alloca i32, align 4
   %7 = alloca %61, align 8
   %parsed = alloca %11, align 8
@@ -96520,30 +96755,30 @@ merge:                                            ; preds = %else, %dead
   %23 = load ptr, ptr %document, align 8
   %24 = call ptr @"$Document.root"(ptr %23)
   %25 = load ptr, ptr %message, align 8
-  %26 = getelementptr %215, ptr %6, i32 0, i32 0
+  %26 = getelementptr %216, ptr %6, i32 0, i32 0
   store ptr %22, ptr %26, align 8
-  %27 = getelementptr %215, ptr %6, i32 0, i32 1
+  %27 = getelementptr %216, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
-  %28 = getelementptr %215, ptr %6, i32 0, i32 2
+  %28 = getelementptr %216, ptr %6, i32 0, i32 2
   store ptr @"$string.845", ptr %28, align 8
-  %29 = getelementptr %215, ptr %6, i32 0, i32 3
+  %29 = getelementptr %216, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
-  %30 = load %215, ptr %6, align 8
-  store %215 %30, ptr %"<structcast>", align 8
+  %30 = load %216, ptr %6, align 8
+  store %216 %30, ptr %"<structcast>", align 8
   %31 = getelementptr %112, ptr %5, i32 0, i32 0
-  %32 = getelementptr %215, ptr %"<structcast>", i32 0, i32 0
+  %32 = getelementptr %216, ptr %"<structcast>", i32 0, i32 0
   %33 = load ptr, ptr %32, align 8
   store ptr %33, ptr %31, align 8
   %34 = getelementptr %112, ptr %5, i32 0, i32 1
-  %35 = getelementptr %215, ptr %"<structcast>", i32 0, i32 1
+  %35 = getelementptr %216, ptr %"<structcast>", i32 0, i32 1
   %36 = load ptr, ptr %35, align 8
   store ptr %36, ptr %34, align 8
   %37 = getelementptr %112, ptr %5, i32 0, i32 2
-  %38 = getelementptr %215, ptr %"<structcast>", i32 0, i32 2
+  %38 = getelementptr %216, ptr %"<structcast>", i32 0, i32 2
   %39 = load ptr, ptr %38, align 8
   store ptr %39, ptr %37, align 8
   %40 = getelementptr %112, ptr %5, i32 0, i32 3
-  %41 = getelementptr %215, ptr %"<structcast>", i32 0, i32 3
+  %41 = getelementptr %216, ptr %"<structcast>", i32 0, i32 3
   %42 = load ptr, ptr %41, align 8
   store ptr %42, ptr %40, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %from, ptr align 8 %5, i64 32, i1 false)
@@ -96587,8 +96822,8 @@ entry:
   %code = alloca i32, align 4
   %is_sound = alloca i8, align 1
   %8 = alloca %61, align 8
-  %9 = alloca %216, align 8
-  %"<structcast>" = alloca %216, align 8
+  %9 = alloca %217, align 8
+  %"<structcast>" = alloca %217, align 8
   %reader = alloca %152, align 8
   %10 = alloca %4, align 8
   %11 = alloca %4, align 8
@@ -96624,18 +96859,18 @@ entry:
   store ptr @"$string.845", ptr %22, align 8
   %23 = load ptr, ptr %data, align 8
   %24 = load i64, ptr %size, align 8
-  %25 = getelementptr %216, ptr %9, i32 0, i32 0
+  %25 = getelementptr %217, ptr %9, i32 0, i32 0
   store ptr %23, ptr %25, align 8
-  %26 = getelementptr %216, ptr %9, i32 0, i32 1
+  %26 = getelementptr %217, ptr %9, i32 0, i32 1
   store i64 %24, ptr %26, align 8
-  %27 = load %216, ptr %9, align 8
-  store %216 %27, ptr %"<structcast>", align 8
+  %27 = load %217, ptr %9, align 8
+  store %217 %27, ptr %"<structcast>", align 8
   %28 = getelementptr %61, ptr %8, i32 0, i32 0
-  %29 = getelementptr %216, ptr %"<structcast>", i32 0, i32 0
+  %29 = getelementptr %217, ptr %"<structcast>", i32 0, i32 0
   %30 = load ptr, ptr %29, align 8
   store ptr %30, ptr %28, align 8
   %31 = getelementptr %61, ptr %8, i32 0, i32 1
-  %32 = getelementptr %216, ptr %"<structcast>", i32 0, i32 1
+  %32 = getelementptr %217, ptr %"<structcast>", i32 0, i32 1
   %33 = load i64, ptr %32, align 8
   store i64 %33, ptr %31, align 8
   %34 = getelementptr %152, ptr %reader, i32 0, i32 5
@@ -96711,8 +96946,8 @@ entry:
   %3 = alloca %4, align 8
   %4 = alloca %61, align 8
   %5 = alloca %61, align 8
-  %6 = alloca %217, align 8
-  %"<structcast>" = alloca %217, align 8
+  %6 = alloca %218, align 8
+  %"<structcast>" = alloca %218, align 8
   %code = alloca i32, align 4
   %7 = alloca %4, align 8
   %document = alloca %109, align 8
@@ -96727,18 +96962,18 @@ entry:
   store i32 0, ptr %code, align 4
   %9 = load ptr, ptr %data, align 8
   %10 = load i64, ptr %size, align 8
-  %11 = getelementptr %217, ptr %6, i32 0, i32 0
+  %11 = getelementptr %218, ptr %6, i32 0, i32 0
   store ptr %9, ptr %11, align 8
-  %12 = getelementptr %217, ptr %6, i32 0, i32 1
+  %12 = getelementptr %218, ptr %6, i32 0, i32 1
   store i64 %10, ptr %12, align 8
-  %13 = load %217, ptr %6, align 8
-  store %217 %13, ptr %"<structcast>", align 8
+  %13 = load %218, ptr %6, align 8
+  store %218 %13, ptr %"<structcast>", align 8
   %14 = getelementptr %61, ptr %5, i32 0, i32 0
-  %15 = getelementptr %217, ptr %"<structcast>", i32 0, i32 0
+  %15 = getelementptr %218, ptr %"<structcast>", i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   store ptr %16, ptr %14, align 8
   %17 = getelementptr %61, ptr %5, i32 0, i32 1
-  %18 = getelementptr %217, ptr %"<structcast>", i32 0, i32 1
+  %18 = getelementptr %218, ptr %"<structcast>", i32 0, i32 1
   %19 = load i64, ptr %18, align 8
   store i64 %19, ptr %17, align 8
   %20 = load ptr, ptr %message, align 8
@@ -96776,8 +97011,8 @@ entry:
   %code = alloca i32, align 4
   %4 = alloca %61, align 8
   %5 = alloca %61, align 8
-  %6 = alloca %218, align 8
-  %"<structcast>" = alloca %218, align 8
+  %6 = alloca %219, align 8
+  %"<structcast>" = alloca %219, align 8
   %7 = alloca %4, align 8
   %document = alloca %109, align 8
   %message = alloca ptr, align 8
@@ -96790,18 +97025,18 @@ entry:
   %8 = load %4, ptr %7, align 1
   %9 = load ptr, ptr %data, align 8
   %10 = load i64, ptr %size, align 8
-  %11 = getelementptr %218, ptr %6, i32 0, i32 0
+  %11 = getelementptr %219, ptr %6, i32 0, i32 0
   store ptr %9, ptr %11, align 8
-  %12 = getelementptr %218, ptr %6, i32 0, i32 1
+  %12 = getelementptr %219, ptr %6, i32 0, i32 1
   store i64 %10, ptr %12, align 8
-  %13 = load %218, ptr %6, align 8
-  store %218 %13, ptr %"<structcast>", align 8
+  %13 = load %219, ptr %6, align 8
+  store %219 %13, ptr %"<structcast>", align 8
   %14 = getelementptr %61, ptr %5, i32 0, i32 0
-  %15 = getelementptr %218, ptr %"<structcast>", i32 0, i32 0
+  %15 = getelementptr %219, ptr %"<structcast>", i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   store ptr %16, ptr %14, align 8
   %17 = getelementptr %61, ptr %5, i32 0, i32 1
-  %18 = getelementptr %218, ptr %"<structcast>", i32 0, i32 1
+  %18 = getelementptr %219, ptr %"<structcast>", i32 0, i32 1
   %19 = load i64, ptr %18, align 8
   store i64 %19, ptr %17, align 8
   %20 = load ptr, ptr %message, align 8
@@ -96904,15 +97139,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
-  %"$4798" = alloca i32, align 4
-  %"$4797" = alloca i32, align 4
+  %"$4819" = alloca i32, align 4
+  %"$4818" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4797", align 4
-  store i32 %2, ptr %"$4798", align 4
+  store i32 %1, ptr %"$4818", align 4
+  store i32 %2, ptr %"$4819", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4797", align 4
-  %6 = load i32, ptr %"$4798", align 4
+  %5 = load i32, ptr %"$4818", align 4
+  %6 = load i32, ptr %"$4819", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %4, ptr %3, align 1
   ret void
@@ -97009,15 +97244,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4788" = alloca ptr, align 8
-  %"$4787" = alloca i32, align 4
+  %"$4809" = alloca ptr, align 8
+  %"$4808" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4787", align 4
-  store ptr %2, ptr %"$4788", align 8
+  store i32 %1, ptr %"$4808", align 4
+  store ptr %2, ptr %"$4809", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4787", align 4
-  %5 = load ptr, ptr %"$4788", align 8
+  %4 = load i32, ptr %"$4808", align 4
+  %5 = load ptr, ptr %"$4809", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -97027,12 +97262,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$4801" = alloca i32, align 4
+  %"$4822" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4801", align 4
+  store i32 %1, ptr %"$4822", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4801", align 4
+  %3 = load i32, ptr %"$4822", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -97144,12 +97379,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$4795" = alloca i32, align 4
+  %"$4816" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4795", align 4
+  store i32 %1, ptr %"$4816", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4795", align 4
+  %3 = load i32, ptr %"$4816", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -97159,18 +97394,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$4792" = alloca ptr, align 8
-  %"$4791" = alloca i32, align 4
-  %"$4790" = alloca i32, align 4
+  %"$4813" = alloca ptr, align 8
+  %"$4812" = alloca i32, align 4
+  %"$4811" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4790", align 4
-  store i32 %2, ptr %"$4791", align 4
-  store ptr %3, ptr %"$4792", align 8
+  store i32 %1, ptr %"$4811", align 4
+  store i32 %2, ptr %"$4812", align 4
+  store ptr %3, ptr %"$4813", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4790", align 4
-  %6 = load i32, ptr %"$4791", align 4
-  %7 = load ptr, ptr %"$4792", align 8
+  %5 = load i32, ptr %"$4811", align 4
+  %6 = load i32, ptr %"$4812", align 4
+  %7 = load ptr, ptr %"$4813", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -97181,12 +97416,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$4785" = alloca i32, align 4
+  %"$4806" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4785", align 4
+  store i32 %1, ptr %"$4806", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4785", align 4
+  %4 = load i32, ptr %"$4806", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -97198,12 +97433,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$4783" = alloca i32, align 4
+  %"$4804" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4783", align 4
+  store i32 %1, ptr %"$4804", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4783", align 4
+  %4 = load i32, ptr %"$4804", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -97534,8 +97769,8 @@ entry:
   %item = alloca ptr, align 8
   %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
-  %limits = alloca %175, align 8
-  %8 = alloca %175, align 8
+  %limits = alloca %177, align 8
+  %8 = alloca %177, align 8
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
   %result = alloca ptr, align 8
@@ -97574,7 +97809,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits"(ptr noalias sret(%175) %8, ptr %18)
+  call void @"$Loop.limits"(ptr noalias sret(%177) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -99806,8 +100041,8 @@ entry:
   %7 = alloca %32, align 8
   %8 = alloca %32, align 8
   %step = alloca %45, align 8
-  %o = alloca %203, align 8
-  %9 = alloca %203, align 8
+  %o = alloca %204, align 8
+  %9 = alloca %204, align 8
   %num_outputs = alloca i32, align 4
   %message = alloca ptr, align 8
   %times_ns = alloca ptr, align 8
@@ -99828,7 +100063,7 @@ entry:
   %15 = load i32, ptr %context, align 4
   %16 = load i32, ptr %num_outputs, align 4
   %17 = add i32 %15, %16
-  call void @"$measured_options"(ptr noalias sret(%203) %9, i32 %14, i32 %17)
+  call void @"$measured_options"(ptr noalias sret(%204) %9, i32 %14, i32 %17)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %o, ptr align 4 %9, i64 52, i1 false)
   call void @"$shape_of"(ptr noalias sret(%32) %8, ptr %o)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %7, ptr align 4 %8, i64 28, i1 false)
@@ -99878,27 +100113,27 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$measured_options"(ptr noalias sret(%203) %0, i32 %1, i32 %2) {
+define internal void @"$measured_options"(ptr noalias sret(%204) %0, i32 %1, i32 %2) {
 entry:
-  %o = alloca %203, align 8
+  %o = alloca %204, align 8
   %max_seq = alloca i32, align 4
   %num_sequences = alloca i32, align 4
   store i32 %1, ptr %num_sequences, align 4
   store i32 %2, ptr %max_seq, align 4
-  %3 = getelementptr %203, ptr %o, i32 0, i32 1
+  %3 = getelementptr %204, ptr %o, i32 0, i32 1
   store i32 16, ptr %3, align 4
   %4 = load i32, ptr %max_seq, align 4
-  %5 = getelementptr %203, ptr %o, i32 0, i32 2
+  %5 = getelementptr %204, ptr %o, i32 0, i32 2
   store i32 %4, ptr %5, align 4
   %6 = load i32, ptr %num_sequences, align 4
-  %7 = getelementptr %203, ptr %o, i32 0, i32 3
+  %7 = getelementptr %204, ptr %o, i32 0, i32 3
   store i32 %6, ptr %7, align 4
-  %8 = getelementptr %203, ptr %o, i32 0, i32 4
+  %8 = getelementptr %204, ptr %o, i32 0, i32 4
   store i32 8192, ptr %8, align 4
   %9 = load i32, ptr %num_sequences, align 4
-  %10 = getelementptr %203, ptr %o, i32 0, i32 6
+  %10 = getelementptr %204, ptr %o, i32 0, i32 6
   store i32 %9, ptr %10, align 4
-  %11 = getelementptr %203, ptr %o, i32 0, i32 9
+  %11 = getelementptr %204, ptr %o, i32 0, i32 9
   store i32 151552, ptr %11, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %o, i64 52, i1 false)
   ret void
@@ -99949,14 +100184,14 @@ define internal i32 @"$measure_on"(ptr %0, ptr %1, i32 %2, i32 %3, i32 %4, ptr %
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
-  %limits = alloca %175, align 8
-  %7 = alloca %175, align 8
-  %8 = alloca %219, align 8
-  %"<structcast>1" = alloca %219, align 8
+  %limits = alloca %177, align 8
+  %7 = alloca %177, align 8
+  %8 = alloca %220, align 8
+  %"<structcast>1" = alloca %220, align 8
   %chosen = alloca %40, align 8
   %9 = alloca %40, align 8
-  %10 = alloca %220, align 8
-  %"<structcast>" = alloca %220, align 8
+  %10 = alloca %221, align 8
+  %"<structcast>" = alloca %221, align 8
   %num_pages = alloca i32, align 4
   %shape = alloca %32, align 8
   %message = alloca ptr, align 8
@@ -99979,7 +100214,7 @@ entry:
   %14 = getelementptr %45, ptr %13, i32 0, i32 10
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %shape, ptr align 4 %14, i64 28, i1 false)
   %15 = load ptr, ptr %o, align 8
-  %16 = getelementptr %203, ptr %15, i32 0, i32 3
+  %16 = getelementptr %204, ptr %15, i32 0, i32 3
   %17 = load i32, ptr %16, align 4
   %18 = getelementptr %32, ptr %shape, i32 0, i32 2
   %19 = load i32, ptr %18, align 4
@@ -99987,104 +100222,104 @@ entry:
   store i32 %20, ptr %num_pages, align 4
   %21 = load i32, ptr %num_pages, align 4
   %22 = load ptr, ptr %o, align 8
-  %23 = getelementptr %203, ptr %22, i32 0, i32 1
+  %23 = getelementptr %204, ptr %22, i32 0, i32 1
   %24 = load i32, ptr %23, align 4
   %25 = load ptr, ptr %o, align 8
-  %26 = getelementptr %203, ptr %25, i32 0, i32 2
+  %26 = getelementptr %204, ptr %25, i32 0, i32 2
   %27 = load i32, ptr %26, align 4
   %28 = load ptr, ptr %o, align 8
-  %29 = getelementptr %203, ptr %28, i32 0, i32 3
+  %29 = getelementptr %204, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
   %31 = load ptr, ptr %o, align 8
-  %32 = getelementptr %203, ptr %31, i32 0, i32 3
+  %32 = getelementptr %204, ptr %31, i32 0, i32 3
   %33 = load i32, ptr %32, align 4
-  %34 = getelementptr %220, ptr %10, i32 0, i32 0
+  %34 = getelementptr %221, ptr %10, i32 0, i32 0
   store i32 %21, ptr %34, align 4
-  %35 = getelementptr %220, ptr %10, i32 0, i32 1
+  %35 = getelementptr %221, ptr %10, i32 0, i32 1
   store i32 %24, ptr %35, align 4
-  %36 = getelementptr %220, ptr %10, i32 0, i32 2
+  %36 = getelementptr %221, ptr %10, i32 0, i32 2
   store i32 %27, ptr %36, align 4
-  %37 = getelementptr %220, ptr %10, i32 0, i32 3
+  %37 = getelementptr %221, ptr %10, i32 0, i32 3
   store i32 %30, ptr %37, align 4
-  %38 = getelementptr %220, ptr %10, i32 0, i32 4
+  %38 = getelementptr %221, ptr %10, i32 0, i32 4
   store i32 0, ptr %38, align 4
-  %39 = getelementptr %220, ptr %10, i32 0, i32 5
+  %39 = getelementptr %221, ptr %10, i32 0, i32 5
   store i32 %33, ptr %39, align 4
-  %40 = getelementptr %220, ptr %10, i32 0, i32 6
+  %40 = getelementptr %221, ptr %10, i32 0, i32 6
   store i8 1, ptr %40, align 1
-  %41 = load %220, ptr %10, align 4
-  store %220 %41, ptr %"<structcast>", align 4
+  %41 = load %221, ptr %10, align 4
+  store %221 %41, ptr %"<structcast>", align 4
   %42 = getelementptr %40, ptr %9, i32 0, i32 0
-  %43 = getelementptr %220, ptr %"<structcast>", i32 0, i32 0
+  %43 = getelementptr %221, ptr %"<structcast>", i32 0, i32 0
   %44 = load i32, ptr %43, align 4
   store i32 %44, ptr %42, align 4
   %45 = getelementptr %40, ptr %9, i32 0, i32 1
-  %46 = getelementptr %220, ptr %"<structcast>", i32 0, i32 1
+  %46 = getelementptr %221, ptr %"<structcast>", i32 0, i32 1
   %47 = load i32, ptr %46, align 4
   store i32 %47, ptr %45, align 4
   %48 = getelementptr %40, ptr %9, i32 0, i32 2
-  %49 = getelementptr %220, ptr %"<structcast>", i32 0, i32 2
+  %49 = getelementptr %221, ptr %"<structcast>", i32 0, i32 2
   %50 = load i32, ptr %49, align 4
   store i32 %50, ptr %48, align 4
   %51 = getelementptr %40, ptr %9, i32 0, i32 3
-  %52 = getelementptr %220, ptr %"<structcast>", i32 0, i32 3
+  %52 = getelementptr %221, ptr %"<structcast>", i32 0, i32 3
   %53 = load i32, ptr %52, align 4
   store i32 %53, ptr %51, align 4
   %54 = getelementptr %40, ptr %9, i32 0, i32 4
-  %55 = getelementptr %220, ptr %"<structcast>", i32 0, i32 4
+  %55 = getelementptr %221, ptr %"<structcast>", i32 0, i32 4
   %56 = load i32, ptr %55, align 4
   store i32 %56, ptr %54, align 4
   %57 = getelementptr %40, ptr %9, i32 0, i32 5
-  %58 = getelementptr %220, ptr %"<structcast>", i32 0, i32 5
+  %58 = getelementptr %221, ptr %"<structcast>", i32 0, i32 5
   %59 = load i32, ptr %58, align 4
   store i32 %59, ptr %57, align 4
   %60 = getelementptr %40, ptr %9, i32 0, i32 6
-  %61 = getelementptr %220, ptr %"<structcast>", i32 0, i32 6
+  %61 = getelementptr %221, ptr %"<structcast>", i32 0, i32 6
   %62 = load i8, ptr %61, align 1
   store i8 %62, ptr %60, align 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %chosen, ptr align 4 %9, i64 28, i1 false)
   %63 = load ptr, ptr %o, align 8
-  %64 = getelementptr %203, ptr %63, i32 0, i32 9
+  %64 = getelementptr %204, ptr %63, i32 0, i32 9
   %65 = load i32, ptr %64, align 4
   %66 = load ptr, ptr %o, align 8
-  %67 = getelementptr %203, ptr %66, i32 0, i32 2
+  %67 = getelementptr %204, ptr %66, i32 0, i32 2
   %68 = load i32, ptr %67, align 4
   %69 = getelementptr %32, ptr %shape, i32 0, i32 4
   %70 = load i32, ptr %69, align 4
   %71 = load ptr, ptr %o, align 8
-  %72 = getelementptr %203, ptr %71, i32 0, i32 1
+  %72 = getelementptr %204, ptr %71, i32 0, i32 1
   %73 = load i32, ptr %72, align 4
   %74 = load i32, ptr %num_pages, align 4
-  %75 = getelementptr %219, ptr %8, i32 0, i32 0
+  %75 = getelementptr %220, ptr %8, i32 0, i32 0
   store i32 %65, ptr %75, align 4
-  %76 = getelementptr %219, ptr %8, i32 0, i32 1
+  %76 = getelementptr %220, ptr %8, i32 0, i32 1
   store i32 %68, ptr %76, align 4
-  %77 = getelementptr %219, ptr %8, i32 0, i32 2
+  %77 = getelementptr %220, ptr %8, i32 0, i32 2
   store i32 %70, ptr %77, align 4
-  %78 = getelementptr %219, ptr %8, i32 0, i32 3
+  %78 = getelementptr %220, ptr %8, i32 0, i32 3
   store i32 %73, ptr %78, align 4
-  %79 = getelementptr %219, ptr %8, i32 0, i32 4
+  %79 = getelementptr %220, ptr %8, i32 0, i32 4
   store i32 %74, ptr %79, align 4
-  %80 = load %219, ptr %8, align 4
-  store %219 %80, ptr %"<structcast>1", align 4
-  %81 = getelementptr %175, ptr %7, i32 0, i32 0
-  %82 = getelementptr %219, ptr %"<structcast>1", i32 0, i32 0
+  %80 = load %220, ptr %8, align 4
+  store %220 %80, ptr %"<structcast>1", align 4
+  %81 = getelementptr %177, ptr %7, i32 0, i32 0
+  %82 = getelementptr %220, ptr %"<structcast>1", i32 0, i32 0
   %83 = load i32, ptr %82, align 4
   store i32 %83, ptr %81, align 4
-  %84 = getelementptr %175, ptr %7, i32 0, i32 1
-  %85 = getelementptr %219, ptr %"<structcast>1", i32 0, i32 1
+  %84 = getelementptr %177, ptr %7, i32 0, i32 1
+  %85 = getelementptr %220, ptr %"<structcast>1", i32 0, i32 1
   %86 = load i32, ptr %85, align 4
   store i32 %86, ptr %84, align 4
-  %87 = getelementptr %175, ptr %7, i32 0, i32 2
-  %88 = getelementptr %219, ptr %"<structcast>1", i32 0, i32 2
+  %87 = getelementptr %177, ptr %7, i32 0, i32 2
+  %88 = getelementptr %220, ptr %"<structcast>1", i32 0, i32 2
   %89 = load i32, ptr %88, align 4
   store i32 %89, ptr %87, align 4
-  %90 = getelementptr %175, ptr %7, i32 0, i32 3
-  %91 = getelementptr %219, ptr %"<structcast>1", i32 0, i32 3
+  %90 = getelementptr %177, ptr %7, i32 0, i32 3
+  %91 = getelementptr %220, ptr %"<structcast>1", i32 0, i32 3
   %92 = load i32, ptr %91, align 4
   store i32 %92, ptr %90, align 4
-  %93 = getelementptr %175, ptr %7, i32 0, i32 4
-  %94 = getelementptr %219, ptr %"<structcast>1", i32 0, i32 4
+  %93 = getelementptr %177, ptr %7, i32 0, i32 4
+  %94 = getelementptr %220, ptr %"<structcast>1", i32 0, i32 4
   %95 = load i32, ptr %94, align 4
   store i32 %95, ptr %93, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %7, i64 20, i1 false)
@@ -100114,7 +100349,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %107 = load ptr, ptr %self, align 8
   %108 = load ptr, ptr %o, align 8
-  %109 = getelementptr %203, ptr %108, i32 0, i32 3
+  %109 = getelementptr %204, ptr %108, i32 0, i32 3
   %110 = load i32, ptr %109, align 4
   %111 = load i32, ptr %context, align 4
   %112 = load i32, ptr %num_outputs, align 4
@@ -100140,7 +100375,7 @@ else5:                                            ; preds = %merge
 merge3:                                           ; preds = %else5, %dead6
   %120 = load ptr, ptr %self, align 8
   %121 = load ptr, ptr %o, align 8
-  %122 = getelementptr %203, ptr %121, i32 0, i32 3
+  %122 = getelementptr %204, ptr %121, i32 0, i32 3
   %123 = load i32, ptr %122, align 4
   %124 = load i32, ptr %num_steps, align 4
   %125 = load ptr, ptr %times_ns, align 8

@@ -98,18 +98,18 @@ target triple = "x86_64-pc-linux-gnu"
 %92 = type { ptr, %30, ptr, %30, i8, i8, i32, i32, i32, i32, i32, ptr, ptr }
 %93 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
 %94 = type { i32, i32, i32, i32, ptr }
-%95 = type { ptr, i64, ptr, ptr }
-%96 = type { i32, i32, i32, i32, i32, i32, ptr, ptr, ptr }
-%97 = type { ptr, i32, ptr, ptr }
-%98 = type { ptr, i32, i32, i32, ptr, i32, i32 }
-%99 = type { %100, i64, i8 }
-%100 = type { ptr, i32, ptr, ptr }
-%101 = type { i64, ptr, i32 }
-%102 = type { i32, i32, i32, i32, i32 }
-%103 = type { i32, float }
-%104 = type { ptr, i64, i64 }
-%105 = type { i32, i32, i32, ptr, ptr, ptr, %92, %85, ptr, [2 x ptr], [2 x ptr], ptr, i32, ptr, i8, i8, %96, ptr, i64, ptr, ptr }
-%106 = type { i32, i32, ptr }
+%95 = type { i32, i32, ptr }
+%96 = type { ptr, i64, ptr, ptr }
+%97 = type { i32, i32, i32, i32, i32, i32, ptr, ptr, ptr }
+%98 = type { ptr, i32, ptr, ptr }
+%99 = type { ptr, i32, i32, i32, ptr, i32, i32 }
+%100 = type { %101, i64, i8 }
+%101 = type { ptr, i32, ptr, ptr }
+%102 = type { i64, ptr, i32 }
+%103 = type { i32, i32, i32, i32, i32 }
+%104 = type { i32, float }
+%105 = type { ptr, i64, i64 }
+%106 = type { i32, i32, i32, ptr, ptr, ptr, %92, %85, ptr, [2 x ptr], [2 x ptr], ptr, i32, ptr, i8, i8, %97, ptr, i64, ptr, ptr }
 %107 = type { ptr, ptr, i32 }
 %108 = type { double, i32, i32, ptr, ptr }
 %109 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
@@ -36324,8 +36324,15 @@ entry:
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
   %shape.i.i.i = alloca %86, align 8
   %wanted.i.i = alloca %89, align 8
-  %handle.i.i.i = alloca ptr, align 8
-  %options.i.i.i = alloca %94, align 8
+  %handle.i25.i.i.i.i = alloca ptr, align 8
+  %options.i26.i.i.i.i = alloca %94, align 8
+  %handle.i.i.i.i.i = alloca ptr, align 8
+  %options.i.i.i.i.i = alloca %94, align 8
+  %other.i.i.i.i = alloca %91, align 8
+  %handle.i.i.i.i = alloca ptr, align 8
+  %options.i.i.i.i = alloca %94, align 16
+  %group.i.i.i = alloca ptr, align 8
+  %options.i.i.i = alloca %95, align 8
   %raw.i31.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
   %checked = alloca %89, align 8
@@ -36334,8 +36341,8 @@ entry:
   %.not = icmp eq i32 %7, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %"$Planning.make.exit.i", %then3.i.i.i, %"$Planning.describe.exit.thread15.i", %"$printable.clean.exit34.i.i.i", %then5.i.i.i, %"$printable.clean.exit.i.i.i", %then.i.i.i, %entry
-  %common.ret.op = phi i32 [ %7, %entry ], [ %common.ret.op.i.i.i, %"$Planning.make.exit.i" ], [ %49, %then3.i.i.i ], [ %43, %"$Planning.describe.exit.thread15.i" ], [ %27, %"$printable.clean.exit34.i.i.i" ], [ %27, %then5.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ 1, %then.i.i.i ]
+common.ret:                                       ; preds = %"$Planning.make.exit.i", %"$Planning.describe.exit.i", %"$Planning.describe.exit.thread19.i", %"$printable.clean.exit34.i.i.i", %then5.i.i.i, %"$printable.clean.exit.i.i.i", %then.i.i.i, %entry
+  %common.ret.op = phi i32 [ %7, %entry ], [ %common.ret.op.i.i.i, %"$Planning.make.exit.i" ], [ %common.ret.op.i11.i.i, %"$Planning.describe.exit.i" ], [ %62, %"$Planning.describe.exit.thread19.i" ], [ %27, %"$printable.clean.exit34.i.i.i" ], [ %27, %then5.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ 1, %then.i.i.i ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
@@ -36395,7 +36402,7 @@ merge.i.i.i:                                      ; preds = %or.lhs.false2.i.i.i
   %26 = load ptr, ptr %25, align 8
   %27 = tail call i32 %26(ptr null, ptr nonnull %1)
   %.not29.i.i.i = icmp eq i32 %27, 0
-  br i1 %.not29.i.i.i, label %"$Planning.describe.exit.thread12.i", label %then5.i.i.i
+  br i1 %.not29.i.i.i, label %"$Planning.describe.exit.thread16.i", label %then5.i.i.i
 
 then5.i.i.i:                                      ; preds = %merge.i.i.i
   %.not30.i.i.i = icmp eq ptr %5, null
@@ -36423,7 +36430,7 @@ then2.i.i33.i.i.i:                                ; preds = %then9.i.i.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i31.i.i.i)
   br label %common.ret
 
-"$Planning.describe.exit.thread12.i":             ; preds = %merge.i.i.i
+"$Planning.describe.exit.thread16.i":             ; preds = %merge.i.i.i
   %35 = getelementptr i8, ptr %1, i64 16
   store i64 %11, ptr %35, align 8
   %36 = getelementptr i8, ptr %1, i64 24
@@ -36431,459 +36438,634 @@ then2.i.i33.i.i.i:                                ; preds = %then9.i.i.i
   br label %merge.i
 
 merge.i.i:                                        ; preds = %merge
-  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %handle.i.i.i)
-  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %options.i.i.i)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %options.i.i.i, i8 0, i64 24, i1 false)
-  store i32 24, ptr %options.i.i.i, align 8
-  %37 = getelementptr inbounds i8, ptr %options.i.i.i, i64 8
-  store i32 1, ptr %37, align 8
-  %38 = getelementptr inbounds i8, ptr %options.i.i.i, i64 12
-  store i32 1, ptr %38, align 4
-  store ptr null, ptr %handle.i.i.i, align 8
+  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %group.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %options.i.i.i)
+  %37 = icmp eq i32 %9, 1
+  br i1 %37, label %then.i12.i.i, label %merge.i9.i.i
+
+then.i12.i.i:                                     ; preds = %merge.i.i
+  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %handle.i.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %options.i.i.i.i)
+  store <4 x i32> <i32 24, i32 0, i32 1, i32 1>, ptr %options.i.i.i.i, align 16
+  %38 = getelementptr inbounds i8, ptr %options.i.i.i.i, i64 16
+  store ptr null, ptr %38, align 16
+  store ptr null, ptr %handle.i.i.i.i, align 8
   %39 = getelementptr i8, ptr %3, i64 8
   %40 = load ptr, ptr %39, align 8
   %41 = getelementptr i8, ptr %40, i64 48
   %42 = load ptr, ptr %41, align 8
-  %43 = call i32 %42(ptr nonnull %options.i.i.i, ptr nonnull %handle.i.i.i, ptr %5)
-  %.not.i8.i.i = icmp eq i32 %43, 0
-  br i1 %.not.i8.i.i, label %merge.i10.i.i, label %"$Planning.describe.exit.thread15.i"
+  %43 = call i32 %42(ptr nonnull %options.i.i.i.i, ptr nonnull %handle.i.i.i.i, ptr %5)
+  %.not.i.i.i.i = icmp eq i32 %43, 0
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Library.describe_rank.exit.i.i.i"
 
-"$Planning.describe.exit.thread15.i":             ; preds = %merge.i.i
-  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i)
-  br label %common.ret
-
-merge.i10.i.i:                                    ; preds = %merge.i.i
+merge.i.i.i.i:                                    ; preds = %then.i12.i.i
   %44 = getelementptr inbounds i8, ptr %1, i64 4
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(184) %44, i8 0, i64 180, i1 false)
   store i32 184, ptr %1, align 4
   %45 = load ptr, ptr %39, align 8
   %46 = getelementptr i8, ptr %45, i64 72
   %47 = load ptr, ptr %46, align 8
-  %48 = load ptr, ptr %handle.i.i.i, align 8
+  %48 = load ptr, ptr %handle.i.i.i.i, align 8
   %49 = call i32 %47(ptr %48, ptr nonnull %1)
-  %.not14.i.i.i = icmp eq i32 %49, 0
-  %50 = load ptr, ptr %39, align 8
-  %51 = load ptr, ptr %handle.i.i.i, align 8
-  br i1 %.not14.i.i.i, label %merge.critedge.i, label %then3.i.i.i
+  %.not14.i.i.i.i = icmp eq i32 %49, 0
+  br i1 %.not14.i.i.i.i, label %merge2.i.i.i.i, label %then3.i.i.i.i
 
-then3.i.i.i:                                      ; preds = %merge.i10.i.i
-  %52 = getelementptr i8, ptr %50, i64 64
-  %53 = load ptr, ptr %52, align 8
-  call void %53(ptr %51, ptr %5)
+then3.i.i.i.i:                                    ; preds = %merge.i.i.i.i
+  %50 = load ptr, ptr %39, align 8
+  %51 = getelementptr i8, ptr %50, i64 64
+  %52 = load ptr, ptr %51, align 8
+  %53 = load ptr, ptr %handle.i.i.i.i, align 8
+  call void %52(ptr %53, ptr %5)
+  br label %merge2.i.i.i.i
+
+merge2.i.i.i.i:                                   ; preds = %then3.i.i.i.i, %merge.i.i.i.i
   %54 = load ptr, ptr %39, align 8
   %55 = getelementptr i8, ptr %54, i64 56
   %56 = load ptr, ptr %55, align 8
-  %57 = load ptr, ptr %handle.i.i.i, align 8
+  %57 = load ptr, ptr %handle.i.i.i.i, align 8
   call void %56(ptr %57)
-  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i)
+  br label %"$Library.describe_rank.exit.i.i.i"
+
+"$Library.describe_rank.exit.i.i.i":              ; preds = %merge2.i.i.i.i, %then.i12.i.i
+  %common.ret.op.i.i.i.i = phi i32 [ %49, %merge2.i.i.i.i ], [ %43, %then.i12.i.i ]
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i.i)
+  br label %"$Planning.describe.exit.i"
+
+merge.i9.i.i:                                     ; preds = %merge.i.i
+  store i32 16, ptr %options.i.i.i, align 8
+  %.sroa.216.0.options.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %options.i.i.i, i64 4
+  store i32 %9, ptr %.sroa.216.0.options.sroa_idx.i.i.i, align 4
+  %.sroa.3.0.options.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %options.i.i.i, i64 8
+  store ptr null, ptr %.sroa.3.0.options.sroa_idx.i.i.i, align 8
+  store ptr null, ptr %group.i.i.i, align 8
+  %58 = getelementptr i8, ptr %3, i64 8
+  %59 = load ptr, ptr %58, align 8
+  %60 = getelementptr i8, ptr %59, i64 24
+  %61 = load ptr, ptr %60, align 8
+  %62 = call i32 %61(ptr nonnull %options.i.i.i, ptr nonnull %group.i.i.i, ptr %5)
+  %.not.i10.i.i = icmp eq i32 %62, 0
+  br i1 %.not.i10.i.i, label %merge1.i.i.i, label %"$Planning.describe.exit.thread19.i"
+
+"$Planning.describe.exit.thread19.i":             ; preds = %merge.i9.i.i
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %group.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %options.i.i.i)
   br label %common.ret
 
-merge.critedge.i:                                 ; preds = %merge.i10.i.i
-  %58 = getelementptr i8, ptr %50, i64 56
-  %59 = load ptr, ptr %58, align 8
-  call void %59(ptr %51)
-  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i)
-  br label %merge.i
+merge1.i.i.i:                                     ; preds = %merge.i9.i.i
+  %63 = load ptr, ptr %group.i.i.i, align 8
+  call void @llvm.lifetime.start.p0(i64 184, ptr nonnull %other.i.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %handle.i.i.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %options.i.i.i.i.i)
+  store i32 24, ptr %options.i.i.i.i.i, align 8
+  %64 = getelementptr inbounds i8, ptr %options.i.i.i.i.i, i64 4
+  store i32 0, ptr %64, align 4
+  %65 = getelementptr inbounds i8, ptr %options.i.i.i.i.i, i64 8
+  store i32 %9, ptr %65, align 8
+  %66 = getelementptr inbounds i8, ptr %options.i.i.i.i.i, i64 12
+  store i32 1, ptr %66, align 4
+  %67 = getelementptr inbounds i8, ptr %options.i.i.i.i.i, i64 16
+  store ptr %63, ptr %67, align 8
+  store ptr null, ptr %handle.i.i.i.i.i, align 8
+  %68 = load ptr, ptr %58, align 8
+  %69 = getelementptr i8, ptr %68, i64 48
+  %70 = load ptr, ptr %69, align 8
+  %71 = call i32 %70(ptr nonnull %options.i.i.i.i.i, ptr nonnull %handle.i.i.i.i.i, ptr %5)
+  %.not.i.i.i.i.i = icmp eq i32 %71, 0
+  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Library.describe_rank.exit.thread.i.i.i.i"
 
-merge.i:                                          ; preds = %merge.critedge.i, %"$Planning.describe.exit.thread12.i"
+"$Library.describe_rank.exit.thread.i.i.i.i":     ; preds = %merge1.i.i.i
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i.i.i)
+  br label %"$Library.describe_ranks.exit.i.i.i"
+
+merge.i.i.i.i.i:                                  ; preds = %merge1.i.i.i
+  %72 = getelementptr inbounds i8, ptr %1, i64 4
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(184) %72, i8 0, i64 180, i1 false)
+  store i32 184, ptr %1, align 4
+  %73 = load ptr, ptr %58, align 8
+  %74 = getelementptr i8, ptr %73, i64 72
+  %75 = load ptr, ptr %74, align 8
+  %76 = load ptr, ptr %handle.i.i.i.i.i, align 8
+  %77 = call i32 %75(ptr %76, ptr nonnull %1)
+  %.not14.i.i.i.i.i = icmp eq i32 %77, 0
+  %78 = load ptr, ptr %58, align 8
+  %79 = load ptr, ptr %handle.i.i.i.i.i, align 8
+  br i1 %.not14.i.i.i.i.i, label %forcond.preheader.critedge.i.i.i.i, label %then3.i.i.i.i.i
+
+then3.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
+  %80 = getelementptr i8, ptr %78, i64 64
+  %81 = load ptr, ptr %80, align 8
+  call void %81(ptr %79, ptr %5)
+  %82 = load ptr, ptr %58, align 8
+  %83 = getelementptr i8, ptr %82, i64 56
+  %84 = load ptr, ptr %83, align 8
+  %85 = load ptr, ptr %handle.i.i.i.i.i, align 8
+  call void %84(ptr %85)
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i.i.i)
+  br label %"$Library.describe_ranks.exit.i.i.i"
+
+forcond.preheader.critedge.i.i.i.i:               ; preds = %merge.i.i.i.i.i
+  %86 = getelementptr i8, ptr %78, i64 56
+  %87 = load ptr, ptr %86, align 8
+  call void %87(ptr %79)
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i.i.i)
+  %88 = icmp sgt i32 %9, 1
+  br i1 %88, label %forbody.lr.ph.i.i.i.i, label %"$Library.describe_ranks.exit.i.i.i"
+
+forbody.lr.ph.i.i.i.i:                            ; preds = %forcond.preheader.critedge.i.i.i.i
+  %89 = getelementptr inbounds i8, ptr %options.i26.i.i.i.i, i64 4
+  %90 = getelementptr inbounds i8, ptr %options.i26.i.i.i.i, i64 8
+  %91 = getelementptr inbounds i8, ptr %options.i26.i.i.i.i, i64 12
+  %92 = getelementptr inbounds i8, ptr %options.i26.i.i.i.i, i64 16
+  %93 = getelementptr inbounds i8, ptr %other.i.i.i.i, i64 4
+  %94 = getelementptr inbounds i8, ptr %other.i.i.i.i, i64 24
+  %95 = getelementptr i8, ptr %1, i64 24
+  br label %forbody.i.i.i.i
+
+forbody.i.i.i.i:                                  ; preds = %merge7.i.i.i.i, %forbody.lr.ph.i.i.i.i
+  %rank.038.i.i.i.i = phi i32 [ 1, %forbody.lr.ph.i.i.i.i ], [ %118, %merge7.i.i.i.i ]
+  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %handle.i25.i.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %options.i26.i.i.i.i)
+  store i32 24, ptr %options.i26.i.i.i.i, align 8
+  store i32 %rank.038.i.i.i.i, ptr %89, align 4
+  store i32 %9, ptr %90, align 8
+  store i32 1, ptr %91, align 4
+  store ptr %63, ptr %92, align 8
+  store ptr null, ptr %handle.i25.i.i.i.i, align 8
+  %96 = load ptr, ptr %58, align 8
+  %97 = getelementptr i8, ptr %96, i64 48
+  %98 = load ptr, ptr %97, align 8
+  %99 = call i32 %98(ptr nonnull %options.i26.i.i.i.i, ptr nonnull %handle.i25.i.i.i.i, ptr %5)
+  %.not.i27.i.i.i.i = icmp eq i32 %99, 0
+  br i1 %.not.i27.i.i.i.i, label %merge.i29.i.i.i.i, label %"$Library.describe_rank.exit33.thread.i.i.i.i"
+
+"$Library.describe_rank.exit33.thread.i.i.i.i":   ; preds = %forbody.i.i.i.i
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i25.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i26.i.i.i.i)
+  br label %"$Library.describe_ranks.exit.i.i.i"
+
+merge.i29.i.i.i.i:                                ; preds = %forbody.i.i.i.i
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(184) %93, i8 0, i64 180, i1 false)
+  store i32 184, ptr %other.i.i.i.i, align 8
+  %100 = load ptr, ptr %58, align 8
+  %101 = getelementptr i8, ptr %100, i64 72
+  %102 = load ptr, ptr %101, align 8
+  %103 = load ptr, ptr %handle.i25.i.i.i.i, align 8
+  %104 = call i32 %102(ptr %103, ptr nonnull %other.i.i.i.i)
+  %.not14.i30.i.i.i.i = icmp eq i32 %104, 0
+  %105 = load ptr, ptr %58, align 8
+  %106 = load ptr, ptr %handle.i25.i.i.i.i, align 8
+  br i1 %.not14.i30.i.i.i.i, label %merge3.critedge.i.i.i.i, label %then3.i31.i.i.i.i
+
+then3.i31.i.i.i.i:                                ; preds = %merge.i29.i.i.i.i
+  %107 = getelementptr i8, ptr %105, i64 64
+  %108 = load ptr, ptr %107, align 8
+  call void %108(ptr %106, ptr %5)
+  %109 = load ptr, ptr %58, align 8
+  %110 = getelementptr i8, ptr %109, i64 56
+  %111 = load ptr, ptr %110, align 8
+  %112 = load ptr, ptr %handle.i25.i.i.i.i, align 8
+  call void %111(ptr %112)
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i25.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i26.i.i.i.i)
+  br label %"$Library.describe_ranks.exit.i.i.i"
+
+merge3.critedge.i.i.i.i:                          ; preds = %merge.i29.i.i.i.i
+  %113 = getelementptr i8, ptr %105, i64 56
+  %114 = load ptr, ptr %113, align 8
+  call void %114(ptr %106)
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i25.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i26.i.i.i.i)
+  %115 = load i64, ptr %94, align 8
+  %116 = load i64, ptr %95, align 8
+  %117 = icmp slt i64 %115, %116
+  br i1 %117, label %then8.i.i.i.i, label %merge7.i.i.i.i
+
+then8.i.i.i.i:                                    ; preds = %merge3.critedge.i.i.i.i
+  store i64 %115, ptr %95, align 8
+  br label %merge7.i.i.i.i
+
+merge7.i.i.i.i:                                   ; preds = %then8.i.i.i.i, %merge3.critedge.i.i.i.i
+  %118 = add nuw nsw i32 %rank.038.i.i.i.i, 1
+  %exitcond.not.i.i.i.i = icmp eq i32 %118, %9
+  br i1 %exitcond.not.i.i.i.i, label %"$Library.describe_ranks.exit.i.i.i", label %forbody.i.i.i.i
+
+"$Library.describe_ranks.exit.i.i.i":             ; preds = %merge7.i.i.i.i, %then3.i31.i.i.i.i, %"$Library.describe_rank.exit33.thread.i.i.i.i", %forcond.preheader.critedge.i.i.i.i, %then3.i.i.i.i.i, %"$Library.describe_rank.exit.thread.i.i.i.i"
+  %common.ret.op.i19.i.i.i = phi i32 [ %77, %then3.i.i.i.i.i ], [ %71, %"$Library.describe_rank.exit.thread.i.i.i.i" ], [ %99, %"$Library.describe_rank.exit33.thread.i.i.i.i" ], [ 0, %forcond.preheader.critedge.i.i.i.i ], [ %104, %then3.i31.i.i.i.i ], [ 0, %merge7.i.i.i.i ]
+  call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %other.i.i.i.i)
+  %119 = load ptr, ptr %58, align 8
+  %120 = getelementptr i8, ptr %119, i64 40
+  %121 = load ptr, ptr %120, align 8
+  %122 = load ptr, ptr %group.i.i.i, align 8
+  call void %121(ptr %122)
+  br label %"$Planning.describe.exit.i"
+
+"$Planning.describe.exit.i":                      ; preds = %"$Library.describe_ranks.exit.i.i.i", %"$Library.describe_rank.exit.i.i.i"
+  %common.ret.op.i11.i.i = phi i32 [ %common.ret.op.i.i.i.i, %"$Library.describe_rank.exit.i.i.i" ], [ %common.ret.op.i19.i.i.i, %"$Library.describe_ranks.exit.i.i.i" ]
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %group.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %options.i.i.i)
+  %.not.i = icmp eq i32 %common.ret.op.i11.i.i, 0
+  br i1 %.not.i, label %merge.i, label %common.ret
+
+merge.i:                                          ; preds = %"$Planning.describe.exit.i", %"$Planning.describe.exit.thread16.i"
   call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %wanted.i.i)
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(136) %wanted.i.i, ptr noundef nonnull align 8 dereferenceable(136) %4, i64 136, i1 false)
-  %60 = getelementptr inbounds i8, ptr %wanted.i.i, i64 4
-  store i32 %9, ptr %60, align 4
-  %61 = getelementptr i8, ptr %3, i64 8
-  %62 = load ptr, ptr %61, align 8
-  %63 = getelementptr i8, ptr %3, i64 16
-  %64 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %63, ptr noundef nonnull dereferenceable(4) @"$string.87")
-  %65 = icmp eq i32 %64, 0
+  %123 = getelementptr inbounds i8, ptr %wanted.i.i, i64 4
+  store i32 %9, ptr %123, align 4
+  %124 = getelementptr i8, ptr %3, i64 8
+  %125 = load ptr, ptr %124, align 8
+  %126 = getelementptr i8, ptr %3, i64 16
+  %127 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %126, ptr noundef nonnull dereferenceable(4) @"$string.87")
+  %128 = icmp eq i32 %127, 0
   call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %shape.i.i.i)
-  %66 = zext i1 %65 to i8
-  %67 = getelementptr inbounds i8, ptr %0, i64 16
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(848) %67, i8 0, i64 832, i1 false)
+  %129 = zext i1 %128 to i8
+  %130 = getelementptr inbounds i8, ptr %0, i64 16
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(848) %130, i8 0, i64 832, i1 false)
   store ptr %2, ptr %0, align 8
-  %68 = getelementptr i8, ptr %0, i64 8
-  store ptr %62, ptr %68, align 8
-  %69 = getelementptr i8, ptr %0, i64 160
-  store i8 %66, ptr %69, align 1
-  %70 = getelementptr i8, ptr %0, i64 328
-  store i8 1, ptr %70, align 1
-  %71 = call fastcc i32 @"$options.resolve"(ptr nonnull %wanted.i.i, ptr %6, ptr nonnull %67, ptr %5)
-  %.not.i.i7.i = icmp eq i32 %71, 0
+  %131 = getelementptr i8, ptr %0, i64 8
+  store ptr %125, ptr %131, align 8
+  %132 = getelementptr i8, ptr %0, i64 160
+  store i8 %129, ptr %132, align 1
+  %133 = getelementptr i8, ptr %0, i64 328
+  store i8 1, ptr %133, align 1
+  %134 = call fastcc i32 @"$options.resolve"(ptr nonnull %wanted.i.i, ptr %6, ptr nonnull %130, ptr %5)
+  %.not.i.i7.i = icmp eq i32 %134, 0
   br i1 %.not.i.i7.i, label %merge.i.i8.i, label %"$Planning.make.exit.i"
 
 merge.i.i8.i:                                     ; preds = %merge.i
-  %72 = getelementptr i8, ptr %1, i64 4
-  %73 = load i32, ptr %72, align 4
-  %74 = getelementptr i8, ptr %0, i64 152
-  store i32 %73, ptr %74, align 4
-  %75 = getelementptr i8, ptr %0, i64 88
-  %76 = load i32, ptr %75, align 4
-  %77 = getelementptr i8, ptr %0, i64 156
-  store i32 %76, ptr %77, align 4
-  %78 = icmp slt i32 %76, 0
-  br i1 %78, label %then2.i.i9.i, label %merge1.i.i.i
+  %135 = getelementptr i8, ptr %1, i64 4
+  %136 = load i32, ptr %135, align 4
+  %137 = getelementptr i8, ptr %0, i64 152
+  store i32 %136, ptr %137, align 4
+  %138 = getelementptr i8, ptr %0, i64 88
+  %139 = load i32, ptr %138, align 4
+  %140 = getelementptr i8, ptr %0, i64 156
+  store i32 %139, ptr %140, align 4
+  %141 = icmp slt i32 %139, 0
+  br i1 %141, label %then2.i.i13.i, label %merge1.i.i9.i
 
-then2.i.i9.i:                                     ; preds = %merge.i.i8.i
-  %79 = getelementptr i8, ptr %1, i64 8
-  %80 = load i32, ptr %79, align 4
-  store i32 %80, ptr %77, align 4
-  br label %merge1.i.i.i
+then2.i.i13.i:                                    ; preds = %merge.i.i8.i
+  %142 = getelementptr i8, ptr %1, i64 8
+  %143 = load i32, ptr %142, align 4
+  store i32 %143, ptr %140, align 4
+  br label %merge1.i.i9.i
 
-merge1.i.i.i:                                     ; preds = %then2.i.i9.i, %merge.i.i8.i
-  %81 = phi i32 [ %76, %merge.i.i8.i ], [ %80, %then2.i.i9.i ]
-  %82 = getelementptr i8, ptr %0, i64 120
-  %83 = load i32, ptr %82, align 4
-  %84 = icmp slt i32 %83, 1
-  %85 = getelementptr i8, ptr %1, i64 12
-  %86 = load i32, ptr %85, align 4
-  %87 = icmp eq i32 %86, 0
-  %.not57.i.i.i.i = xor i1 %87, true
-  %brmerge.i.i.i.i = select i1 %84, i1 true, i1 %.not57.i.i.i.i
-  br i1 %brmerge.i.i.i.i, label %merge.i.i.i.i, label %then.i.i.i.i
+merge1.i.i9.i:                                    ; preds = %then2.i.i13.i, %merge.i.i8.i
+  %144 = phi i32 [ %139, %merge.i.i8.i ], [ %143, %then2.i.i13.i ]
+  %145 = getelementptr i8, ptr %0, i64 120
+  %146 = load i32, ptr %145, align 4
+  %147 = icmp slt i32 %146, 1
+  %148 = getelementptr i8, ptr %1, i64 12
+  %149 = load i32, ptr %148, align 4
+  %150 = icmp eq i32 %149, 0
+  %.not57.i.i.i.i = xor i1 %150, true
+  %brmerge.i.i.i.i = select i1 %147, i1 true, i1 %.not57.i.i.i.i
+  br i1 %brmerge.i.i.i.i, label %merge.i.i.i10.i, label %then.i.i.i.i
 
-then.i.i.i.i:                                     ; preds = %merge1.i.i.i
+then.i.i.i.i:                                     ; preds = %merge1.i.i9.i
   %.not48.i.i.i.i = icmp eq ptr %5, null
   br i1 %.not48.i.i.i.i, label %"$Planning.make.exit.i", label %then2.i.i.i.i
 
 then2.i.i.i.i:                                    ; preds = %then.i.i.i.i
-  %88 = getelementptr i8, ptr %1, i64 52
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.501", ptr %88)
+  %151 = getelementptr i8, ptr %1, i64 52
+  %152 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.501", ptr %151)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
-  %90 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
-  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %90, i64 1023)
-  %91 = icmp sgt i64 %90, 0
-  br i1 %91, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
+  %153 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
+  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %153, i64 1023)
+  %154 = icmp sgt i64 %153, 0
+  br i1 %154, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
 
 then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i, ptr nonnull align 1 %5, i64 %spec.select.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i.i"
 
 "$printable.clean.exit.i.i.i.i":                  ; preds = %then2.i.i.i.i.i.i, %then2.i.i.i.i
-  %92 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
-  store i8 0, ptr %92, align 1
-  %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
-  %94 = ptrtoint ptr %raw.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %94, i64 %93)
+  %155 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
+  store i8 0, ptr %155, align 1
+  %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
+  %157 = ptrtoint ptr %raw.i.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %157, i64 %156)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   br label %"$Planning.make.exit.i"
 
-merge.i.i.i.i:                                    ; preds = %merge1.i.i.i
-  %.mux.i.i.i.i = select i1 %84, i1 %87, i1 false
-  %.not44.i.i.i.i = icmp eq i32 %83, 0
+merge.i.i.i10.i:                                  ; preds = %merge1.i.i9.i
+  %.mux.i.i.i.i = select i1 %147, i1 %150, i1 false
+  %.not44.i.i.i.i = icmp eq i32 %146, 0
   %or.cond.i.i.i.i = or i1 %.not44.i.i.i.i, %.mux.i.i.i.i
   br i1 %or.cond.i.i.i.i, label %and.end.i.i.i.i, label %and.rhs.i.i.i.i
 
-and.rhs.i.i.i.i:                                  ; preds = %merge.i.i.i.i
-  %95 = getelementptr i8, ptr %0, i64 128
-  %96 = load i32, ptr %95, align 4
-  %97 = icmp eq i32 %96, 0
-  %98 = zext i1 %97 to i8
+and.rhs.i.i.i.i:                                  ; preds = %merge.i.i.i10.i
+  %158 = getelementptr i8, ptr %0, i64 128
+  %159 = load i32, ptr %158, align 4
+  %160 = icmp eq i32 %159, 0
+  %161 = zext i1 %160 to i8
   br label %and.end.i.i.i.i
 
-and.end.i.i.i.i:                                  ; preds = %and.rhs.i.i.i.i, %merge.i.i.i.i
-  %99 = phi i8 [ 0, %merge.i.i.i.i ], [ %98, %and.rhs.i.i.i.i ]
-  %100 = getelementptr i8, ptr %0, i64 161
-  store i8 %99, ptr %100, align 1
-  %101 = load ptr, ptr %0, align 8
-  %102 = getelementptr i8, ptr %0, i64 20
-  %103 = load i32, ptr %102, align 4, !noalias !50
-  %104 = getelementptr i8, ptr %0, i64 163
-  %105 = getelementptr i8, ptr %1, i64 48
-  %106 = load i32, ptr %105, align 4
-  %.not45.i.i.i.i = icmp ne i32 %106, 0
-  %107 = icmp eq i32 %103, 1
-  %or.cond55.i.i.i.i = select i1 %.not45.i.i.i.i, i1 %107, i1 false
+and.end.i.i.i.i:                                  ; preds = %and.rhs.i.i.i.i, %merge.i.i.i10.i
+  %162 = phi i8 [ 0, %merge.i.i.i10.i ], [ %161, %and.rhs.i.i.i.i ]
+  %163 = getelementptr i8, ptr %0, i64 161
+  store i8 %162, ptr %163, align 1
+  %164 = load ptr, ptr %0, align 8
+  %165 = getelementptr i8, ptr %0, i64 20
+  %166 = load i32, ptr %165, align 4, !noalias !50
+  %167 = getelementptr i8, ptr %0, i64 163
+  %168 = getelementptr i8, ptr %1, i64 48
+  %169 = load i32, ptr %168, align 4
+  %.not45.i.i.i.i = icmp ne i32 %169, 0
+  %170 = icmp eq i32 %166, 1
+  %or.cond55.i.i.i.i = select i1 %.not45.i.i.i.i, i1 %170, i1 false
   br i1 %or.cond55.i.i.i.i, label %and.lhs.true1.i.i.i.i.i, label %and.end6.i.i.i.i
 
 and.rhs.i50.i.i.i.i:                              ; preds = %and.lhs.true.i.i.i.i.i
-  %108 = getelementptr i8, ptr %101, i64 164
-  %.val6.i.i.i.i.i = load i32, ptr %108, align 4
-  %109 = mul i32 %.val6.i.i.i.i.i, %116
-  %110 = icmp eq i32 %109, %.val6.i.i.i.i.i
-  %111 = zext i1 %110 to i8
+  %171 = getelementptr i8, ptr %164, i64 164
+  %.val6.i.i.i.i.i = load i32, ptr %171, align 4
+  %172 = mul i32 %.val6.i.i.i.i.i, %179
+  %173 = icmp eq i32 %172, %.val6.i.i.i.i.i
+  %174 = zext i1 %173 to i8
   br label %and.end6.i.i.i.i
 
 and.lhs.true.i.i.i.i.i:                           ; preds = %and.lhs.true1.i.i.i.i.i
-  %112 = getelementptr i8, ptr %101, i64 92
-  %.val7.i.i.i.i.i = load i32, ptr %112, align 4
-  %113 = getelementptr i8, ptr %101, i64 148
-  %.val8.i.i.i.i.i = load i32, ptr %113, align 4
-  %114 = icmp slt i32 %.val8.i.i.i.i.i, %.val7.i.i.i.i.i
-  br i1 %114, label %and.rhs.i50.i.i.i.i, label %and.end6.i.i.i.i
+  %175 = getelementptr i8, ptr %164, i64 92
+  %.val7.i.i.i.i.i = load i32, ptr %175, align 4
+  %176 = getelementptr i8, ptr %164, i64 148
+  %.val8.i.i.i.i.i = load i32, ptr %176, align 4
+  %177 = icmp slt i32 %.val8.i.i.i.i.i, %.val7.i.i.i.i.i
+  br i1 %177, label %and.rhs.i50.i.i.i.i, label %and.end6.i.i.i.i
 
 and.lhs.true1.i.i.i.i.i:                          ; preds = %and.end.i.i.i.i
-  %115 = getelementptr i8, ptr %101, i64 160
-  %116 = load i32, ptr %115, align 4
-  %117 = icmp sgt i32 %116, 0
-  br i1 %117, label %and.lhs.true.i.i.i.i.i, label %and.end6.i.i.i.i
+  %178 = getelementptr i8, ptr %164, i64 160
+  %179 = load i32, ptr %178, align 4
+  %180 = icmp sgt i32 %179, 0
+  br i1 %180, label %and.lhs.true.i.i.i.i.i, label %and.end6.i.i.i.i
 
 and.end6.i.i.i.i:                                 ; preds = %and.lhs.true1.i.i.i.i.i, %and.lhs.true.i.i.i.i.i, %and.rhs.i50.i.i.i.i, %and.end.i.i.i.i
-  %118 = phi i8 [ 0, %and.end.i.i.i.i ], [ 0, %and.lhs.true.i.i.i.i.i ], [ 0, %and.lhs.true1.i.i.i.i.i ], [ %111, %and.rhs.i50.i.i.i.i ]
-  store i8 %118, ptr %104, align 1
-  %119 = getelementptr i8, ptr %0, i64 124
-  %120 = load i32, ptr %119, align 4
-  %121 = icmp sgt i32 %120, 0
-  br i1 %121, label %or.end.i.i.i.i, label %or.rhs.i.i.i.i
+  %181 = phi i8 [ 0, %and.end.i.i.i.i ], [ 0, %and.lhs.true.i.i.i.i.i ], [ 0, %and.lhs.true1.i.i.i.i.i ], [ %174, %and.rhs.i50.i.i.i.i ]
+  store i8 %181, ptr %167, align 1
+  %182 = getelementptr i8, ptr %0, i64 124
+  %183 = load i32, ptr %182, align 4
+  %184 = icmp sgt i32 %183, 0
+  br i1 %184, label %or.end.i.i.i.i, label %or.rhs.i.i.i.i
 
 or.rhs.i.i.i.i:                                   ; preds = %and.end6.i.i.i.i
-  %122 = icmp slt i32 %120, 0
-  br i1 %122, label %and.rhs7.i.i.i.i, label %or.end.i.i.i.i
+  %185 = icmp slt i32 %183, 0
+  br i1 %185, label %and.rhs7.i.i.i.i, label %or.end.i.i.i.i
 
 and.rhs7.i.i.i.i:                                 ; preds = %or.rhs.i.i.i.i
-  %123 = getelementptr i8, ptr %1, i64 44
-  %124 = load i32, ptr %123, align 4
-  %125 = icmp ne i32 %124, 0
-  %126 = zext i1 %125 to i8
+  %186 = getelementptr i8, ptr %1, i64 44
+  %187 = load i32, ptr %186, align 4
+  %188 = icmp ne i32 %187, 0
+  %189 = zext i1 %188 to i8
   br label %or.end.i.i.i.i
 
 or.end.i.i.i.i:                                   ; preds = %and.rhs7.i.i.i.i, %or.rhs.i.i.i.i, %and.end6.i.i.i.i
-  %127 = phi i8 [ 1, %and.end6.i.i.i.i ], [ 0, %or.rhs.i.i.i.i ], [ %126, %and.rhs7.i.i.i.i ]
-  %128 = getelementptr i8, ptr %0, i64 162
-  store i8 %127, ptr %128, align 1
-  %129 = getelementptr i8, ptr %1, i64 40
-  %130 = load i32, ptr %129, align 4
-  %131 = icmp sgt i32 %130, 0
-  br i1 %131, label %and.lhs.true12.i.i.i.i, label %merge5.i.i.i
+  %190 = phi i8 [ 1, %and.end6.i.i.i.i ], [ 0, %or.rhs.i.i.i.i ], [ %189, %and.rhs7.i.i.i.i ]
+  %191 = getelementptr i8, ptr %0, i64 162
+  store i8 %190, ptr %191, align 1
+  %192 = getelementptr i8, ptr %1, i64 40
+  %193 = load i32, ptr %192, align 4
+  %194 = icmp sgt i32 %193, 0
+  br i1 %194, label %and.lhs.true12.i.i.i.i, label %merge5.i.i.i
 
 then10.i.i.i.i:                                   ; preds = %and.lhs.true12.i.i.i.i
   %.not47.i.i.i.i = icmp eq ptr %5, null
   br i1 %.not47.i.i.i.i, label %"$Planning.make.exit.i", label %then15.i.i.i.i
 
 and.lhs.true12.i.i.i.i:                           ; preds = %or.end.i.i.i.i
-  %132 = getelementptr i8, ptr %0, i64 56
-  %133 = load i32, ptr %132, align 4
-  %134 = srem i32 %133, %130
-  %.not46.i.i.i.i = icmp eq i32 %134, 0
+  %195 = getelementptr i8, ptr %0, i64 56
+  %196 = load i32, ptr %195, align 4
+  %197 = srem i32 %196, %193
+  %.not46.i.i.i.i = icmp eq i32 %197, 0
   br i1 %.not46.i.i.i.i, label %merge5.i.i.i, label %then10.i.i.i.i
 
 then15.i.i.i.i:                                   ; preds = %then10.i.i.i.i
-  %135 = getelementptr i8, ptr %1, i64 52
-  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.502", i32 %133, ptr %135, i32 %130)
+  %198 = getelementptr i8, ptr %1, i64 52
+  %199 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.502", i32 %196, ptr %198, i32 %193)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i51.i.i.i.i)
-  %137 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
-  %spec.select.i.i52.i.i.i.i = call i64 @llvm.smin.i64(i64 %137, i64 1023)
-  %138 = icmp sgt i64 %137, 0
-  br i1 %138, label %then2.i.i53.i.i.i.i, label %"$printable.clean.exit54.i.i.i.i"
+  %200 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
+  %spec.select.i.i52.i.i.i.i = call i64 @llvm.smin.i64(i64 %200, i64 1023)
+  %201 = icmp sgt i64 %200, 0
+  br i1 %201, label %then2.i.i53.i.i.i.i, label %"$printable.clean.exit54.i.i.i.i"
 
 then2.i.i53.i.i.i.i:                              ; preds = %then15.i.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i51.i.i.i.i, ptr nonnull align 1 %5, i64 %spec.select.i.i52.i.i.i.i, i1 false)
   br label %"$printable.clean.exit54.i.i.i.i"
 
 "$printable.clean.exit54.i.i.i.i":                ; preds = %then2.i.i53.i.i.i.i, %then15.i.i.i.i
-  %139 = getelementptr i8, ptr %raw.i51.i.i.i.i, i64 %spec.select.i.i52.i.i.i.i
-  store i8 0, ptr %139, align 1
-  %140 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i51.i.i.i.i)
-  %141 = ptrtoint ptr %raw.i51.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %141, i64 %140)
+  %202 = getelementptr i8, ptr %raw.i51.i.i.i.i, i64 %spec.select.i.i52.i.i.i.i
+  store i8 0, ptr %202, align 1
+  %203 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i51.i.i.i.i)
+  %204 = ptrtoint ptr %raw.i51.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %204, i64 %203)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i51.i.i.i.i)
   br label %"$Planning.make.exit.i"
 
 merge5.i.i.i:                                     ; preds = %and.lhs.true12.i.i.i.i, %or.end.i.i.i.i
-  %142 = getelementptr i8, ptr %0, i64 96
-  %143 = load i64, ptr %142, align 8
-  %144 = getelementptr i8, ptr %0, i64 168
-  store i64 %143, ptr %144, align 8
-  %145 = icmp eq i64 %143, 0
-  br i1 %145, label %then.i76.i.i.i, label %"$Plan.choose_memory.exit.i.i.i"
+  %205 = getelementptr i8, ptr %0, i64 96
+  %206 = load i64, ptr %205, align 8
+  %207 = getelementptr i8, ptr %0, i64 168
+  store i64 %206, ptr %207, align 8
+  %208 = icmp eq i64 %206, 0
+  br i1 %208, label %then.i76.i.i.i, label %"$Plan.choose_memory.exit.i.i.i"
 
 then.i76.i.i.i:                                   ; preds = %merge5.i.i.i
-  %146 = getelementptr i8, ptr %0, i64 140
-  %147 = load i32, ptr %146, align 4
-  %148 = icmp eq i32 %147, 0
-  br i1 %148, label %then2.i77.i.i.i, label %merge1.i.i.i.i
+  %209 = getelementptr i8, ptr %0, i64 140
+  %210 = load i32, ptr %209, align 4
+  %211 = icmp eq i32 %210, 0
+  br i1 %211, label %then2.i77.i.i.i, label %merge1.i.i.i.i
 
 then2.i77.i.i.i:                                  ; preds = %then.i76.i.i.i
-  %149 = load i8, ptr %69, align 1
-  %150 = trunc i8 %149 to i1
-  %151 = select i1 %150, i32 90, i32 97
+  %212 = load i8, ptr %132, align 1
+  %213 = trunc i8 %212 to i1
+  %214 = select i1 %213, i32 90, i32 97
   br label %merge1.i.i.i.i
 
 merge1.i.i.i.i:                                   ; preds = %then2.i77.i.i.i, %then.i76.i.i.i
-  %hundredths.0.i.i.i.i = phi i32 [ %151, %then2.i77.i.i.i ], [ %147, %then.i76.i.i.i ]
-  %152 = getelementptr i8, ptr %1, i64 24
-  %153 = load i64, ptr %152, align 8
-  %154 = sdiv i64 %153, 100
-  %155 = sext i32 %hundredths.0.i.i.i.i to i64
-  %156 = mul i64 %154, %155
-  store i64 %156, ptr %144, align 8
+  %hundredths.0.i.i.i.i = phi i32 [ %214, %then2.i77.i.i.i ], [ %210, %then.i76.i.i.i ]
+  %215 = getelementptr i8, ptr %1, i64 24
+  %216 = load i64, ptr %215, align 8
+  %217 = sdiv i64 %216, 100
+  %218 = sext i32 %hundredths.0.i.i.i.i to i64
+  %219 = mul i64 %217, %218
+  store i64 %219, ptr %207, align 8
   br label %"$Plan.choose_memory.exit.i.i.i"
 
 "$Plan.choose_memory.exit.i.i.i":                 ; preds = %merge1.i.i.i.i, %merge5.i.i.i
-  %157 = getelementptr i8, ptr %0, i64 52
-  %158 = load i32, ptr %157, align 4
-  %159 = getelementptr i8, ptr %0, i64 56
-  %160 = load i32, ptr %159, align 4
-  %161 = add i32 %158, -1
-  %162 = add i32 %161, %160
-  %163 = sdiv i32 %162, %160
-  %164 = getelementptr i8, ptr %0, i64 176
-  store i32 %163, ptr %164, align 4
-  %165 = getelementptr i8, ptr %0, i64 48
-  %166 = load i32, ptr %165, align 4
-  %167 = sext i32 %166 to i64
-  %168 = sext i32 %163 to i64
-  %169 = mul nsw i64 %167, %168
-  %170 = icmp sgt i64 %169, 2147483647
-  br i1 %170, label %then.i81.i.i.i, label %merge10.i.i.i
+  %220 = getelementptr i8, ptr %0, i64 52
+  %221 = load i32, ptr %220, align 4
+  %222 = getelementptr i8, ptr %0, i64 56
+  %223 = load i32, ptr %222, align 4
+  %224 = add i32 %221, -1
+  %225 = add i32 %224, %223
+  %226 = sdiv i32 %225, %223
+  %227 = getelementptr i8, ptr %0, i64 176
+  store i32 %226, ptr %227, align 4
+  %228 = getelementptr i8, ptr %0, i64 48
+  %229 = load i32, ptr %228, align 4
+  %230 = sext i32 %229 to i64
+  %231 = sext i32 %226 to i64
+  %232 = mul nsw i64 %230, %231
+  %233 = icmp sgt i64 %232, 2147483647
+  br i1 %233, label %then.i81.i.i.i, label %merge10.i.i.i
 
 then.i81.i.i.i:                                   ; preds = %"$Plan.choose_memory.exit.i.i.i"
-  %.not.i.i.i.i = icmp eq ptr %5, null
-  br i1 %.not.i.i.i.i, label %"$Planning.make.exit.i", label %then2.i82.i.i.i
+  %.not.i.i.i12.i = icmp eq ptr %5, null
+  br i1 %.not.i.i.i12.i, label %"$Planning.make.exit.i", label %then2.i82.i.i.i
 
 then2.i82.i.i.i:                                  ; preds = %then.i81.i.i.i
-  %171 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.503", i32 %166, i32 %158, i32 %160, i64 2147483647)
+  %234 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.503", i32 %229, i32 %221, i32 %223, i64 2147483647)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i78.i.i.i)
-  %172 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
-  %spec.select.i.i.i83.i.i.i = call i64 @llvm.smin.i64(i64 %172, i64 1023)
-  %173 = icmp sgt i64 %172, 0
-  br i1 %173, label %then2.i.i.i85.i.i.i, label %"$printable.clean.exit.i84.i.i.i"
+  %235 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
+  %spec.select.i.i.i83.i.i.i = call i64 @llvm.smin.i64(i64 %235, i64 1023)
+  %236 = icmp sgt i64 %235, 0
+  br i1 %236, label %then2.i.i.i85.i.i.i, label %"$printable.clean.exit.i84.i.i.i"
 
 then2.i.i.i85.i.i.i:                              ; preds = %then2.i82.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i78.i.i.i, ptr nonnull align 1 %5, i64 %spec.select.i.i.i83.i.i.i, i1 false)
   br label %"$printable.clean.exit.i84.i.i.i"
 
 "$printable.clean.exit.i84.i.i.i":                ; preds = %then2.i.i.i85.i.i.i, %then2.i82.i.i.i
-  %174 = getelementptr i8, ptr %raw.i.i78.i.i.i, i64 %spec.select.i.i.i83.i.i.i
-  store i8 0, ptr %174, align 1
-  %175 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i78.i.i.i)
-  %176 = ptrtoint ptr %raw.i.i78.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %176, i64 %175)
+  %237 = getelementptr i8, ptr %raw.i.i78.i.i.i, i64 %spec.select.i.i.i83.i.i.i
+  store i8 0, ptr %237, align 1
+  %238 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i78.i.i.i)
+  %239 = ptrtoint ptr %raw.i.i78.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %239, i64 %238)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i78.i.i.i)
   br label %"$Planning.make.exit.i"
 
 merge10.i.i.i:                                    ; preds = %"$Plan.choose_memory.exit.i.i.i"
-  %177 = getelementptr i8, ptr %0, i64 72
-  %178 = load i32, ptr %177, align 4
-  %179 = getelementptr i8, ptr %0, i64 300
-  store i32 %178, ptr %179, align 4
-  %180 = getelementptr i8, ptr %0, i64 304
-  store i32 %166, ptr %180, align 4
-  %181 = getelementptr i8, ptr %0, i64 308
-  store i32 %163, ptr %181, align 4
-  %182 = getelementptr i8, ptr %0, i64 92
-  %183 = load i32, ptr %182, align 4
-  %184 = getelementptr i8, ptr %0, i64 312
-  store i32 %183, ptr %184, align 4
-  %185 = shl i32 %183, 4
-  %186 = getelementptr i8, ptr %0, i64 316
-  %spec.select.i.i.i.i = call i32 @llvm.smax.i32(i32 %185, i32 1024)
-  store i32 %spec.select.i.i.i.i, ptr %186, align 4
-  %187 = call i32 @llvm.smin.i32(i32 %183, i32 %166)
-  %188 = getelementptr i8, ptr %0, i64 320
-  store i32 %187, ptr %188, align 4
-  %189 = getelementptr i8, ptr %101, i64 96
-  %190 = load i32, ptr %189, align 4
-  %191 = getelementptr i8, ptr %0, i64 324
-  store i32 %190, ptr %191, align 4
+  %240 = getelementptr i8, ptr %0, i64 72
+  %241 = load i32, ptr %240, align 4
+  %242 = getelementptr i8, ptr %0, i64 300
+  store i32 %241, ptr %242, align 4
+  %243 = getelementptr i8, ptr %0, i64 304
+  store i32 %229, ptr %243, align 4
+  %244 = getelementptr i8, ptr %0, i64 308
+  store i32 %226, ptr %244, align 4
+  %245 = getelementptr i8, ptr %0, i64 92
+  %246 = load i32, ptr %245, align 4
+  %247 = getelementptr i8, ptr %0, i64 312
+  store i32 %246, ptr %247, align 4
+  %248 = shl i32 %246, 4
+  %249 = getelementptr i8, ptr %0, i64 316
+  %spec.select.i.i.i.i = call i32 @llvm.smax.i32(i32 %248, i32 1024)
+  store i32 %spec.select.i.i.i.i, ptr %249, align 4
+  %250 = call i32 @llvm.smin.i32(i32 %246, i32 %229)
+  %251 = getelementptr i8, ptr %0, i64 320
+  store i32 %250, ptr %251, align 4
+  %252 = getelementptr i8, ptr %164, i64 96
+  %253 = load i32, ptr %252, align 4
+  %254 = getelementptr i8, ptr %0, i64 324
+  store i32 %253, ptr %254, align 4
   call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %unbound.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %layout.i.i.i.i)
-  %192 = load ptr, ptr %68, align 8, !noalias !51
-  %193 = getelementptr i8, ptr %0, i64 64
-  %194 = load i32, ptr %193, align 4, !noalias !51
-  %195 = icmp eq i32 %81, 2
-  br i1 %195, label %and.rhs.i.i.i.i.i, label %"$Plan.layout.exit.i.i.i.i"
+  %255 = load ptr, ptr %131, align 8, !noalias !51
+  %256 = getelementptr i8, ptr %0, i64 64
+  %257 = load i32, ptr %256, align 4, !noalias !51
+  %258 = icmp eq i32 %144, 2
+  br i1 %258, label %and.rhs.i.i.i.i.i, label %"$Plan.layout.exit.i.i.i.i"
 
 and.rhs.i.i.i.i.i:                                ; preds = %merge10.i.i.i
-  %196 = getelementptr i8, ptr %101, i64 753
-  %197 = load i8, ptr %196, align 1, !noalias !51
-  %198 = and i8 %197, 1
+  %259 = getelementptr i8, ptr %164, i64 753
+  %260 = load i8, ptr %259, align 1, !noalias !51
+  %261 = and i8 %260, 1
   br label %"$Plan.layout.exit.i.i.i.i"
 
 "$Plan.layout.exit.i.i.i.i":                      ; preds = %and.rhs.i.i.i.i.i, %merge10.i.i.i
-  %199 = phi i8 [ 0, %merge10.i.i.i ], [ %198, %and.rhs.i.i.i.i.i ]
-  %200 = getelementptr i8, ptr %101, i64 496
-  %201 = getelementptr i8, ptr %101, i64 24
-  store ptr %201, ptr %layout.i.i.i.i, align 8
+  %262 = phi i8 [ 0, %merge10.i.i.i ], [ %261, %and.rhs.i.i.i.i.i ]
+  %263 = getelementptr i8, ptr %164, i64 496
+  %264 = getelementptr i8, ptr %164, i64 24
+  store ptr %264, ptr %layout.i.i.i.i, align 8
   %.sroa.2.0.layout.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %layout.i.i.i.i, i64 8
-  store ptr %200, ptr %.sroa.2.0.layout.sroa_idx.i.i.i.i, align 8
+  store ptr %263, ptr %.sroa.2.0.layout.sroa_idx.i.i.i.i, align 8
   %.sroa.3.0.layout.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %layout.i.i.i.i, i64 16
-  store ptr %192, ptr %.sroa.3.0.layout.sroa_idx.i.i.i.i, align 8
+  store ptr %255, ptr %.sroa.3.0.layout.sroa_idx.i.i.i.i, align 8
   %.sroa.4.0.layout.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %layout.i.i.i.i, i64 24
-  store i32 %103, ptr %.sroa.4.0.layout.sroa_idx.i.i.i.i, align 8
+  store i32 %166, ptr %.sroa.4.0.layout.sroa_idx.i.i.i.i, align 8
   %.sroa.5.0.layout.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %layout.i.i.i.i, i64 28
   store i32 0, ptr %.sroa.5.0.layout.sroa_idx.i.i.i.i, align 4
   %.sroa.6.0.layout.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %layout.i.i.i.i, i64 32
-  store i32 %194, ptr %.sroa.6.0.layout.sroa_idx.i.i.i.i, align 8
+  store i32 %257, ptr %.sroa.6.0.layout.sroa_idx.i.i.i.i, align 8
   %.sroa.7.0.layout.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %layout.i.i.i.i, i64 36
-  store i8 %118, ptr %.sroa.7.0.layout.sroa_idx.i.i.i.i, align 4
+  store i8 %181, ptr %.sroa.7.0.layout.sroa_idx.i.i.i.i, align 4
   %.sroa.8.0.layout.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %layout.i.i.i.i, i64 37
-  store i8 %199, ptr %.sroa.8.0.layout.sroa_idx.i.i.i.i, align 1
-  %202 = getelementptr i8, ptr %101, i64 100
-  %203 = load i32, ptr %202, align 4
-  %204 = srem i32 %203, %103
-  %.not.i.i.i.i.i.i = icmp eq i32 %204, 0
-  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i, label %then.i.i.i.i.i.i
+  store i8 %262, ptr %.sroa.8.0.layout.sroa_idx.i.i.i.i, align 1
+  %265 = getelementptr i8, ptr %164, i64 100
+  %266 = load i32, ptr %265, align 4
+  %267 = srem i32 %266, %166
+  %.not.i.i.i.i.i.i = icmp eq i32 %267, 0
+  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i11.i, label %then.i.i.i.i.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %"$Plan.layout.exit.i.i.i.i"
   %.not9.i.i.i.i.i.i = icmp eq ptr %5, null
   br i1 %.not9.i.i.i.i.i.i, label %"$Plan.measure_weights.exit.thread.i.i.i", label %then2.i.i.i86.i.i.i
 
 then2.i.i.i86.i.i.i:                              ; preds = %then.i.i.i.i.i.i
-  %205 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.504", i32 %103, ptr nonnull @"$string.170", i32 %203)
+  %268 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.504", i32 %166, ptr nonnull @"$string.170", i32 %266)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i.i)
-  %206 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
-  %spec.select.i.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %206, i64 1023)
-  %207 = icmp sgt i64 %206, 0
-  br i1 %207, label %then2.i.i.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i.i.i"
+  %269 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
+  %spec.select.i.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %269, i64 1023)
+  %270 = icmp sgt i64 %269, 0
+  br i1 %270, label %then2.i.i.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i.i.i"
 
 then2.i.i.i.i.i.i.i.i:                            ; preds = %then2.i.i.i86.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i.i.i, ptr nonnull align 1 %5, i64 %spec.select.i.i.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i.i.i.i"
 
 "$printable.clean.exit.i.i.i.i.i.i":              ; preds = %then2.i.i.i.i.i.i.i.i, %then2.i.i.i86.i.i.i
-  %208 = getelementptr i8, ptr %raw.i.i.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i.i.i
-  store i8 0, ptr %208, align 1
-  %209 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i.i.i)
-  %210 = ptrtoint ptr %raw.i.i.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %210, i64 %209)
+  %271 = getelementptr i8, ptr %raw.i.i.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i.i.i
+  store i8 0, ptr %271, align 1
+  %272 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i.i.i)
+  %273 = ptrtoint ptr %raw.i.i.i.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %273, i64 %272)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i.i)
   br label %"$Plan.measure_weights.exit.thread.i.i.i"
 
-merge.i.i.i.i.i:                                  ; preds = %"$Plan.layout.exit.i.i.i.i"
-  %211 = getelementptr i8, ptr %101, i64 104
-  %212 = load i32, ptr %211, align 4
-  %213 = srem i32 %212, %103
-  %.not.i63.i.i.i.i.i = icmp eq i32 %213, 0
+merge.i.i.i.i11.i:                                ; preds = %"$Plan.layout.exit.i.i.i.i"
+  %274 = getelementptr i8, ptr %164, i64 104
+  %275 = load i32, ptr %274, align 4
+  %276 = srem i32 %275, %166
+  %.not.i63.i.i.i.i.i = icmp eq i32 %276, 0
   br i1 %.not.i63.i.i.i.i.i, label %merge2.i.i.i.i.i, label %then.i64.i.i.i.i.i
 
-then.i64.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i
+then.i64.i.i.i.i.i:                               ; preds = %merge.i.i.i.i11.i
   %.not9.i65.i.i.i.i.i = icmp eq ptr %5, null
   br i1 %.not9.i65.i.i.i.i.i, label %"$Plan.measure_weights.exit.thread.i.i.i", label %then2.i66.i.i.i.i.i
 
 then2.i66.i.i.i.i.i:                              ; preds = %then.i64.i.i.i.i.i
-  %214 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.504", i32 %103, ptr nonnull @"$string.171", i32 %212)
+  %277 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.504", i32 %166, ptr nonnull @"$string.171", i32 %275)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i.i.i.i)
-  %215 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
-  %spec.select.i.i.i67.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %215, i64 1023)
-  %216 = icmp sgt i64 %215, 0
-  br i1 %216, label %then2.i.i.i70.i.i.i.i.i, label %"$printable.clean.exit.i68.i.i.i.i.i"
+  %278 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
+  %spec.select.i.i.i67.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %278, i64 1023)
+  %279 = icmp sgt i64 %278, 0
+  br i1 %279, label %then2.i.i.i70.i.i.i.i.i, label %"$printable.clean.exit.i68.i.i.i.i.i"
 
 then2.i.i.i70.i.i.i.i.i:                          ; preds = %then2.i66.i.i.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i62.i.i.i.i.i, ptr nonnull align 1 %5, i64 %spec.select.i.i.i67.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i68.i.i.i.i.i"
 
 "$printable.clean.exit.i68.i.i.i.i.i":            ; preds = %then2.i.i.i70.i.i.i.i.i, %then2.i66.i.i.i.i.i
-  %217 = getelementptr i8, ptr %raw.i.i62.i.i.i.i.i, i64 %spec.select.i.i.i67.i.i.i.i.i
-  store i8 0, ptr %217, align 1
-  %218 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i62.i.i.i.i.i)
-  %219 = ptrtoint ptr %raw.i.i62.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %219, i64 %218)
+  %280 = getelementptr i8, ptr %raw.i.i62.i.i.i.i.i, i64 %spec.select.i.i.i67.i.i.i.i.i
+  store i8 0, ptr %280, align 1
+  %281 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i62.i.i.i.i.i)
+  %282 = ptrtoint ptr %raw.i.i62.i.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %282, i64 %281)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i62.i.i.i.i.i)
   br label %"$Plan.measure_weights.exit.thread.i.i.i"
 
-merge2.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
-  %220 = getelementptr i8, ptr %101, i64 148
-  %.val60.i.i.i.i.i = load i32, ptr %220, align 4
-  %221 = icmp sgt i32 %.val60.i.i.i.i.i, 0
-  br i1 %221, label %then7.i.i.i.i.i, label %merge6.i.i.i.i.i
+merge2.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i11.i
+  %283 = getelementptr i8, ptr %164, i64 148
+  %.val60.i.i.i.i.i = load i32, ptr %283, align 4
+  %284 = icmp sgt i32 %.val60.i.i.i.i.i, 0
+  br i1 %284, label %then7.i.i.i.i.i, label %merge6.i.i.i.i.i
 
 then7.i.i.i.i.i:                                  ; preds = %merge2.i.i.i.i.i
-  %222 = getelementptr i8, ptr %101, i64 144
-  %223 = load i32, ptr %222, align 4
-  %224 = srem i32 %223, %103
-  %.not.i73.i.i.i.i.i = icmp eq i32 %224, 0
+  %285 = getelementptr i8, ptr %164, i64 144
+  %286 = load i32, ptr %285, align 4
+  %287 = srem i32 %286, %166
+  %.not.i73.i.i.i.i.i = icmp eq i32 %287, 0
   br i1 %.not.i73.i.i.i.i.i, label %merge6.i.i.i.i.i, label %then.i74.i.i.i.i.i
 
 then.i74.i.i.i.i.i:                               ; preds = %then7.i.i.i.i.i
@@ -36891,40 +37073,40 @@ then.i74.i.i.i.i.i:                               ; preds = %then7.i.i.i.i.i
   br i1 %.not9.i75.i.i.i.i.i, label %"$Plan.measure_weights.exit.thread.i.i.i", label %then2.i76.i.i.i.i.i
 
 then2.i76.i.i.i.i.i:                              ; preds = %then.i74.i.i.i.i.i
-  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.504", i32 %103, ptr nonnull @"$string.174", i32 %223)
+  %288 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.504", i32 %166, ptr nonnull @"$string.174", i32 %286)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i72.i.i.i.i.i)
-  %226 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
-  %spec.select.i.i.i77.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %226, i64 1023)
-  %227 = icmp sgt i64 %226, 0
-  br i1 %227, label %then2.i.i.i80.i.i.i.i.i, label %"$printable.clean.exit.i78.i.i.i.i.i"
+  %289 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
+  %spec.select.i.i.i77.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %289, i64 1023)
+  %290 = icmp sgt i64 %289, 0
+  br i1 %290, label %then2.i.i.i80.i.i.i.i.i, label %"$printable.clean.exit.i78.i.i.i.i.i"
 
 then2.i.i.i80.i.i.i.i.i:                          ; preds = %then2.i76.i.i.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i72.i.i.i.i.i, ptr nonnull align 1 %5, i64 %spec.select.i.i.i77.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i78.i.i.i.i.i"
 
 "$printable.clean.exit.i78.i.i.i.i.i":            ; preds = %then2.i.i.i80.i.i.i.i.i, %then2.i76.i.i.i.i.i
-  %228 = getelementptr i8, ptr %raw.i.i72.i.i.i.i.i, i64 %spec.select.i.i.i77.i.i.i.i.i
-  store i8 0, ptr %228, align 1
-  %229 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i72.i.i.i.i.i)
-  %230 = ptrtoint ptr %raw.i.i72.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %230, i64 %229)
+  %291 = getelementptr i8, ptr %raw.i.i72.i.i.i.i.i, i64 %spec.select.i.i.i77.i.i.i.i.i
+  store i8 0, ptr %291, align 1
+  %292 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i72.i.i.i.i.i)
+  %293 = ptrtoint ptr %raw.i.i72.i.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %293, i64 %292)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i72.i.i.i.i.i)
   br label %"$Plan.measure_weights.exit.thread.i.i.i"
 
 merge6.i.i.i.i.i:                                 ; preds = %then7.i.i.i.i.i, %merge2.i.i.i.i.i
-  %231 = getelementptr i8, ptr %101, i64 92
-  %.val58.i.i.i.i.i = load i32, ptr %231, align 4
-  %232 = icmp slt i32 %.val60.i.i.i.i.i, %.val58.i.i.i.i.i
-  br i1 %232, label %merge14.i.i.i.i.i, label %merge.i88.i.i.i
+  %294 = getelementptr i8, ptr %164, i64 92
+  %.val58.i.i.i.i.i = load i32, ptr %294, align 4
+  %295 = icmp slt i32 %.val60.i.i.i.i.i, %.val58.i.i.i.i.i
+  br i1 %295, label %merge14.i.i.i.i.i, label %merge.i88.i.i.i
 
 merge14.i.i.i.i.i:                                ; preds = %merge6.i.i.i.i.i
-  %233 = getelementptr i8, ptr %101, i64 160
-  %.val.i.i.i.i.i = load i32, ptr %233, align 4
-  %234 = getelementptr i8, ptr %101, i64 164
-  %.val57.i.i.i.i.i = load i32, ptr %234, align 4
-  %235 = mul i32 %.val57.i.i.i.i.i, %.val.i.i.i.i.i
-  %236 = srem i32 %235, %103
-  %.not.i83.i.i.i.i.i = icmp eq i32 %236, 0
+  %296 = getelementptr i8, ptr %164, i64 160
+  %.val.i.i.i.i.i = load i32, ptr %296, align 4
+  %297 = getelementptr i8, ptr %164, i64 164
+  %.val57.i.i.i.i.i = load i32, ptr %297, align 4
+  %298 = mul i32 %.val57.i.i.i.i.i, %.val.i.i.i.i.i
+  %299 = srem i32 %298, %166
+  %.not.i83.i.i.i.i.i = icmp eq i32 %299, 0
   br i1 %.not.i83.i.i.i.i.i, label %merge19.i.i.i.i.i, label %then.i84.i.i.i.i.i
 
 then.i84.i.i.i.i.i:                               ; preds = %merge14.i.i.i.i.i
@@ -36932,86 +37114,86 @@ then.i84.i.i.i.i.i:                               ; preds = %merge14.i.i.i.i.i
   br i1 %.not9.i85.i.i.i.i.i, label %"$Plan.measure_weights.exit.thread.i.i.i", label %then2.i86.i.i.i.i.i
 
 then2.i86.i.i.i.i.i:                              ; preds = %then.i84.i.i.i.i.i
-  %237 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.504", i32 %103, ptr nonnull @"$string.505", i32 %235)
+  %300 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.504", i32 %166, ptr nonnull @"$string.505", i32 %298)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i82.i.i.i.i.i)
-  %238 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
-  %spec.select.i.i.i87.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %238, i64 1023)
-  %239 = icmp sgt i64 %238, 0
-  br i1 %239, label %then2.i.i.i90.i.i.i.i.i, label %"$printable.clean.exit.i88.i.i.i.i.i"
+  %301 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
+  %spec.select.i.i.i87.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %301, i64 1023)
+  %302 = icmp sgt i64 %301, 0
+  br i1 %302, label %then2.i.i.i90.i.i.i.i.i, label %"$printable.clean.exit.i88.i.i.i.i.i"
 
 then2.i.i.i90.i.i.i.i.i:                          ; preds = %then2.i86.i.i.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i82.i.i.i.i.i, ptr nonnull align 1 %5, i64 %spec.select.i.i.i87.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i88.i.i.i.i.i"
 
 "$printable.clean.exit.i88.i.i.i.i.i":            ; preds = %then2.i.i.i90.i.i.i.i.i, %then2.i86.i.i.i.i.i
-  %240 = getelementptr i8, ptr %raw.i.i82.i.i.i.i.i, i64 %spec.select.i.i.i87.i.i.i.i.i
-  store i8 0, ptr %240, align 1
-  %241 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i82.i.i.i.i.i)
-  %242 = ptrtoint ptr %raw.i.i82.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %242, i64 %241)
+  %303 = getelementptr i8, ptr %raw.i.i82.i.i.i.i.i, i64 %spec.select.i.i.i87.i.i.i.i.i
+  store i8 0, ptr %303, align 1
+  %304 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i82.i.i.i.i.i)
+  %305 = ptrtoint ptr %raw.i.i82.i.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %305, i64 %304)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i82.i.i.i.i.i)
   br label %"$Plan.measure_weights.exit.thread.i.i.i"
 
 merge19.i.i.i.i.i:                                ; preds = %merge14.i.i.i.i.i
-  %243 = icmp eq i32 %194, 2
-  br i1 %243, label %then24.i.i.i.i.i, label %merge23.i.i.i.i.i
+  %306 = icmp eq i32 %257, 2
+  br i1 %306, label %then24.i.i.i.i.i, label %merge23.i.i.i.i.i
 
 then24.i.i.i.i.i:                                 ; preds = %merge19.i.i.i.i.i
-  %244 = getelementptr i8, ptr %101, i64 152
-  %245 = load i32, ptr %244, align 4
-  %246 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.506", i32 %245, i32 %103, ptr %5)
+  %307 = getelementptr i8, ptr %164, i64 152
+  %308 = load i32, ptr %307, align 4
+  %309 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.506", i32 %308, i32 %166, ptr %5)
   br label %"$Layout.check.exit.i.i.i.i"
 
 merge23.i.i.i.i.i:                                ; preds = %merge19.i.i.i.i.i
-  %247 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.507", i32 %.val57.i.i.i.i.i, i32 %103, ptr %5)
+  %310 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.507", i32 %.val57.i.i.i.i.i, i32 %166, ptr %5)
   br label %"$Layout.check.exit.i.i.i.i"
 
 "$Layout.check.exit.i.i.i.i":                     ; preds = %merge23.i.i.i.i.i, %then24.i.i.i.i.i
-  %common.ret.op.i.i.i.i.i = phi i32 [ %246, %then24.i.i.i.i.i ], [ %247, %merge23.i.i.i.i.i ]
+  %common.ret.op.i.i.i.i.i = phi i32 [ %309, %then24.i.i.i.i.i ], [ %310, %merge23.i.i.i.i.i ]
   %.not.i89.i.i.i = icmp eq i32 %common.ret.op.i.i.i.i.i, 0
   br i1 %.not.i89.i.i.i, label %merge.i88.i.i.i, label %"$Plan.measure_weights.exit.thread.i.i.i"
 
 merge.i88.i.i.i:                                  ; preds = %"$Layout.check.exit.i.i.i.i", %merge6.i.i.i.i.i
-  %248 = getelementptr i8, ptr %0, i64 208
-  %249 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i.i.i.i, ptr null, ptr nonnull %unbound.i.i.i.i, ptr %248, ptr %5)
-  %.not12.i.i.i.i = icmp eq i32 %249, 0
+  %311 = getelementptr i8, ptr %0, i64 208
+  %312 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i.i.i.i, ptr null, ptr nonnull %unbound.i.i.i.i, ptr %311, ptr %5)
+  %.not12.i.i.i.i = icmp eq i32 %312, 0
   br i1 %.not12.i.i.i.i, label %merge15.i.i.i, label %"$Plan.measure_weights.exit.thread.i.i.i"
 
 "$Plan.measure_weights.exit.thread.i.i.i":        ; preds = %merge.i88.i.i.i, %"$Layout.check.exit.i.i.i.i", %"$printable.clean.exit.i88.i.i.i.i.i", %then.i84.i.i.i.i.i, %"$printable.clean.exit.i78.i.i.i.i.i", %then.i74.i.i.i.i.i, %"$printable.clean.exit.i68.i.i.i.i.i", %then.i64.i.i.i.i.i, %"$printable.clean.exit.i.i.i.i.i.i", %then.i.i.i.i.i.i
-  %common.ret.op.i87.ph.i.i.i = phi i32 [ 1, %"$printable.clean.exit.i88.i.i.i.i.i" ], [ 1, %then.i84.i.i.i.i.i ], [ 1, %"$printable.clean.exit.i78.i.i.i.i.i" ], [ 1, %then.i74.i.i.i.i.i ], [ 1, %"$printable.clean.exit.i68.i.i.i.i.i" ], [ 1, %then.i64.i.i.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i.i.i.i" ], [ 1, %then.i.i.i.i.i.i ], [ %249, %merge.i88.i.i.i ], [ 1, %"$Layout.check.exit.i.i.i.i" ]
+  %common.ret.op.i87.ph.i.i.i = phi i32 [ 1, %"$printable.clean.exit.i88.i.i.i.i.i" ], [ 1, %then.i84.i.i.i.i.i ], [ 1, %"$printable.clean.exit.i78.i.i.i.i.i" ], [ 1, %then.i74.i.i.i.i.i ], [ 1, %"$printable.clean.exit.i68.i.i.i.i.i" ], [ 1, %then.i64.i.i.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i.i.i.i" ], [ 1, %then.i.i.i.i.i.i ], [ %312, %merge.i88.i.i.i ], [ 1, %"$Layout.check.exit.i.i.i.i" ]
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %unbound.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i.i.i.i)
   br label %"$Planning.make.exit.i"
 
 merge15.i.i.i:                                    ; preds = %merge.i88.i.i.i
-  %250 = load ptr, ptr %unbound.i.i.i.i, align 8
-  call void @free(ptr %250)
+  %313 = load ptr, ptr %unbound.i.i.i.i, align 8
+  call void @free(ptr %313)
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %unbound.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i.i.i.i)
-  %251 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %0, ptr %5)
-  %.not73.i.i.i = icmp eq i32 %251, 0
+  %314 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %0, ptr %5)
+  %.not73.i.i.i = icmp eq i32 %314, 0
   br i1 %.not73.i.i.i, label %merge20.i.i.i, label %"$Planning.make.exit.i"
 
 merge20.i.i.i:                                    ; preds = %merge15.i.i.i
-  %252 = call fastcc i32 @"$Plan.shape_workspace"(ptr nonnull %0, ptr %5)
-  %.not74.i.i.i = icmp eq i32 %252, 0
+  %315 = call fastcc i32 @"$Plan.shape_workspace"(ptr nonnull %0, ptr %5)
+  %.not74.i.i.i = icmp eq i32 %315, 0
   br i1 %.not74.i.i.i, label %merge25.i.i.i, label %"$Planning.make.exit.i"
 
 merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape.i.i.i, ptr nonnull %0, i32 0)
   call void @llvm.lifetime.start.p0(i64 1648, ptr nonnull %unbound.i90.i.i.i)
-  %253 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i90.i.i.i, ptr nonnull %shape.i.i.i, ptr null)
+  %316 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i90.i.i.i, ptr nonnull %shape.i.i.i, ptr null)
   call void @llvm.lifetime.end.p0(i64 1648, ptr nonnull %unbound.i90.i.i.i)
-  %254 = getelementptr i8, ptr %0, i64 216
-  store i64 %253, ptr %254, align 8
-  %255 = call fastcc i64 @"$buffers.host_bytes"(ptr nonnull %shape.i.i.i)
-  %256 = getelementptr i8, ptr %0, i64 232
-  store i64 %255, ptr %256, align 8
+  %317 = getelementptr i8, ptr %0, i64 216
+  store i64 %316, ptr %317, align 8
+  %318 = call fastcc i64 @"$buffers.host_bytes"(ptr nonnull %shape.i.i.i)
+  %319 = getelementptr i8, ptr %0, i64 232
+  store i64 %318, ptr %319, align 8
   call fastcc void @"$Plan.choose_pages"(ptr nonnull %0)
   br label %"$Planning.make.exit.i"
 
 "$Planning.make.exit.i":                          ; preds = %merge25.i.i.i, %merge20.i.i.i, %merge15.i.i.i, %"$Plan.measure_weights.exit.thread.i.i.i", %"$printable.clean.exit.i84.i.i.i", %then.i81.i.i.i, %"$printable.clean.exit54.i.i.i.i", %then10.i.i.i.i, %"$printable.clean.exit.i.i.i.i", %then.i.i.i.i, %merge.i
-  %common.ret.op.i.i.i = phi i32 [ 0, %merge25.i.i.i ], [ %71, %merge.i ], [ %251, %merge15.i.i.i ], [ %252, %merge20.i.i.i ], [ %common.ret.op.i87.ph.i.i.i, %"$Plan.measure_weights.exit.thread.i.i.i" ], [ 4, %then.i.i.i.i ], [ 4, %"$printable.clean.exit.i.i.i.i" ], [ 4, %then10.i.i.i.i ], [ 4, %"$printable.clean.exit54.i.i.i.i" ], [ 1, %then.i81.i.i.i ], [ 1, %"$printable.clean.exit.i84.i.i.i" ]
+  %common.ret.op.i.i.i = phi i32 [ 0, %merge25.i.i.i ], [ %134, %merge.i ], [ %314, %merge15.i.i.i ], [ %315, %merge20.i.i.i ], [ %common.ret.op.i87.ph.i.i.i, %"$Plan.measure_weights.exit.thread.i.i.i" ], [ 4, %then.i.i.i.i ], [ 4, %"$printable.clean.exit.i.i.i.i" ], [ 4, %then10.i.i.i.i ], [ 4, %"$printable.clean.exit54.i.i.i.i" ], [ 1, %then.i81.i.i.i ], [ 1, %"$printable.clean.exit.i84.i.i.i" ]
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %shape.i.i.i)
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %wanted.i.i)
   br label %common.ret
@@ -37680,7 +37862,7 @@ common.ret:                                       ; preds = %entry, %"$printable
 define internal fastcc i32 @"$layout.assign"(ptr nocapture readonly %0, ptr %1, ptr %2, ptr nocapture writeonly %3, ptr %4) unnamed_addr {
 entry:
   %raw.i = alloca [1024 x i8], align 1
-  %at = alloca %95, align 8
+  %at = alloca %96, align 8
   %5 = getelementptr i8, ptr %0, i64 16
   %6 = load ptr, ptr %5, align 8
   store ptr %1, ptr %at, align 8
@@ -38512,7 +38694,7 @@ then2:                                            ; preds = %merge
 define internal fastcc range(i32 0, 5) i32 @"$Plan.measure_page"(ptr %0, ptr %1) unnamed_addr {
 entry:
   %raw.i = alloca [1024 x i8], align 1
-  %cache = alloca %96, align 8
+  %cache = alloca %97, align 8
   %2 = load ptr, ptr %0, align 8, !noalias !54
   %3 = getelementptr i8, ptr %0, i64 20
   %4 = load i32, ptr %3, align 4, !noalias !57
@@ -41774,7 +41956,7 @@ then2.i.i.i:                                      ; preds = %then2.i
 
 define dso_local i32 @engine_resize_pool(ptr %0, i32 %1, ptr %2) local_unnamed_addr {
 entry:
-  %args.i.i.i = alloca %97, align 8
+  %args.i.i.i = alloca %98, align 8
   %raw.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i66.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i.i = alloca [1024 x i8], align 1
@@ -43575,12 +43757,12 @@ then.i.i:                                         ; preds = %and.lhs.true.i
 
 define internal fastcc i32 @"$Loop.perform_transfers"(ptr nocapture %0) unnamed_addr {
 entry:
-  %args.i19.i = alloca %98, align 8
-  %args.i.i = alloca %98, align 8
+  %args.i19.i = alloca %99, align 8
+  %args.i.i = alloca %99, align 8
   %bytes.i.i.i.i69 = alloca i64, align 8
-  %transfer.i.i.i70 = alloca %99, align 8
+  %transfer.i.i.i70 = alloca %100, align 8
   %bytes.i.i.i.i = alloca i64, align 8
-  %transfer.i.i.i = alloca %99, align 8
+  %transfer.i.i.i = alloca %100, align 8
   %raw.i.i = alloca [1024 x i8], align 1
   %bytes.i.i.i = alloca i64, align 8
   %message23 = alloca %4, align 8
@@ -44020,7 +44202,7 @@ entry:
   %cause.i37 = alloca %4, align 8
   %raw.i.i = alloca [1024 x i8], align 1
   %cause.i = alloca %4, align 8
-  %args = alloca %100, align 8
+  %args = alloca %101, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %args, ptr noundef nonnull align 8 dereferenceable(32) %1, i64 32, i1 false)
   %3 = getelementptr i8, ptr %0, i64 1896
   store ptr %3, ptr %args, align 8
@@ -44193,7 +44375,7 @@ entry:
   %cause.i32 = alloca %4, align 8
   %raw.i.i = alloca [1024 x i8], align 1
   %cause.i = alloca %4, align 8
-  %args = alloca %98, align 8
+  %args = alloca %99, align 8
   %3 = load i32, ptr %0, align 4
   %.not = icmp eq i32 %3, 0
   br i1 %.not, label %merge, label %common.ret
@@ -44329,7 +44511,7 @@ define internal i32 @"$copy_pages_job"(ptr %0, ptr nocapture readonly %1, ptr %2
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
   %cause.i = alloca %4, align 8
-  %args = alloca %97, align 8
+  %args = alloca %98, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %args, ptr noundef nonnull align 8 dereferenceable(32) %1, i64 32, i1 false)
   %3 = getelementptr i8, ptr %0, i64 1896
   store ptr %3, ptr %args, align 8
@@ -44515,7 +44697,7 @@ forbody.lr.ph.i.i:                                ; preds = %and.lhs.true.i
 forbody.i.i:                                      ; preds = %merge1.i.i, %forbody.lr.ph.i.i
   %indvars.iv.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i.i, %merge1.i.i ]
   %worst.016.i.i = phi i32 [ 0, %forbody.lr.ph.i.i ], [ %worst.1.i.i, %merge1.i.i ]
-  %49 = getelementptr %101, ptr %1, i64 %indvars.iv.i.i
+  %49 = getelementptr %102, ptr %1, i64 %indvars.iv.i.i
   %50 = load i64, ptr %49, align 8
   %51 = load i64, ptr %42, align 8
   %52 = icmp sgt i64 %51, 0
@@ -44746,7 +44928,7 @@ entry:
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i84.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
-  %limits.i = alloca %102, align 8
+  %limits.i = alloca %103, align 8
   %raw.i = alloca [1024 x i8], align 1
   %4 = cmpxchg ptr @"<global>", i32 0, i32 1 acquire monotonic, align 4
   %5 = extractvalue { i32, i1 } %4, 1
@@ -45432,7 +45614,7 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i57.i.i.i
 merge1.i54.i.i.i:                                 ; preds = %merge7.i.i.i.i.i.i, %forbody.i52.i.i.i
   %264 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %251, %forbody.i52.i.i.i ]
   %265 = phi ptr [ %262, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %forbody.i52.i.i.i ]
-  %266 = getelementptr %103, ptr %265, i64 %264
+  %266 = getelementptr %104, ptr %265, i64 %264
   store i64 %.sroa.011.0.insert.insert.i.i.i.i, ptr %266, align 4
   %267 = load i64, ptr %249, align 8
   %268 = add i64 %267, 1
@@ -45464,7 +45646,7 @@ forbody.lr.ph.i.i.i.i.i:                          ; preds = %or.rhs.i.i.i.i
 forbody.i.i.i.i.i:                                ; preds = %merge1.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i
   %i.045.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %305, %merge1.i.i.i.i.i ]
   %280 = load ptr, ptr %271, align 8
-  %281 = getelementptr %103, ptr %280, i64 %i.045.i.i.i.i.i
+  %281 = getelementptr %104, ptr %280, i64 %i.045.i.i.i.i.i
   %bias.sroa.0.0.copyload.i.i.i.i.i = load i64, ptr %281, align 4
   %282 = trunc i64 %bias.sroa.0.0.copyload.i.i.i.i.i to i32
   %283 = load i64, ptr %275, align 8
@@ -45519,7 +45701,7 @@ merge7.i.i.i.i42.i.i.i:                           ; preds = %merge.i.i.i.i39.i.i
 "$Vector.push.634.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i42.i.i.i, %and.lhs.true.i.i.i.i.i
   %300 = phi i64 [ %.pre10.i.i.i43.i.i.i, %merge7.i.i.i.i42.i.i.i ], [ %293, %and.lhs.true.i.i.i.i.i ]
   %301 = phi ptr [ %298, %merge7.i.i.i.i42.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i ]
-  %302 = getelementptr %103, ptr %301, i64 %300
+  %302 = getelementptr %104, ptr %301, i64 %300
   store i64 %bias.sroa.0.0.copyload.i.i.i.i.i, ptr %302, align 4
   %303 = load i64, ptr %278, align 8
   %304 = add i64 %303, 1
@@ -45577,7 +45759,7 @@ merge7.i.i36.i.i.i.i.i:                           ; preds = %merge.i.i33.i.i.i.i
 merge6.i.i.i.i.i:                                 ; preds = %merge7.i.i36.i.i.i.i.i, %forbody4.i.i.i.i.i
   %323 = phi i64 [ %.pre10.i37.i.i.i.i.i, %merge7.i.i36.i.i.i.i.i ], [ %313, %forbody4.i.i.i.i.i ]
   %324 = phi ptr [ %321, %merge7.i.i36.i.i.i.i.i ], [ %.pre.i30.i.i.i.i.i, %forbody4.i.i.i.i.i ]
-  %325 = getelementptr %103, ptr %324, i64 %323
+  %325 = getelementptr %104, ptr %324, i64 %323
   store i64 %.sroa.026.0.insert.insert.i.i.i.i.i, ptr %325, align 4
   %326 = load i64, ptr %311, align 8
   %327 = add i64 %326, 1
@@ -46696,7 +46878,7 @@ declare dso_local i32 @pthread_create(ptr, ptr, ptr, ptr) local_unnamed_addr
 
 define internal noalias noundef ptr @"$engine_thread"(ptr %0) {
 entry:
-  %"<aggcopy>.i.i.i.i.i" = alloca %104, align 8
+  %"<aggcopy>.i.i.i.i.i" = alloca %105, align 8
   %time.i18.i.i.i.i.i = alloca %6, align 8
   %time.i.i.i.i.i.i = alloca %6, align 8
   %message.i.i.i.i = alloca %4, align 8
@@ -50030,7 +50212,7 @@ forbody:                                          ; preds = %forbody, %forbody.p
   %niter = phi i64 [ 0, %forbody.preheader.new ], [ %niter.next.1, %forbody ]
   %100 = load ptr, ptr %13, align 8
   %101 = load ptr, ptr %common.ret.op.i, align 8
-  %102 = getelementptr %103, ptr %101, i64 %i.020
+  %102 = getelementptr %104, ptr %101, i64 %i.020
   %103 = load i32, ptr %102, align 4
   %104 = getelementptr i8, ptr %102, i64 4
   %105 = load float, ptr %104, align 4
@@ -50060,7 +50242,7 @@ forbody:                                          ; preds = %forbody, %forbody.p
   %125 = or disjoint i64 %i.020, 1
   %126 = load ptr, ptr %13, align 8
   %127 = load ptr, ptr %common.ret.op.i, align 8
-  %128 = getelementptr %103, ptr %127, i64 %125
+  %128 = getelementptr %104, ptr %127, i64 %125
   %129 = load i32, ptr %128, align 4
   %130 = getelementptr i8, ptr %128, i64 4
   %131 = load float, ptr %130, align 4
@@ -50100,7 +50282,7 @@ merge1.loopexit.unr-lcssa:                        ; preds = %forbody, %forbody.p
 forbody.epil:                                     ; preds = %merge1.loopexit.unr-lcssa
   %152 = load ptr, ptr %13, align 8
   %153 = load ptr, ptr %common.ret.op.i, align 8
-  %154 = getelementptr %103, ptr %153, i64 %i.020.unr
+  %154 = getelementptr %104, ptr %153, i64 %i.020.unr
   %155 = load i32, ptr %154, align 4
   %156 = getelementptr i8, ptr %154, i64 4
   %157 = load float, ptr %156, align 4
@@ -51134,7 +51316,7 @@ forbody.lr.ph.i.i:                                ; preds = %merge.i15.i
 forbody.i16.i:                                    ; preds = %merge2.i18.i, %forbody.lr.ph.i.i
   %indvars.iv.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i.i, %merge2.i18.i ]
   %140 = load ptr, ptr %134, align 8
-  %141 = getelementptr %105, ptr %140, i64 %indvars.iv.i.i, i32 4
+  %141 = getelementptr %106, ptr %140, i64 %indvars.iv.i.i, i32 4
   %142 = load ptr, ptr %141, align 8
   %.not.i.i = icmp eq ptr %142, null
   br i1 %.not.i.i, label %merge2.i18.i, label %then3.i17.i
@@ -51163,7 +51345,7 @@ forbody7.preheader.i.i:                           ; preds = %merge1.i20.i
 forbody7.i.i:                                     ; preds = %"$unload_rank.exit.i.i", %forbody7.preheader.i.i
   %indvars.iv21.i.i = phi i64 [ 0, %forbody7.preheader.i.i ], [ %indvars.iv.next22.i.i, %"$unload_rank.exit.i.i" ]
   %148 = load ptr, ptr %134, align 8
-  %149 = getelementptr %105, ptr %148, i64 %indvars.iv21.i.i
+  %149 = getelementptr %106, ptr %148, i64 %indvars.iv21.i.i
   %150 = getelementptr i8, ptr %149, i64 24
   %151 = load ptr, ptr %150, align 8
   %152 = icmp eq ptr %151, null
@@ -52433,7 +52615,7 @@ entry:
   %raw.i36.i = alloca [1024 x i8], align 1
   %raw.i.i = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
-  %options = alloca %106, align 8
+  %options = alloca %95, align 8
   %4 = getelementptr inbounds i8, ptr %0, i64 4
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(296) %4, i8 0, i64 292, i1 false)
   %5 = getelementptr i8, ptr %0, i64 16
@@ -52518,25 +52700,25 @@ forbody:                                          ; preds = %forbody, %forbody.p
   %indvars.iv = phi i64 [ 0, %forbody.preheader.new ], [ %indvars.iv.next.1, %forbody ]
   %niter = phi i64 [ 0, %forbody.preheader.new ], [ %niter.next.1, %forbody ]
   %34 = load ptr, ptr %15, align 8
-  %35 = getelementptr %105, ptr %34, i64 %indvars.iv
+  %35 = getelementptr %106, ptr %34, i64 %indvars.iv
   %36 = trunc nuw nsw i64 %indvars.iv to i32
   store i32 %36, ptr %35, align 4
   %37 = load ptr, ptr %15, align 8
-  %38 = getelementptr %105, ptr %37, i64 %indvars.iv, i32 1
+  %38 = getelementptr %106, ptr %37, i64 %indvars.iv, i32 1
   store i32 %2, ptr %38, align 4
   %39 = load ptr, ptr %15, align 8
-  %40 = getelementptr %105, ptr %39, i64 %indvars.iv, i32 3
+  %40 = getelementptr %106, ptr %39, i64 %indvars.iv, i32 3
   store ptr %1, ptr %40, align 8
   %indvars.iv.next = or disjoint i64 %indvars.iv, 1
   %41 = load ptr, ptr %15, align 8
-  %42 = getelementptr %105, ptr %41, i64 %indvars.iv.next
+  %42 = getelementptr %106, ptr %41, i64 %indvars.iv.next
   %43 = trunc nuw nsw i64 %indvars.iv.next to i32
   store i32 %43, ptr %42, align 4
   %44 = load ptr, ptr %15, align 8
-  %45 = getelementptr %105, ptr %44, i64 %indvars.iv.next, i32 1
+  %45 = getelementptr %106, ptr %44, i64 %indvars.iv.next, i32 1
   store i32 %2, ptr %45, align 4
   %46 = load ptr, ptr %15, align 8
-  %47 = getelementptr %105, ptr %46, i64 %indvars.iv.next, i32 3
+  %47 = getelementptr %106, ptr %46, i64 %indvars.iv.next, i32 3
   store ptr %1, ptr %47, align 8
   %indvars.iv.next.1 = add nuw nsw i64 %indvars.iv, 2
   %niter.next.1 = add i64 %niter, 2
@@ -52550,14 +52732,14 @@ merge6.unr-lcssa:                                 ; preds = %forbody, %forbody.p
 
 forbody.epil:                                     ; preds = %merge6.unr-lcssa
   %48 = load ptr, ptr %15, align 8
-  %49 = getelementptr %105, ptr %48, i64 %indvars.iv.unr
+  %49 = getelementptr %106, ptr %48, i64 %indvars.iv.unr
   %50 = trunc nuw nsw i64 %indvars.iv.unr to i32
   store i32 %50, ptr %49, align 4
   %51 = load ptr, ptr %15, align 8
-  %52 = getelementptr %105, ptr %51, i64 %indvars.iv.unr, i32 1
+  %52 = getelementptr %106, ptr %51, i64 %indvars.iv.unr, i32 1
   store i32 %2, ptr %52, align 4
   %53 = load ptr, ptr %15, align 8
-  %54 = getelementptr %105, ptr %53, i64 %indvars.iv.unr, i32 3
+  %54 = getelementptr %106, ptr %53, i64 %indvars.iv.unr, i32 3
   store ptr %1, ptr %54, align 8
   br label %merge6
 
@@ -52727,7 +52909,7 @@ whilebody:                                        ; preds = %"$RankGroup.wait_fo
   store i8 0, ptr %31, align 1
   %32 = load ptr, ptr %10, align 8
   %33 = load ptr, ptr %11, align 8
-  %34 = getelementptr %105, ptr %33, i64 %9
+  %34 = getelementptr %106, ptr %33, i64 %9
   %35 = load ptr, ptr %12, align 8
   %36 = tail call i32 %32(ptr %34, ptr %35, ptr nonnull %31)
   %37 = load ptr, ptr %13, align 8
@@ -57539,7 +57721,7 @@ entry:
   %raw.i41.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i47.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
-  %limits.i.i = alloca %102, align 8
+  %limits.i.i = alloca %103, align 8
   %own.i = alloca %4, align 8
   %raw.i49 = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
@@ -58338,8 +58520,8 @@ define dso_local i32 @run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, p
 entry:
   %raw.i42.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i116.i.i = alloca [1024 x i8], align 1
-  %args.i19.i.i.i.i = alloca %98, align 8
-  %args.i.i.i.i.i = alloca %98, align 8
+  %args.i19.i.i.i.i = alloca %99, align 8
+  %args.i.i.i.i.i = alloca %99, align 8
   %raw.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i91.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
