@@ -1,10 +1,11 @@
 """Calls of C that last, in a thread of their own, so that Ctrl-C is heard at once."""
 
 import importlib
+import sys
 import threading
 import time
 
-from glm_engine.console import bytes_progress
+from glm_engine.console import bytes_progress, world_size_choice
 from glm_engine.engine import Engine
 
 NEEDED_ONCE_LOADED = "numpy"
@@ -22,6 +23,9 @@ def load_engine(options, quiet=False):
     with bytes_progress(quiet) as show:
         options.progress = show
         engine = in_thread(lambda: Engine(options), meanwhile=import_needed)
+    info = engine.info()
+    if not (quiet or options.world_size or info["device"].startswith("CPU")):
+        print(f"glm: {world_size_choice(info['world_size'])}", file=sys.stderr)
     return engine, time.monotonic() - began
 
 

@@ -121,6 +121,13 @@ class MemoryLimit(ByteSize):
         return FreeShare(int(percent))
 
 
+class WorldSize(Whole):
+    """A number of ranks, or auto, which is the engine's 0."""
+
+    def convert(self, value, param, ctx):
+        return 0 if value == "auto" else super().convert(value, param, ctx)
+
+
 class Finite(click.FloatRange):
     """A number of a range, and neither nan nor inf."""
 
@@ -152,7 +159,13 @@ ENGINE = (
         show_default=True,
         help="auto takes CUDA where an NVIDIA GPU is, else the CPU.",
     ),
-    click.option("--world-size", type=POSITIVE, help="Ranks to split the model over."),
+    click.option(
+        "--world-size",
+        type=WorldSize(1),
+        metavar="N|auto",
+        help="Ranks to split the model over [default: auto, the least of 1, 2, 4 and 8 GPUs that"
+        " holds the model, on the CPU 1].",
+    ),
     click.option("--expert-layout", type=click.Choice(LAYOUTS), help="How experts are split."),
     click.option(
         "--threads", "num_threads", type=NOT_NEGATIVE, help="CPU threads in all (0: all cores)."

@@ -8,6 +8,8 @@ local C = abi.C
 
 local devices = {}
 
+local most_automatic = 8
+
 local struct Planning {
   made : &plan.Plan
   info : &C.glm_device_info
@@ -34,6 +36,37 @@ terra Planning:plan_for(world_size : int32, message : &C.glm_message) : int32
   return self:make(world_size, self.made, message)
 end
 
+terra Planning:most_devices(most : &int32, message : &C.glm_message) : int32
+  @most = most_automatic
+  if self.given.device_memory_bytes > 0 then
+    return C.GLM_OK
+  end
+  var count : int32
+  status.try(self.library.backend.device_count(&count, message))
+  if count < most_automatic then
+    @most = count
+  end
+  return C.GLM_OK
+end
+
+terra Planning:grow(message : &C.glm_message) : int32
+  var most : int32
+  status.try(self:most_devices(&most, message))
+  var world_size = 2
+  while not self.made.fits and world_size <= most do
+    status.try(self:describe(world_size, message))
+    var larger : plan.Plan
+    var refusal : C.glm_message
+    if self:make(world_size, &larger, &refusal) ~= C.GLM_OK then
+      self.made:refuse_also(&refusal.text[0])
+      return C.GLM_OK
+    end
+    @self.made = larger
+    world_size = 2 * world_size
+  end
+  return C.GLM_OK
+end
+
 terra devices.plan(
   made : &plan.Plan,
   info : &C.glm_device_info,
@@ -45,7 +78,11 @@ terra devices.plan(
   var checked : C.engine_options
   status.try(options.resolve(given, &source.config, &checked, message))
   var planning = Planning { made, info, source, library, given }
-  return planning:plan_for(checked.world_size, message)
+  status.try(planning:plan_for(checked.world_size, message))
+  if given.world_size > 0 or library:shares_memory() then
+    return C.GLM_OK
+  end
+  return planning:grow(message)
 end
 
 return devices

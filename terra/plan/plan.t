@@ -221,6 +221,11 @@ terra Plan:refuse(reason : rawstring)
   C.snprintf(&self.reason[0], 512, "%s", reason)
 end
 
+terra Plan:refuse_also(reason : rawstring)
+  var length = C.strlen(&self.reason[0])
+  C.snprintf(&self.reason[length], 512 - length, "; %s", reason)
+end
+
 terra Plan:refuse_pool(num_pages : int64)
   var reason : int8[512]
   var o = &self.options

@@ -5,7 +5,7 @@ import pytest
 
 from glm_engine import cli
 from glm_engine.commands.bench import NumberList
-from glm_engine.options import ByteSize, DeviceMemory, FreeShare, MemoryLimit, Whole
+from glm_engine.options import ByteSize, DeviceMemory, FreeShare, MemoryLimit, Whole, WorldSize
 
 ARGUMENTS = {"generate": ["x"]}
 LONG = ("9" * 400, "9" * 5000, f"-{'9' * 400}", "²")
@@ -87,6 +87,14 @@ def test_sizes_that_are_none_are_named(option, text, words, capsys):
     assert (captured.out, captured.err.count("\n")) == ("", 1)
     for word in (option, repr(text), words):
         assert word in captured.err
+
+
+@pytest.mark.parametrize("text", ["0", "any", "-1", "2.0"])
+def test_a_world_size_is_a_number_or_auto(text, capsys):
+    assert WorldSize(1).convert("auto", None, None) == 0
+    assert WorldSize(1).convert("8", None, None) == 8
+    assert cli.main(["plan", f"--world-size={text}"]) == 2
+    assert "--world-size" in capsys.readouterr().err
 
 
 def test_without_a_command_all_are_listed(capsys):

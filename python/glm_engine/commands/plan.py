@@ -13,6 +13,7 @@ from glm_engine.console import (
     print_fields,
     print_json,
     print_table,
+    world_size_choice,
 )
 from glm_engine.errors import EngineError, ExitCode, Status
 
@@ -58,7 +59,7 @@ def command(model_dir, engine_values, device_memory_bytes, buffers, as_json):
     if as_json:
         print_json(planned)
     else:
-        print_plan(planned, buffers)
+        print_plan(planned, buffers, is_chosen=not chosen.world_size)
     return ExitCode.OK if planned["fits"] else ExitCode.FAILED
 
 
@@ -79,9 +80,9 @@ def path_of(model):
     return config_path(model) if model in SYNTHETIC and not Path(model).exists() else model
 
 
-def print_plan(planned, buffers):
+def print_plan(planned, buffers, is_chosen):
     if "ranks" in planned:
-        print_fields(fields(planned))
+        print_fields(fields(planned, is_chosen))
         print()
         print_table(rank_table(planned["ranks"]))
         print()
@@ -92,11 +93,11 @@ def print_plan(planned, buffers):
     print("fits" if planned["fits"] else f"does not fit: {planned['reason']}")
 
 
-def fields(planned):
+def fields(planned, is_chosen):
     return [
         ("checkpoint", planned["model_dir"]),
         ("architecture", planned["architecture"]),
-        ("device", f"{planned['device']}, world size {planned['world_size']}"),
+        ("device", f"{planned['device']}, {ranks(planned, is_chosen)}"),
         ("experts", planned["expert_layout"]),
         ("parameters", both(planned, "num_parameters", human_count)),
         ("checkpoint bytes", both(planned, "checkpoint_bytes", human_bytes)),
@@ -110,6 +111,12 @@ def fields(planned):
             f"(batch of {planned['max_batch']})",
         ),
     ]
+
+
+def ranks(planned, is_chosen):
+    if is_chosen and planned["fits"] and planned["device"] != "cpu":
+        return world_size_choice(planned["world_size"])
+    return f"world size {planned['world_size']}"
 
 
 def both(planned, name, human):

@@ -95,33 +95,34 @@ target triple = "x86_64-pc-linux-gnu"
 %89 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32, i32, i64 }
 %90 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
 %91 = type { i32, i32, i32, i32, i64, i64, i64, i32, i32, i32, [128 x i8] }
-%92 = type { ptr, %30, ptr, %30, i8, i8, i32, i32, i32, i32, i32, ptr, ptr }
-%93 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
-%94 = type { i32, i32, i32, i32, ptr }
-%95 = type { i32, i32, ptr }
-%96 = type { ptr, i64, ptr, ptr }
-%97 = type { i32, i32, i32, i32, i32, i32, ptr, ptr, ptr }
-%98 = type { ptr, i32, ptr, ptr }
-%99 = type { ptr, i32, i32, i32, ptr, i32, i32 }
-%100 = type { %101, i64, i8 }
-%101 = type { ptr, i32, ptr, ptr }
-%102 = type { i64, ptr, i32 }
-%103 = type { i32, i32, i32, i32, i32 }
-%104 = type { i32, float }
-%105 = type { ptr, i64, i64 }
-%106 = type { i32, i32, i32, ptr, ptr, ptr, %92, %85, ptr, [2 x ptr], [2 x ptr], ptr, i32, ptr, i8, i8, %97, ptr, i64, ptr, ptr }
-%107 = type { ptr, ptr, i32 }
-%108 = type { double, i32, i32, ptr, ptr }
-%109 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
-%110 = type { ptr, ptr, i64, i64 }
-%111 = type { ptr, i64, float }
-%112 = type { ptr, i32, i32, ptr }
-%113 = type { ptr, i32, i32, i64, i64 }
-%114 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
-%115 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
-%116 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, %87, %13, %14, ptr }
-%117 = type { { i32 } }
-%118 = type { float, float, float, i32, float, float, float, i32, i64 }
+%92 = type { ptr, ptr, ptr, ptr, ptr }
+%93 = type { i32, i32, i32, i32, ptr }
+%94 = type { i32, i32, ptr }
+%95 = type { ptr, %30, ptr, %30, i8, i8, i32, i32, i32, i32, i32, ptr, ptr }
+%96 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
+%97 = type { ptr, i64, ptr, ptr }
+%98 = type { i32, i32, i32, i32, i32, i32, ptr, ptr, ptr }
+%99 = type { ptr, i32, ptr, ptr }
+%100 = type { ptr, i32, i32, i32, ptr, i32, i32 }
+%101 = type { %102, i64, i8 }
+%102 = type { ptr, i32, ptr, ptr }
+%103 = type { i64, ptr, i32 }
+%104 = type { i32, i32, i32, i32, i32 }
+%105 = type { i32, float }
+%106 = type { ptr, i64, i64 }
+%107 = type { i32, i32, i32, ptr, ptr, ptr, %95, %85, ptr, [2 x ptr], [2 x ptr], ptr, i32, ptr, i8, i8, %98, ptr, i64, ptr, ptr }
+%108 = type { ptr, ptr, i32 }
+%109 = type { double, i32, i32, ptr, ptr }
+%110 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
+%111 = type { ptr, ptr, i64, i64 }
+%112 = type { ptr, i64, float }
+%113 = type { ptr, i32, i32, ptr }
+%114 = type { ptr, i32, i32, i64, i64 }
+%115 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
+%116 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
+%117 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, %87, %13, %14, ptr }
+%118 = type { { i32 } }
+%119 = type { float, float, float, i32, float, float, float, i32, i64 }
 
 @"$string" = private unnamed_addr constant [86 x i8] c"the device group is lost after an earlier failure; free the engine and start it again\00", align 1
 @"$string.1" = private unnamed_addr constant [7 x i8] c"\\x%02x\00", align 1
@@ -556,171 +557,172 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.518" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
 @"$string.519" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
 @"$string.520" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.521" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.522" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.523" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.524" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.525" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.526" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.527" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.528" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.529" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.530" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.531" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.532" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.533" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.534" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.535" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.536" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.537" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.538" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.539" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.540" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.541" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.542" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.543" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.544" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.545" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.546" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.547" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.548" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.549" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.550" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.551" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.552" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.553" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.554" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.555" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.556" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.557" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.558" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.559" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.560" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.561" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.562" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.563" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.564" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.565" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.566" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.567" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.568" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.569" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.570" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.571" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.572" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.573" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.574" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.575" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.576" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.577" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
-@"$string.578" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.579" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.580" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.581" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.582" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.583" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.584" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.585" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.586" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.587" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.588" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.589" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.590" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.591" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.592" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.593" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.594" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.595" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.596" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.597" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.598" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.599" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.600" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.601" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.602" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.603" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.604" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.605" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.606" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.607" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.608" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.609" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.610" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.611" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.612" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.613" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.614" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.615" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.616" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.617" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.618" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.619" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.620" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.621" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.622" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.623" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.624" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.625" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.626" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.627" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.628" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.629" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.630" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.631" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.632" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.633" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.636" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.637" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.638" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.639" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.640" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.649" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.650" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.651" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
-@"$string.652" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.653" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.654" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.655" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.656" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.657" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.658" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.659" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.660" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.661" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.662" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.663" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.664" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.666" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.667" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.672" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.673" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.674" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.675" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.676" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.677" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.679" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.680" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.681" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.682" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.683" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.686" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.687" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.688" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.689" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.691" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.692" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.694" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.695" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.696" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.697" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.698" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.699" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.700" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.701" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.702" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.842" = private unnamed_addr constant [6 x ptr] [ptr @"$string.148", ptr @"$string.147", ptr @"$string.146", ptr @"$string.151", ptr @"$string.152", ptr @"$string.153"], align 8
-@"switch.table.$Checkpoint.read_shards.845" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
-@"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.532" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.359" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.360" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.361" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.362" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.363" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.364" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.365" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.366" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.367" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.368" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.369" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.370" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
+@"$string.521" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.522" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.523" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.524" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.525" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.526" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.527" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.528" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.529" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.530" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.531" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.532" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.533" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.534" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.535" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.536" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.537" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.538" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.539" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.540" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.541" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.542" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.543" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.544" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.545" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.546" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.547" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.548" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.549" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.550" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.551" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.552" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.553" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.554" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.555" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.556" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.557" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.558" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.559" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.560" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.561" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.562" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.563" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.564" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.565" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.566" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.567" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.568" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.569" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.570" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.571" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.572" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.573" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.574" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.575" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.576" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.577" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.578" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
+@"$string.579" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.580" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.581" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.582" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.583" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.584" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.585" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.586" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.587" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.588" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.589" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.590" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.591" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.592" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.593" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.594" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.595" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.596" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.597" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.598" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.599" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.600" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.601" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.602" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.603" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.604" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.605" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.606" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.607" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.608" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.609" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.610" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.611" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.612" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.613" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.614" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.615" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.616" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.617" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.618" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.619" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.620" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.621" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.622" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.623" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.624" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.625" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.626" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.627" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.628" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.629" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.630" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.631" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.632" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.633" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.634" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.637" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.638" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.639" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.640" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.641" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.650" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.651" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.652" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.653" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.654" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.655" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.656" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.657" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.658" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.659" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.660" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.661" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.662" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.663" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.664" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.665" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.667" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.668" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.673" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.674" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.675" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.676" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.677" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.678" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.680" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.681" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.682" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.683" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.684" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.687" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.688" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.689" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.690" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.692" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.693" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.695" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.696" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.697" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.698" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.699" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.700" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.701" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.702" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.703" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.843" = private unnamed_addr constant [6 x ptr] [ptr @"$string.148", ptr @"$string.147", ptr @"$string.146", ptr @"$string.151", ptr @"$string.152", ptr @"$string.153"], align 8
+@"switch.table.$Checkpoint.read_shards.846" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.533" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.359" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.360" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.361" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.362" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.363" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.364" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.365" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.366" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.367" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.368" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.369" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.370" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
 @"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.356", ptr @"$string.357", ptr @"$string.358", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.359", ptr @"$string.360", ptr @"$string.361", ptr @"$string.362", ptr @"$string.363", ptr @"$string.364", ptr @"$string.365", ptr @"$string.366", ptr @"$string.367", ptr @"$string.368", ptr @"$string.369", ptr @"$string.370"], align 8
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
@@ -9538,7 +9540,7 @@ then:                                             ; preds = %entry
   %2 = getelementptr i8, ptr %0, i64 16
   store ptr @"$string.54", ptr %2, align 8
   %3 = getelementptr i8, ptr %0, i64 4
-  store i32 1, ptr %3, align 4
+  store i32 0, ptr %3, align 4
   %4 = getelementptr i8, ptr %0, i64 32
   store i32 64, ptr %4, align 4
   %5 = getelementptr i8, ptr %0, i64 40
@@ -15378,7 +15380,7 @@ then6.i.i:                                        ; preds = %then2.i.i
 
 switch.lookup:                                    ; preds = %then6.i.i
   %17 = zext nneg i32 %15 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.842", i64 0, i64 %17
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.843", i64 0, i64 %17
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i"
 
@@ -19585,7 +19587,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %11 = zext nneg i32 %8 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.842", i64 0, i64 %11
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.843", i64 0, i64 %11
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit"
 
@@ -27506,7 +27508,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.842", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.843", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i.i"
 
@@ -27765,7 +27767,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.842", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.843", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$json.kind_name.exit.i.i.i.i"
 
@@ -28360,7 +28362,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.845", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.846", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$dtypes.bytes.exit125.i.i.i.i.i.i"
 
@@ -31856,7 +31858,7 @@ then2.i.i.i.i1024:                                ; preds = %merge.i.i.i.i1023
   %69 = getelementptr i8, ptr %13, i64 768
   %70 = load i64, ptr %69, align 8
   %71 = add i64 %70, %68
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.521")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.522")
   %72 = load i64, ptr %9, align 8
   %73 = add i64 %72, 1
   %74 = load i64, ptr %10, align 8
@@ -32021,7 +32023,7 @@ then2.i.i.i.i982:                                 ; preds = %merge.i.i.i.i981
   %124 = load i64, ptr %97, align 8
   %125 = getelementptr i8, ptr %13, i64 784
   %126 = load i64, ptr %125, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.522")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.523")
   %127 = load i64, ptr %9, align 8
   %128 = add i64 %127, 1
   %129 = load i64, ptr %10, align 8
@@ -32105,7 +32107,7 @@ then2.i.i.i.i961:                                 ; preds = %merge.i.i.i.i960
   %153 = getelementptr i8, ptr %13, i64 752
   %154 = load i8, ptr %153, align 1
   %155 = icmp ne i8 %154, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.523", i1 zeroext %155)
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.524", i1 zeroext %155)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.85")
   %156 = load i64, ptr %9, align 8
   %157 = add i64 %156, 1
@@ -32149,7 +32151,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   %168 = getelementptr inbounds i8, ptr %made, i64 20
   %169 = load i32, ptr %168, align 4
   %170 = sext i32 %169 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.524")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.525")
   %171 = load i64, ptr %9, align 8
   %172 = add i64 %171, 1
   %173 = load i64, ptr %10, align 8
@@ -32233,9 +32235,9 @@ then2.i.i.i.i940:                                 ; preds = %merge.i.i.i.i939
   %197 = load i32, ptr %196, align 8
   %198 = icmp eq i32 %197, 1
   %199 = icmp eq i32 %197, 2
-  %spec.select.i.i = select i1 %199, ptr @"$string.527", ptr @"$string.201"
-  %common.ret.op.i.i = select i1 %198, ptr @"$string.526", ptr %spec.select.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.525")
+  %spec.select.i.i = select i1 %199, ptr @"$string.528", ptr @"$string.201"
+  %common.ret.op.i.i = select i1 %198, ptr @"$string.527", ptr %spec.select.i.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.526")
   %200 = load i64, ptr %9, align 8
   %201 = add i64 %200, 1
   %202 = load i64, ptr %10, align 8
@@ -32278,7 +32280,7 @@ then.i.i.i48.i:                                   ; preds = %merge.i.i.i.i.i43.i
   %212 = getelementptr inbounds i8, ptr %made, i64 52
   %213 = load i32, ptr %212, align 4
   %214 = sext i32 %213 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.528")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.529")
   %215 = load i64, ptr %9, align 8
   %216 = add i64 %215, 1
   %217 = load i64, ptr %10, align 8
@@ -32361,7 +32363,7 @@ then2.i.i.i.i919:                                 ; preds = %merge.i.i.i.i918
   %240 = getelementptr inbounds i8, ptr %made, i64 48
   %241 = load i32, ptr %240, align 8
   %242 = sext i32 %241 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.529")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.530")
   %243 = load i64, ptr %9, align 8
   %244 = add i64 %243, 1
   %245 = load i64, ptr %10, align 8
@@ -32444,7 +32446,7 @@ then2.i.i.i.i898:                                 ; preds = %merge.i.i.i.i897
   %268 = getelementptr inbounds i8, ptr %made, i64 72
   %269 = load i32, ptr %268, align 8
   %270 = sext i32 %269 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.530")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.531")
   %271 = load i64, ptr %9, align 8
   %272 = add i64 %271, 1
   %273 = load i64, ptr %10, align 8
@@ -32547,7 +32549,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 "$kv_dtype_name.exit.i.i":                        ; preds = %switch.lookup, %merge53.i.i.i.i
   %common.ret.op.i.i.i = phi ptr [ %spec.select.i.i.i.i, %merge53.i.i.i.i ], [ %reltable.intrinsic, %switch.lookup ]
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.531")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.532")
   %301 = load i64, ptr %9, align 8
   %302 = add i64 %301, 1
   %303 = load i64, ptr %10, align 8
@@ -32623,7 +32625,7 @@ switch.lookup1067:                                ; preds = %switch.hole_check10
   %327 = sext i32 %319 to i64
   %328 = mul i64 %326, %327
   %329 = mul i64 %328, %common.ret.op.i.i.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.533")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.534")
   %330 = load i64, ptr %9, align 8
   %331 = add i64 %330, 1
   %332 = load i64, ptr %10, align 8
@@ -32716,7 +32718,7 @@ then2.i.i.i.i856:                                 ; preds = %merge.i.i.i.i855
   %364 = shl nsw i64 %361, 2
   %365 = mul i64 %364, %362
   %366 = mul i64 %365, %363
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.534")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.535")
   %367 = load i64, ptr %9, align 8
   %368 = add i64 %367, 1
   %369 = load i64, ptr %10, align 8
@@ -32799,7 +32801,7 @@ then2.i.i.i.i835:                                 ; preds = %merge.i.i.i.i834
   %392 = getelementptr inbounds i8, ptr %made, i64 56
   %393 = load i32, ptr %392, align 8
   %394 = sext i32 %393 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.535")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.536")
   %395 = load i64, ptr %9, align 8
   %396 = add i64 %395, 1
   %397 = load i64, ptr %10, align 8
@@ -32881,7 +32883,7 @@ then2.i.i.i.i814:                                 ; preds = %merge.i.i.i.i813
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i810)
   %420 = getelementptr inbounds i8, ptr %made, i64 200
   %421 = load i64, ptr %420, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.536")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.537")
   %422 = load i64, ptr %9, align 8
   %423 = add i64 %422, 1
   %424 = load i64, ptr %10, align 8
@@ -32964,7 +32966,7 @@ then2.i.i.i.i793:                                 ; preds = %merge.i.i.i.i792
   %447 = getelementptr inbounds i8, ptr %made, i64 192
   %448 = load i32, ptr %447, align 8
   %449 = sext i32 %448 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.537")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.538")
   %450 = load i64, ptr %9, align 8
   %451 = add i64 %450, 1
   %452 = load i64, ptr %10, align 8
@@ -33049,7 +33051,7 @@ then2.i.i.i.i772:                                 ; preds = %merge.i.i.i.i771
   %477 = load i32, ptr %392, align 8
   %478 = sext i32 %477 to i64
   %479 = mul nsw i64 %478, %476
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.538")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.539")
   %480 = load i64, ptr %9, align 8
   %481 = add i64 %480, 1
   %482 = load i64, ptr %10, align 8
@@ -33133,7 +33135,7 @@ then2.i.i.i.i751:                                 ; preds = %merge.i.i.i.i750
   %506 = getelementptr inbounds i8, ptr %made, i64 176
   %507 = load i32, ptr %506, align 8
   %508 = load i32, ptr %240, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.539")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.540")
   %509 = load i64, ptr %9, align 8
   %510 = add i64 %509, 1
   %511 = load i64, ptr %10, align 8
@@ -33218,7 +33220,7 @@ then2.i.i.i.i730:                                 ; preds = %merge.i.i.i.i729
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i726)
   %536 = getelementptr inbounds i8, ptr %made, i64 168
   %537 = load i64, ptr %536, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.540")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.541")
   %538 = load i64, ptr %9, align 8
   %539 = add i64 %538, 1
   %540 = load i64, ptr %10, align 8
@@ -33301,9 +33303,9 @@ then2.i.i.i.i709:                                 ; preds = %merge.i.i.i.i708
   %563 = getelementptr inbounds i8, ptr %made, i64 328
   %564 = load i8, ptr %563, align 8
   %565 = icmp ne i8 %564, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.541", i1 zeroext %565)
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.542", i1 zeroext %565)
   %566 = getelementptr inbounds i8, ptr %made, i64 329
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.542")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.543")
   %567 = load i64, ptr %9, align 8
   %568 = add i64 %567, 1
   %569 = load i64, ptr %10, align 8
@@ -33378,7 +33380,7 @@ then.i.i.i109.i:                                  ; preds = %merge.i.i.i.i.i104.
   %shape.sroa.60.0.copyload.i.i = load i64, ptr %shape.sroa.60.0..sroa_idx.i.i, align 8
   %shape.sroa.62.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %5, i64 128
   %shape.sroa.62.0.copyload.i.i = load i64, ptr %shape.sroa.62.0..sroa_idx.i.i, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.543")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.544")
   %579 = load i64, ptr %9, align 8
   %580 = add i64 %579, 1
   %581 = load i64, ptr %10, align 8
@@ -33458,7 +33460,7 @@ then.i3.i693:                                     ; preds = %merge.i.i.i.i688
   store i8 0, ptr %7, align 8
   %603 = mul i64 %shape.sroa.19.0.copyload.i.i, %shape.sroa.4.0.copyload.i.i
   %604 = mul i64 %603, %shape.sroa.28.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.544")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.545")
   %605 = load i64, ptr %9, align 8
   %606 = add i64 %605, 1
   %607 = load i64, ptr %10, align 8
@@ -33538,7 +33540,7 @@ then2.i.i.i.i667:                                 ; preds = %merge.i.i.i.i666
 
 "$JsonWriter.integer.exit683":                    ; preds = %then.i.i.i.i672, %merge.i.i.i.i666, %then2.i.i.i.i667
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i663)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.545")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.546")
   %630 = load i64, ptr %9, align 8
   %631 = add i64 %630, 1
   %632 = load i64, ptr %10, align 8
@@ -33618,7 +33620,7 @@ then2.i.i.i.i646:                                 ; preds = %merge.i.i.i.i645
 
 "$JsonWriter.integer.exit662":                    ; preds = %then.i.i.i.i651, %merge.i.i.i.i645, %then2.i.i.i.i646
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i642)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.546")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.547")
   %655 = load i64, ptr %9, align 8
   %656 = add i64 %655, 1
   %657 = load i64, ptr %10, align 8
@@ -33701,7 +33703,7 @@ then2.i.i.i.i625:                                 ; preds = %merge.i.i.i.i624
   %680 = mul i64 %shape.sroa.39.0.copyload.i.i, %shape.sroa.34.0.copyload.i.i
   %681 = call i64 @llvm.smax.i64(i64 %shape.sroa.28.0.copyload.i.i, i64 %680)
   %682 = mul i64 %681, %shape.sroa.4.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.547")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.548")
   %683 = load i64, ptr %9, align 8
   %684 = add i64 %683, 1
   %685 = load i64, ptr %10, align 8
@@ -33782,7 +33784,7 @@ then2.i.i.i.i604:                                 ; preds = %merge.i.i.i.i603
 "$JsonWriter.integer.exit620":                    ; preds = %then.i.i.i.i609, %merge.i.i.i.i603, %then2.i.i.i.i604
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i600)
   %708 = shl i64 %shape.sroa.4.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.548")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.549")
   %709 = load i64, ptr %9, align 8
   %710 = add i64 %709, 1
   %711 = load i64, ptr %10, align 8
@@ -33866,7 +33868,7 @@ then2.i.i.i.i583:                                 ; preds = %merge.i.i.i.i582
   %735 = add i64 %734, %shape.sroa.39.0.copyload.i.i
   %736 = mul i64 %shape.sroa.34.0.copyload.i.i, %603
   %737 = mul i64 %736, %735
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.549")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.550")
   %738 = load i64, ptr %9, align 8
   %739 = add i64 %738, 1
   %740 = load i64, ptr %10, align 8
@@ -33947,7 +33949,7 @@ then2.i.i.i.i562:                                 ; preds = %merge.i.i.i.i561
 "$JsonWriter.integer.exit578":                    ; preds = %then.i.i.i.i567, %merge.i.i.i.i561, %then2.i.i.i.i562
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i558)
   %763 = mul i64 %680, %603
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.550")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.551")
   %764 = load i64, ptr %9, align 8
   %765 = add i64 %764, 1
   %766 = load i64, ptr %10, align 8
@@ -34027,7 +34029,7 @@ then2.i.i.i.i541:                                 ; preds = %merge.i.i.i.i540
 
 "$JsonWriter.integer.exit557":                    ; preds = %then.i.i.i.i546, %merge.i.i.i.i540, %then2.i.i.i.i541
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i537)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.551")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.552")
   %789 = load i64, ptr %9, align 8
   %790 = add i64 %789, 1
   %791 = load i64, ptr %10, align 8
@@ -34109,7 +34111,7 @@ then2.i.i.i.i520:                                 ; preds = %merge.i.i.i.i519
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i516)
   %814 = shl i64 %603, 1
   %815 = mul i64 %814, %shape.sroa.45.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.552")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.553")
   %816 = load i64, ptr %9, align 8
   %817 = add i64 %816, 1
   %818 = load i64, ptr %10, align 8
@@ -34191,7 +34193,7 @@ then2.i.i.i.i499:                                 ; preds = %merge.i.i.i.i498
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i495)
   %841 = mul i64 %shape.sroa.45.0.copyload.i.i, %shape.sroa.4.0.copyload.i.i
   %842 = mul i64 %841, %shape.sroa.19.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.553")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.554")
   %843 = load i64, ptr %9, align 8
   %844 = add i64 %843, 1
   %845 = load i64, ptr %10, align 8
@@ -34271,7 +34273,7 @@ then2.i.i.i.i478:                                 ; preds = %merge.i.i.i.i477
 
 "$JsonWriter.integer.exit494":                    ; preds = %then.i.i.i.i483, %merge.i.i.i.i477, %then2.i.i.i.i478
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i474)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.554")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.555")
   %868 = load i64, ptr %9, align 8
   %869 = add i64 %868, 1
   %870 = load i64, ptr %10, align 8
@@ -34351,7 +34353,7 @@ then2.i.i.i.i457:                                 ; preds = %merge.i.i.i.i456
 
 "$JsonWriter.integer.exit473":                    ; preds = %then.i.i.i.i462, %merge.i.i.i.i456, %then2.i.i.i.i457
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i453)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.555")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.556")
   %893 = load i64, ptr %9, align 8
   %894 = add i64 %893, 1
   %895 = load i64, ptr %10, align 8
@@ -34431,7 +34433,7 @@ then2.i.i.i.i436:                                 ; preds = %merge.i.i.i.i435
 
 "$JsonWriter.integer.exit452":                    ; preds = %then.i.i.i.i441, %merge.i.i.i.i435, %then2.i.i.i.i436
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i432)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.556")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.557")
   %918 = load i64, ptr %9, align 8
   %919 = add i64 %918, 1
   %920 = load i64, ptr %10, align 8
@@ -34512,7 +34514,7 @@ then2.i.i.i.i415:                                 ; preds = %merge.i.i.i.i414
 "$JsonWriter.integer.exit431":                    ; preds = %then.i.i.i.i420, %merge.i.i.i.i414, %then2.i.i.i.i415
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i411)
   %943 = mul i64 %shape.sroa.48.0.copyload.i.i, %708
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.557")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.558")
   %944 = load i64, ptr %9, align 8
   %945 = add i64 %944, 1
   %946 = load i64, ptr %10, align 8
@@ -34592,7 +34594,7 @@ then2.i.i.i.i394:                                 ; preds = %merge.i.i.i.i393
 
 "$JsonWriter.integer.exit410":                    ; preds = %then.i.i.i.i399, %merge.i.i.i.i393, %then2.i.i.i.i394
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i390)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.558")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.559")
   %969 = load i64, ptr %9, align 8
   %970 = add i64 %969, 1
   %971 = load i64, ptr %10, align 8
@@ -34674,7 +34676,7 @@ then2.i.i.i.i373:                                 ; preds = %merge.i.i.i.i372
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i369)
   %994 = shl i64 %shape.sroa.50.0.copyload.i.i, 2
   %995 = mul i64 %994, %shape.sroa.53.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.559")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.560")
   %996 = load i64, ptr %9, align 8
   %997 = add i64 %996, 1
   %998 = load i64, ptr %10, align 8
@@ -34836,7 +34838,7 @@ then2.i.i.i.i331:                                 ; preds = %merge.i.i.i.i330
 "$JsonWriter.integer.exit347":                    ; preds = %then.i.i.i.i336, %merge.i.i.i.i330, %then2.i.i.i.i331
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i327)
   %1047 = shl i64 %shape.sroa.57.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.560")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.561")
   %1048 = load i64, ptr %9, align 8
   %1049 = add i64 %1048, 1
   %1050 = load i64, ptr %10, align 8
@@ -34920,7 +34922,7 @@ then2.i.i.i.i310:                                 ; preds = %merge.i.i.i.i309
   %1074 = shl i64 %shape.sroa.226.0.copyload.i.i, 2
   %1075 = mul i64 %1074, %shape.sroa.50.0.copyload.i.i
   %1076 = select i1 %1073, i64 %1075, i64 0
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.561")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.562")
   %1077 = load i64, ptr %9, align 8
   %1078 = add i64 %1077, 1
   %1079 = load i64, ptr %10, align 8
@@ -35002,7 +35004,7 @@ then2.i.i.i.i289:                                 ; preds = %merge.i.i.i.i288
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i285)
   %1102 = sdiv i64 %shape.sroa.60.0.copyload.i.i, 2
   %1103 = mul i64 %1102, %1047
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.562")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.563")
   %1104 = load i64, ptr %9, align 8
   %1105 = add i64 %1104, 1
   %1106 = load i64, ptr %10, align 8
@@ -35082,7 +35084,7 @@ then2.i.i.i.i268:                                 ; preds = %merge.i.i.i.i267
 
 "$JsonWriter.integer.exit284":                    ; preds = %then.i.i.i.i273, %merge.i.i.i.i267, %then2.i.i.i.i268
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i264)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.563")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.564")
   %1129 = load i64, ptr %9, align 8
   %1130 = add i64 %1129, 1
   %1131 = load i64, ptr %10, align 8
@@ -35162,7 +35164,7 @@ then2.i.i.i.i247:                                 ; preds = %merge.i.i.i.i246
 
 "$JsonWriter.integer.exit263":                    ; preds = %then.i.i.i.i252, %merge.i.i.i.i246, %then2.i.i.i.i247
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i243)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.564")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.565")
   %1154 = load i64, ptr %9, align 8
   %1155 = add i64 %1154, 1
   %1156 = load i64, ptr %10, align 8
@@ -35246,7 +35248,7 @@ then2.i.i.i.i226:                                 ; preds = %merge.i.i.i.i225
   %1180 = shl i64 %shape.sroa.54.0.copyload.i.i, 2
   %1181 = mul i64 %1180, %shape.sroa.56.0.copyload.i.i
   %1182 = select i1 %1179, i64 %1181, i64 0
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.565")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.566")
   %1183 = load i64, ptr %9, align 8
   %1184 = add i64 %1183, 1
   %1185 = load i64, ptr %10, align 8
@@ -35365,7 +35367,7 @@ then.i.i.i300.i.i:                                ; preds = %merge.i.i.i.i.i295.
 "$write_buffers.exit.i":                          ; preds = %then.i.i.i300.i.i, %"$Vector.push.79.exit.thread.i.i.i294.i.i"
   store i8 1, ptr %7, align 8
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %5)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.566")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.567")
   %1220 = load i64, ptr %9, align 8
   %1221 = add i64 %1220, 1
   %1222 = load i64, ptr %10, align 8
@@ -35563,7 +35565,7 @@ then.i3.i:                                        ; preds = %merge.i.i.i.i168
 
 "$JsonWriter.open.exit":                          ; preds = %"$Vector.push.79.exit.thread.i.i", %then.i3.i
   store i8 0, ptr %7, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.567")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.568")
   %1292 = load i64, ptr %9, align 8
   %1293 = add i64 %1292, 1
   %1294 = load i64, ptr %10, align 8
@@ -35641,7 +35643,7 @@ then2.i.i.i.i150:                                 ; preds = %merge.i.i.i.i149
 
 "$JsonWriter.integer.exit166":                    ; preds = %then.i.i.i.i155, %merge.i.i.i.i149, %then2.i.i.i.i150
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i146)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.568")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.569")
   %1315 = load i64, ptr %9, align 8
   %1316 = add i64 %1315, 1
   %1317 = load i64, ptr %10, align 8
@@ -35719,7 +35721,7 @@ then2.i.i.i.i129:                                 ; preds = %merge.i.i.i.i128
 
 "$JsonWriter.integer.exit145":                    ; preds = %then.i.i.i.i134, %merge.i.i.i.i128, %then2.i.i.i.i129
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i125)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.569")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.570")
   %1338 = load i64, ptr %9, align 8
   %1339 = add i64 %1338, 1
   %1340 = load i64, ptr %10, align 8
@@ -35797,7 +35799,7 @@ then2.i.i.i.i108:                                 ; preds = %merge.i.i.i.i107
 
 "$JsonWriter.integer.exit124":                    ; preds = %then.i.i.i.i113, %merge.i.i.i.i107, %then2.i.i.i.i108
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i104)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.570")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.571")
   %1361 = load i64, ptr %9, align 8
   %1362 = add i64 %1361, 1
   %1363 = load i64, ptr %10, align 8
@@ -35875,7 +35877,7 @@ then2.i.i.i.i87:                                  ; preds = %merge.i.i.i.i86
 
 "$JsonWriter.integer.exit103":                    ; preds = %then.i.i.i.i92, %merge.i.i.i.i86, %then2.i.i.i.i87
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i83)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.571")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.572")
   %1384 = load i64, ptr %9, align 8
   %1385 = add i64 %1384, 1
   %1386 = load i64, ptr %10, align 8
@@ -35953,7 +35955,7 @@ then2.i.i.i.i66:                                  ; preds = %merge.i.i.i.i65
 
 "$JsonWriter.integer.exit82":                     ; preds = %then.i.i.i.i71, %merge.i.i.i.i65, %then2.i.i.i.i66
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i62)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.572")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.573")
   %1407 = load i64, ptr %9, align 8
   %1408 = add i64 %1407, 1
   %1409 = load i64, ptr %10, align 8
@@ -36031,7 +36033,7 @@ then2.i.i.i.i45:                                  ; preds = %merge.i.i.i.i44
 
 "$JsonWriter.integer.exit61":                     ; preds = %then.i.i.i.i50, %merge.i.i.i.i44, %then2.i.i.i.i45
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i41)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.573")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.574")
   %1430 = load i64, ptr %9, align 8
   %1431 = add i64 %1430, 1
   %1432 = load i64, ptr %10, align 8
@@ -36109,7 +36111,7 @@ then2.i.i.i.i24:                                  ; preds = %merge.i.i.i.i23
 
 "$JsonWriter.integer.exit40":                     ; preds = %then.i.i.i.i29, %merge.i.i.i.i23, %then2.i.i.i.i24
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i20)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.574")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.575")
   %1453 = load i64, ptr %9, align 8
   %1454 = add i64 %1453, 1
   %1455 = load i64, ptr %10, align 8
@@ -36312,890 +36314,122 @@ then.i.i.i209.i:                                  ; preds = %merge.i.i.i.i.i204.
 
 define internal fastcc i32 @"$devices.plan"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5) unnamed_addr {
 entry:
-  %unbound.i90.i.i.i = alloca %85, align 8
-  %raw.i.i82.i.i.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i72.i.i.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i62.i.i.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i.i.i.i.i.i = alloca [1024 x i8], align 1
-  %unbound.i.i.i.i = alloca %92, align 8
-  %layout.i.i.i.i = alloca %93, align 8
-  %raw.i.i78.i.i.i = alloca [1024 x i8], align 1
-  %raw.i51.i.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i.i.i.i = alloca [1024 x i8], align 1
-  %shape.i.i.i = alloca %86, align 8
-  %wanted.i.i = alloca %89, align 8
-  %handle.i25.i.i.i.i = alloca ptr, align 8
-  %options.i26.i.i.i.i = alloca %94, align 8
-  %handle.i.i.i.i.i = alloca ptr, align 8
-  %options.i.i.i.i.i = alloca %94, align 8
-  %other.i.i.i.i = alloca %91, align 8
-  %handle.i.i.i.i = alloca ptr, align 8
-  %options.i.i.i.i = alloca %94, align 16
-  %group.i.i.i = alloca ptr, align 8
-  %options.i.i.i = alloca %95, align 8
-  %raw.i31.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i.i.i = alloca [1024 x i8], align 1
+  %count.i.i = alloca i32, align 4
+  %refusal.i = alloca %4, align 8
+  %larger.i = alloca %88, align 8
+  %planning = alloca %92, align 8
   %checked = alloca %89, align 8
   %6 = getelementptr i8, ptr %2, i64 24
   %7 = call fastcc i32 @"$options.resolve"(ptr %4, ptr %6, ptr nonnull %checked, ptr %5)
   %.not = icmp eq i32 %7, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %"$Planning.make.exit.i", %"$Planning.describe.exit.i", %"$Planning.describe.exit.thread19.i", %"$printable.clean.exit34.i.i.i", %then5.i.i.i, %"$printable.clean.exit.i.i.i", %then.i.i.i, %entry
-  %common.ret.op = phi i32 [ %7, %entry ], [ %common.ret.op.i.i.i, %"$Planning.make.exit.i" ], [ %common.ret.op.i11.i.i, %"$Planning.describe.exit.i" ], [ %62, %"$Planning.describe.exit.thread19.i" ], [ %27, %"$printable.clean.exit34.i.i.i" ], [ %27, %then5.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ 1, %then.i.i.i ]
+common.ret:                                       ; preds = %merge, %"$Planning.plan_for.exit", %entry, %merge2, %or.lhs.false, %"$Planning.grow.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i24, %"$Planning.grow.exit" ], [ 0, %or.lhs.false ], [ 0, %merge2 ], [ %7, %entry ], [ %11, %"$Planning.plan_for.exit" ], [ %10, %merge ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
+  store ptr %0, ptr %planning, align 8
+  %.sroa.219.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 8
+  store ptr %1, ptr %.sroa.219.0.planning.sroa_idx, align 8
+  %.sroa.3.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 16
+  store ptr %2, ptr %.sroa.3.0.planning.sroa_idx, align 8
+  %.sroa.420.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 24
+  store ptr %3, ptr %.sroa.420.0.planning.sroa_idx, align 8
+  %.sroa.5.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 32
+  store ptr %4, ptr %.sroa.5.0.planning.sroa_idx, align 8
   %8 = getelementptr inbounds i8, ptr %checked, i64 4
   %9 = load i32, ptr %8, align 4
-  %10 = getelementptr i8, ptr %4, i64 128
-  %11 = load i64, ptr %10, align 8
-  %12 = icmp sgt i64 %11, 0
-  br i1 %12, label %then.i.i, label %merge.i.i
+  %10 = call fastcc i32 @"$Planning.describe"(ptr nonnull readonly %planning, i32 %9, ptr %5)
+  %.not.i = icmp eq i32 %10, 0
+  br i1 %.not.i, label %"$Planning.plan_for.exit", label %common.ret
 
-then.i.i:                                         ; preds = %merge
-  %13 = getelementptr i8, ptr %3, i64 16
-  %14 = tail call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %13, ptr noundef nonnull dereferenceable(4) @"$string.87")
-  %15 = icmp eq i32 %14, 0
-  br i1 %15, label %merge.i.i.i, label %or.lhs.false2.i.i.i.i
+"$Planning.plan_for.exit":                        ; preds = %merge
+  %11 = call fastcc i32 @"$Planning.make"(ptr nonnull readonly %planning, i32 %9, ptr %0, ptr %5)
+  %.not23 = icmp eq i32 %11, 0
+  br i1 %.not23, label %merge2, label %common.ret
 
-or.lhs.false2.i.i.i.i:                            ; preds = %then.i.i
-  switch i32 %9, label %then.i.i.i [
-    i32 1, label %merge.i.i.i
-    i32 2, label %merge.i.i.i
-    i32 4, label %merge.i.i.i
-    i32 8, label %merge.i.i.i
-  ]
+merge2:                                           ; preds = %"$Planning.plan_for.exit"
+  %12 = getelementptr i8, ptr %4, i64 4
+  %13 = load i32, ptr %12, align 4
+  %14 = icmp sgt i32 %13, 0
+  br i1 %14, label %common.ret, label %or.lhs.false
 
-then.i.i.i:                                       ; preds = %or.lhs.false2.i.i.i.i
-  %.not.i.i.i = icmp eq ptr %5, null
-  br i1 %.not.i.i.i, label %common.ret, label %then2.i.i.i
+or.lhs.false:                                     ; preds = %merge2
+  %15 = getelementptr i8, ptr %3, i64 16
+  %16 = tail call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %15, ptr noundef nonnull dereferenceable(4) @"$string.87")
+  %17 = icmp eq i32 %16, 0
+  br i1 %17, label %common.ret, label %merge6
 
-then2.i.i.i:                                      ; preds = %then.i.i.i
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.499", i32 %9, ptr %13)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
-  %17 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
-  %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %17, i64 1023)
-  %18 = icmp sgt i64 %17, 0
-  br i1 %18, label %then2.i.i.i.i.i, label %"$printable.clean.exit.i.i.i"
+merge6:                                           ; preds = %or.lhs.false
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %refusal.i)
+  call void @llvm.lifetime.start.p0(i64 848, ptr nonnull %larger.i)
+  call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %count.i.i)
+  %18 = getelementptr i8, ptr %4, i64 128
+  %19 = load i64, ptr %18, align 8
+  %20 = icmp sgt i64 %19, 0
+  br i1 %20, label %"$Planning.most_devices.exit.i", label %merge.i.i
 
-then2.i.i.i.i.i:                                  ; preds = %then2.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i, ptr nonnull align 1 %5, i64 %spec.select.i.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i.i.i"
-
-"$printable.clean.exit.i.i.i":                    ; preds = %then2.i.i.i.i.i, %then2.i.i.i
-  %19 = getelementptr i8, ptr %raw.i.i.i.i, i64 %spec.select.i.i.i.i.i
-  store i8 0, ptr %19, align 1
-  %20 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i)
-  %21 = ptrtoint ptr %raw.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %21, i64 %20)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
-  br label %common.ret
-
-merge.i.i.i:                                      ; preds = %or.lhs.false2.i.i.i.i, %or.lhs.false2.i.i.i.i, %or.lhs.false2.i.i.i.i, %or.lhs.false2.i.i.i.i, %then.i.i
-  %22 = getelementptr inbounds i8, ptr %1, i64 4
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(184) %22, i8 0, i64 180, i1 false)
-  store i32 184, ptr %1, align 4
-  %23 = getelementptr i8, ptr %3, i64 8
+merge.i.i:                                        ; preds = %merge6
+  %21 = getelementptr i8, ptr %3, i64 8
+  %22 = load ptr, ptr %21, align 8
+  %23 = getelementptr i8, ptr %22, i64 16
   %24 = load ptr, ptr %23, align 8
-  %25 = getelementptr i8, ptr %24, i64 72
-  %26 = load ptr, ptr %25, align 8
-  %27 = tail call i32 %26(ptr null, ptr nonnull %1)
-  %.not29.i.i.i = icmp eq i32 %27, 0
-  br i1 %.not29.i.i.i, label %"$Planning.describe.exit.thread16.i", label %then5.i.i.i
-
-then5.i.i.i:                                      ; preds = %merge.i.i.i
-  %.not30.i.i.i = icmp eq ptr %5, null
-  br i1 %.not30.i.i.i, label %common.ret, label %then9.i.i.i
-
-then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %28 = getelementptr i8, ptr %3, i64 32
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.500", ptr %28)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31.i.i.i)
-  %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
-  %spec.select.i.i32.i.i.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
-  %31 = icmp sgt i64 %30, 0
-  br i1 %31, label %then2.i.i33.i.i.i, label %"$printable.clean.exit34.i.i.i"
-
-then2.i.i33.i.i.i:                                ; preds = %then9.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i31.i.i.i, ptr nonnull align 1 %5, i64 %spec.select.i.i32.i.i.i, i1 false)
-  br label %"$printable.clean.exit34.i.i.i"
-
-"$printable.clean.exit34.i.i.i":                  ; preds = %then2.i.i33.i.i.i, %then9.i.i.i
-  %32 = getelementptr i8, ptr %raw.i31.i.i.i, i64 %spec.select.i.i32.i.i.i
-  store i8 0, ptr %32, align 1
-  %33 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i31.i.i.i)
-  %34 = ptrtoint ptr %raw.i31.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %34, i64 %33)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i31.i.i.i)
-  br label %common.ret
-
-"$Planning.describe.exit.thread16.i":             ; preds = %merge.i.i.i
-  %35 = getelementptr i8, ptr %1, i64 16
-  store i64 %11, ptr %35, align 8
-  %36 = getelementptr i8, ptr %1, i64 24
-  store i64 %11, ptr %36, align 8
-  br label %merge.i
-
-merge.i.i:                                        ; preds = %merge
-  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %group.i.i.i)
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %options.i.i.i)
-  %37 = icmp eq i32 %9, 1
-  br i1 %37, label %then.i12.i.i, label %merge.i9.i.i
-
-then.i12.i.i:                                     ; preds = %merge.i.i
-  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %handle.i.i.i.i)
-  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %options.i.i.i.i)
-  store <4 x i32> <i32 24, i32 0, i32 1, i32 1>, ptr %options.i.i.i.i, align 16
-  %38 = getelementptr inbounds i8, ptr %options.i.i.i.i, i64 16
-  store ptr null, ptr %38, align 16
-  store ptr null, ptr %handle.i.i.i.i, align 8
-  %39 = getelementptr i8, ptr %3, i64 8
-  %40 = load ptr, ptr %39, align 8
-  %41 = getelementptr i8, ptr %40, i64 48
-  %42 = load ptr, ptr %41, align 8
-  %43 = call i32 %42(ptr nonnull %options.i.i.i.i, ptr nonnull %handle.i.i.i.i, ptr %5)
-  %.not.i.i.i.i = icmp eq i32 %43, 0
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Library.describe_rank.exit.i.i.i"
-
-merge.i.i.i.i:                                    ; preds = %then.i12.i.i
-  %44 = getelementptr inbounds i8, ptr %1, i64 4
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(184) %44, i8 0, i64 180, i1 false)
-  store i32 184, ptr %1, align 4
-  %45 = load ptr, ptr %39, align 8
-  %46 = getelementptr i8, ptr %45, i64 72
-  %47 = load ptr, ptr %46, align 8
-  %48 = load ptr, ptr %handle.i.i.i.i, align 8
-  %49 = call i32 %47(ptr %48, ptr nonnull %1)
-  %.not14.i.i.i.i = icmp eq i32 %49, 0
-  br i1 %.not14.i.i.i.i, label %merge2.i.i.i.i, label %then3.i.i.i.i
-
-then3.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %50 = load ptr, ptr %39, align 8
-  %51 = getelementptr i8, ptr %50, i64 64
-  %52 = load ptr, ptr %51, align 8
-  %53 = load ptr, ptr %handle.i.i.i.i, align 8
-  call void %52(ptr %53, ptr %5)
-  br label %merge2.i.i.i.i
-
-merge2.i.i.i.i:                                   ; preds = %then3.i.i.i.i, %merge.i.i.i.i
-  %54 = load ptr, ptr %39, align 8
-  %55 = getelementptr i8, ptr %54, i64 56
-  %56 = load ptr, ptr %55, align 8
-  %57 = load ptr, ptr %handle.i.i.i.i, align 8
-  call void %56(ptr %57)
-  br label %"$Library.describe_rank.exit.i.i.i"
-
-"$Library.describe_rank.exit.i.i.i":              ; preds = %merge2.i.i.i.i, %then.i12.i.i
-  %common.ret.op.i.i.i.i = phi i32 [ %49, %merge2.i.i.i.i ], [ %43, %then.i12.i.i ]
-  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i.i)
-  br label %"$Planning.describe.exit.i"
-
-merge.i9.i.i:                                     ; preds = %merge.i.i
-  store i32 16, ptr %options.i.i.i, align 8
-  %.sroa.216.0.options.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %options.i.i.i, i64 4
-  store i32 %9, ptr %.sroa.216.0.options.sroa_idx.i.i.i, align 4
-  %.sroa.3.0.options.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %options.i.i.i, i64 8
-  store ptr null, ptr %.sroa.3.0.options.sroa_idx.i.i.i, align 8
-  store ptr null, ptr %group.i.i.i, align 8
-  %58 = getelementptr i8, ptr %3, i64 8
-  %59 = load ptr, ptr %58, align 8
-  %60 = getelementptr i8, ptr %59, i64 24
-  %61 = load ptr, ptr %60, align 8
-  %62 = call i32 %61(ptr nonnull %options.i.i.i, ptr nonnull %group.i.i.i, ptr %5)
-  %.not.i10.i.i = icmp eq i32 %62, 0
-  br i1 %.not.i10.i.i, label %merge1.i.i.i, label %"$Planning.describe.exit.thread19.i"
-
-"$Planning.describe.exit.thread19.i":             ; preds = %merge.i9.i.i
-  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %group.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %options.i.i.i)
-  br label %common.ret
-
-merge1.i.i.i:                                     ; preds = %merge.i9.i.i
-  %63 = load ptr, ptr %group.i.i.i, align 8
-  call void @llvm.lifetime.start.p0(i64 184, ptr nonnull %other.i.i.i.i)
-  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %handle.i.i.i.i.i)
-  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %options.i.i.i.i.i)
-  store i32 24, ptr %options.i.i.i.i.i, align 8
-  %64 = getelementptr inbounds i8, ptr %options.i.i.i.i.i, i64 4
-  store i32 0, ptr %64, align 4
-  %65 = getelementptr inbounds i8, ptr %options.i.i.i.i.i, i64 8
-  store i32 %9, ptr %65, align 8
-  %66 = getelementptr inbounds i8, ptr %options.i.i.i.i.i, i64 12
-  store i32 1, ptr %66, align 4
-  %67 = getelementptr inbounds i8, ptr %options.i.i.i.i.i, i64 16
-  store ptr %63, ptr %67, align 8
-  store ptr null, ptr %handle.i.i.i.i.i, align 8
-  %68 = load ptr, ptr %58, align 8
-  %69 = getelementptr i8, ptr %68, i64 48
-  %70 = load ptr, ptr %69, align 8
-  %71 = call i32 %70(ptr nonnull %options.i.i.i.i.i, ptr nonnull %handle.i.i.i.i.i, ptr %5)
-  %.not.i.i.i.i.i = icmp eq i32 %71, 0
-  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Library.describe_rank.exit.thread.i.i.i.i"
-
-"$Library.describe_rank.exit.thread.i.i.i.i":     ; preds = %merge1.i.i.i
-  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i.i.i)
-  br label %"$Library.describe_ranks.exit.i.i.i"
-
-merge.i.i.i.i.i:                                  ; preds = %merge1.i.i.i
-  %72 = getelementptr inbounds i8, ptr %1, i64 4
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(184) %72, i8 0, i64 180, i1 false)
-  store i32 184, ptr %1, align 4
-  %73 = load ptr, ptr %58, align 8
-  %74 = getelementptr i8, ptr %73, i64 72
-  %75 = load ptr, ptr %74, align 8
-  %76 = load ptr, ptr %handle.i.i.i.i.i, align 8
-  %77 = call i32 %75(ptr %76, ptr nonnull %1)
-  %.not14.i.i.i.i.i = icmp eq i32 %77, 0
-  %78 = load ptr, ptr %58, align 8
-  %79 = load ptr, ptr %handle.i.i.i.i.i, align 8
-  br i1 %.not14.i.i.i.i.i, label %forcond.preheader.critedge.i.i.i.i, label %then3.i.i.i.i.i
-
-then3.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
-  %80 = getelementptr i8, ptr %78, i64 64
-  %81 = load ptr, ptr %80, align 8
-  call void %81(ptr %79, ptr %5)
-  %82 = load ptr, ptr %58, align 8
-  %83 = getelementptr i8, ptr %82, i64 56
-  %84 = load ptr, ptr %83, align 8
-  %85 = load ptr, ptr %handle.i.i.i.i.i, align 8
-  call void %84(ptr %85)
-  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i.i.i)
-  br label %"$Library.describe_ranks.exit.i.i.i"
-
-forcond.preheader.critedge.i.i.i.i:               ; preds = %merge.i.i.i.i.i
-  %86 = getelementptr i8, ptr %78, i64 56
-  %87 = load ptr, ptr %86, align 8
-  call void %87(ptr %79)
-  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i.i.i)
-  %88 = icmp sgt i32 %9, 1
-  br i1 %88, label %forbody.lr.ph.i.i.i.i, label %"$Library.describe_ranks.exit.i.i.i"
-
-forbody.lr.ph.i.i.i.i:                            ; preds = %forcond.preheader.critedge.i.i.i.i
-  %89 = getelementptr inbounds i8, ptr %options.i26.i.i.i.i, i64 4
-  %90 = getelementptr inbounds i8, ptr %options.i26.i.i.i.i, i64 8
-  %91 = getelementptr inbounds i8, ptr %options.i26.i.i.i.i, i64 12
-  %92 = getelementptr inbounds i8, ptr %options.i26.i.i.i.i, i64 16
-  %93 = getelementptr inbounds i8, ptr %other.i.i.i.i, i64 4
-  %94 = getelementptr inbounds i8, ptr %other.i.i.i.i, i64 24
-  %95 = getelementptr i8, ptr %1, i64 24
-  br label %forbody.i.i.i.i
-
-forbody.i.i.i.i:                                  ; preds = %merge7.i.i.i.i, %forbody.lr.ph.i.i.i.i
-  %rank.038.i.i.i.i = phi i32 [ 1, %forbody.lr.ph.i.i.i.i ], [ %118, %merge7.i.i.i.i ]
-  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %handle.i25.i.i.i.i)
-  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %options.i26.i.i.i.i)
-  store i32 24, ptr %options.i26.i.i.i.i, align 8
-  store i32 %rank.038.i.i.i.i, ptr %89, align 4
-  store i32 %9, ptr %90, align 8
-  store i32 1, ptr %91, align 4
-  store ptr %63, ptr %92, align 8
-  store ptr null, ptr %handle.i25.i.i.i.i, align 8
-  %96 = load ptr, ptr %58, align 8
-  %97 = getelementptr i8, ptr %96, i64 48
-  %98 = load ptr, ptr %97, align 8
-  %99 = call i32 %98(ptr nonnull %options.i26.i.i.i.i, ptr nonnull %handle.i25.i.i.i.i, ptr %5)
-  %.not.i27.i.i.i.i = icmp eq i32 %99, 0
-  br i1 %.not.i27.i.i.i.i, label %merge.i29.i.i.i.i, label %"$Library.describe_rank.exit33.thread.i.i.i.i"
-
-"$Library.describe_rank.exit33.thread.i.i.i.i":   ; preds = %forbody.i.i.i.i
-  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i25.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i26.i.i.i.i)
-  br label %"$Library.describe_ranks.exit.i.i.i"
-
-merge.i29.i.i.i.i:                                ; preds = %forbody.i.i.i.i
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(184) %93, i8 0, i64 180, i1 false)
-  store i32 184, ptr %other.i.i.i.i, align 8
-  %100 = load ptr, ptr %58, align 8
-  %101 = getelementptr i8, ptr %100, i64 72
-  %102 = load ptr, ptr %101, align 8
-  %103 = load ptr, ptr %handle.i25.i.i.i.i, align 8
-  %104 = call i32 %102(ptr %103, ptr nonnull %other.i.i.i.i)
-  %.not14.i30.i.i.i.i = icmp eq i32 %104, 0
-  %105 = load ptr, ptr %58, align 8
-  %106 = load ptr, ptr %handle.i25.i.i.i.i, align 8
-  br i1 %.not14.i30.i.i.i.i, label %merge3.critedge.i.i.i.i, label %then3.i31.i.i.i.i
-
-then3.i31.i.i.i.i:                                ; preds = %merge.i29.i.i.i.i
-  %107 = getelementptr i8, ptr %105, i64 64
-  %108 = load ptr, ptr %107, align 8
-  call void %108(ptr %106, ptr %5)
-  %109 = load ptr, ptr %58, align 8
-  %110 = getelementptr i8, ptr %109, i64 56
-  %111 = load ptr, ptr %110, align 8
-  %112 = load ptr, ptr %handle.i25.i.i.i.i, align 8
-  call void %111(ptr %112)
-  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i25.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i26.i.i.i.i)
-  br label %"$Library.describe_ranks.exit.i.i.i"
-
-merge3.critedge.i.i.i.i:                          ; preds = %merge.i29.i.i.i.i
-  %113 = getelementptr i8, ptr %105, i64 56
-  %114 = load ptr, ptr %113, align 8
-  call void %114(ptr %106)
-  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i25.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i26.i.i.i.i)
-  %115 = load i64, ptr %94, align 8
-  %116 = load i64, ptr %95, align 8
-  %117 = icmp slt i64 %115, %116
-  br i1 %117, label %then8.i.i.i.i, label %merge7.i.i.i.i
-
-then8.i.i.i.i:                                    ; preds = %merge3.critedge.i.i.i.i
-  store i64 %115, ptr %95, align 8
-  br label %merge7.i.i.i.i
-
-merge7.i.i.i.i:                                   ; preds = %then8.i.i.i.i, %merge3.critedge.i.i.i.i
-  %118 = add nuw nsw i32 %rank.038.i.i.i.i, 1
-  %exitcond.not.i.i.i.i = icmp eq i32 %118, %9
-  br i1 %exitcond.not.i.i.i.i, label %"$Library.describe_ranks.exit.i.i.i", label %forbody.i.i.i.i
-
-"$Library.describe_ranks.exit.i.i.i":             ; preds = %merge7.i.i.i.i, %then3.i31.i.i.i.i, %"$Library.describe_rank.exit33.thread.i.i.i.i", %forcond.preheader.critedge.i.i.i.i, %then3.i.i.i.i.i, %"$Library.describe_rank.exit.thread.i.i.i.i"
-  %common.ret.op.i19.i.i.i = phi i32 [ %77, %then3.i.i.i.i.i ], [ %71, %"$Library.describe_rank.exit.thread.i.i.i.i" ], [ %99, %"$Library.describe_rank.exit33.thread.i.i.i.i" ], [ 0, %forcond.preheader.critedge.i.i.i.i ], [ %104, %then3.i31.i.i.i.i ], [ 0, %merge7.i.i.i.i ]
-  call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %other.i.i.i.i)
-  %119 = load ptr, ptr %58, align 8
-  %120 = getelementptr i8, ptr %119, i64 40
-  %121 = load ptr, ptr %120, align 8
-  %122 = load ptr, ptr %group.i.i.i, align 8
-  call void %121(ptr %122)
-  br label %"$Planning.describe.exit.i"
-
-"$Planning.describe.exit.i":                      ; preds = %"$Library.describe_ranks.exit.i.i.i", %"$Library.describe_rank.exit.i.i.i"
-  %common.ret.op.i11.i.i = phi i32 [ %common.ret.op.i.i.i.i, %"$Library.describe_rank.exit.i.i.i" ], [ %common.ret.op.i19.i.i.i, %"$Library.describe_ranks.exit.i.i.i" ]
-  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %group.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %options.i.i.i)
-  %.not.i = icmp eq i32 %common.ret.op.i11.i.i, 0
-  br i1 %.not.i, label %merge.i, label %common.ret
-
-merge.i:                                          ; preds = %"$Planning.describe.exit.i", %"$Planning.describe.exit.thread16.i"
-  call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %wanted.i.i)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(136) %wanted.i.i, ptr noundef nonnull align 8 dereferenceable(136) %4, i64 136, i1 false)
-  %123 = getelementptr inbounds i8, ptr %wanted.i.i, i64 4
-  store i32 %9, ptr %123, align 4
-  %124 = getelementptr i8, ptr %3, i64 8
-  %125 = load ptr, ptr %124, align 8
-  %126 = getelementptr i8, ptr %3, i64 16
-  %127 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %126, ptr noundef nonnull dereferenceable(4) @"$string.87")
-  %128 = icmp eq i32 %127, 0
-  call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %shape.i.i.i)
-  %129 = zext i1 %128 to i8
-  %130 = getelementptr inbounds i8, ptr %0, i64 16
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(848) %130, i8 0, i64 832, i1 false)
-  store ptr %2, ptr %0, align 8
-  %131 = getelementptr i8, ptr %0, i64 8
-  store ptr %125, ptr %131, align 8
-  %132 = getelementptr i8, ptr %0, i64 160
-  store i8 %129, ptr %132, align 1
-  %133 = getelementptr i8, ptr %0, i64 328
-  store i8 1, ptr %133, align 1
-  %134 = call fastcc i32 @"$options.resolve"(ptr nonnull %wanted.i.i, ptr %6, ptr nonnull %130, ptr %5)
-  %.not.i.i7.i = icmp eq i32 %134, 0
-  br i1 %.not.i.i7.i, label %merge.i.i8.i, label %"$Planning.make.exit.i"
-
-merge.i.i8.i:                                     ; preds = %merge.i
-  %135 = getelementptr i8, ptr %1, i64 4
-  %136 = load i32, ptr %135, align 4
-  %137 = getelementptr i8, ptr %0, i64 152
-  store i32 %136, ptr %137, align 4
-  %138 = getelementptr i8, ptr %0, i64 88
-  %139 = load i32, ptr %138, align 4
-  %140 = getelementptr i8, ptr %0, i64 156
-  store i32 %139, ptr %140, align 4
-  %141 = icmp slt i32 %139, 0
-  br i1 %141, label %then2.i.i13.i, label %merge1.i.i9.i
-
-then2.i.i13.i:                                    ; preds = %merge.i.i8.i
-  %142 = getelementptr i8, ptr %1, i64 8
-  %143 = load i32, ptr %142, align 4
-  store i32 %143, ptr %140, align 4
-  br label %merge1.i.i9.i
-
-merge1.i.i9.i:                                    ; preds = %then2.i.i13.i, %merge.i.i8.i
-  %144 = phi i32 [ %139, %merge.i.i8.i ], [ %143, %then2.i.i13.i ]
-  %145 = getelementptr i8, ptr %0, i64 120
-  %146 = load i32, ptr %145, align 4
-  %147 = icmp slt i32 %146, 1
-  %148 = getelementptr i8, ptr %1, i64 12
-  %149 = load i32, ptr %148, align 4
-  %150 = icmp eq i32 %149, 0
-  %.not57.i.i.i.i = xor i1 %150, true
-  %brmerge.i.i.i.i = select i1 %147, i1 true, i1 %.not57.i.i.i.i
-  br i1 %brmerge.i.i.i.i, label %merge.i.i.i10.i, label %then.i.i.i.i
-
-then.i.i.i.i:                                     ; preds = %merge1.i.i9.i
-  %.not48.i.i.i.i = icmp eq ptr %5, null
-  br i1 %.not48.i.i.i.i, label %"$Planning.make.exit.i", label %then2.i.i.i.i
-
-then2.i.i.i.i:                                    ; preds = %then.i.i.i.i
-  %151 = getelementptr i8, ptr %1, i64 52
-  %152 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.501", ptr %151)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
-  %153 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
-  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %153, i64 1023)
-  %154 = icmp sgt i64 %153, 0
-  br i1 %154, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
-
-then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i, ptr nonnull align 1 %5, i64 %spec.select.i.i.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i.i.i.i"
-
-"$printable.clean.exit.i.i.i.i":                  ; preds = %then2.i.i.i.i.i.i, %then2.i.i.i.i
-  %155 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
-  store i8 0, ptr %155, align 1
-  %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
-  %157 = ptrtoint ptr %raw.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %157, i64 %156)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
-  br label %"$Planning.make.exit.i"
-
-merge.i.i.i10.i:                                  ; preds = %merge1.i.i9.i
-  %.mux.i.i.i.i = select i1 %147, i1 %150, i1 false
-  %.not44.i.i.i.i = icmp eq i32 %146, 0
-  %or.cond.i.i.i.i = or i1 %.not44.i.i.i.i, %.mux.i.i.i.i
-  br i1 %or.cond.i.i.i.i, label %and.end.i.i.i.i, label %and.rhs.i.i.i.i
-
-and.rhs.i.i.i.i:                                  ; preds = %merge.i.i.i10.i
-  %158 = getelementptr i8, ptr %0, i64 128
-  %159 = load i32, ptr %158, align 4
-  %160 = icmp eq i32 %159, 0
-  %161 = zext i1 %160 to i8
-  br label %and.end.i.i.i.i
-
-and.end.i.i.i.i:                                  ; preds = %and.rhs.i.i.i.i, %merge.i.i.i10.i
-  %162 = phi i8 [ 0, %merge.i.i.i10.i ], [ %161, %and.rhs.i.i.i.i ]
-  %163 = getelementptr i8, ptr %0, i64 161
-  store i8 %162, ptr %163, align 1
-  %164 = load ptr, ptr %0, align 8
-  %165 = getelementptr i8, ptr %0, i64 20
-  %166 = load i32, ptr %165, align 4, !noalias !50
-  %167 = getelementptr i8, ptr %0, i64 163
-  %168 = getelementptr i8, ptr %1, i64 48
-  %169 = load i32, ptr %168, align 4
-  %.not45.i.i.i.i = icmp ne i32 %169, 0
-  %170 = icmp eq i32 %166, 1
-  %or.cond55.i.i.i.i = select i1 %.not45.i.i.i.i, i1 %170, i1 false
-  br i1 %or.cond55.i.i.i.i, label %and.lhs.true1.i.i.i.i.i, label %and.end6.i.i.i.i
-
-and.rhs.i50.i.i.i.i:                              ; preds = %and.lhs.true.i.i.i.i.i
-  %171 = getelementptr i8, ptr %164, i64 164
-  %.val6.i.i.i.i.i = load i32, ptr %171, align 4
-  %172 = mul i32 %.val6.i.i.i.i.i, %179
-  %173 = icmp eq i32 %172, %.val6.i.i.i.i.i
-  %174 = zext i1 %173 to i8
-  br label %and.end6.i.i.i.i
-
-and.lhs.true.i.i.i.i.i:                           ; preds = %and.lhs.true1.i.i.i.i.i
-  %175 = getelementptr i8, ptr %164, i64 92
-  %.val7.i.i.i.i.i = load i32, ptr %175, align 4
-  %176 = getelementptr i8, ptr %164, i64 148
-  %.val8.i.i.i.i.i = load i32, ptr %176, align 4
-  %177 = icmp slt i32 %.val8.i.i.i.i.i, %.val7.i.i.i.i.i
-  br i1 %177, label %and.rhs.i50.i.i.i.i, label %and.end6.i.i.i.i
-
-and.lhs.true1.i.i.i.i.i:                          ; preds = %and.end.i.i.i.i
-  %178 = getelementptr i8, ptr %164, i64 160
-  %179 = load i32, ptr %178, align 4
-  %180 = icmp sgt i32 %179, 0
-  br i1 %180, label %and.lhs.true.i.i.i.i.i, label %and.end6.i.i.i.i
-
-and.end6.i.i.i.i:                                 ; preds = %and.lhs.true1.i.i.i.i.i, %and.lhs.true.i.i.i.i.i, %and.rhs.i50.i.i.i.i, %and.end.i.i.i.i
-  %181 = phi i8 [ 0, %and.end.i.i.i.i ], [ 0, %and.lhs.true.i.i.i.i.i ], [ 0, %and.lhs.true1.i.i.i.i.i ], [ %174, %and.rhs.i50.i.i.i.i ]
-  store i8 %181, ptr %167, align 1
-  %182 = getelementptr i8, ptr %0, i64 124
-  %183 = load i32, ptr %182, align 4
-  %184 = icmp sgt i32 %183, 0
-  br i1 %184, label %or.end.i.i.i.i, label %or.rhs.i.i.i.i
-
-or.rhs.i.i.i.i:                                   ; preds = %and.end6.i.i.i.i
-  %185 = icmp slt i32 %183, 0
-  br i1 %185, label %and.rhs7.i.i.i.i, label %or.end.i.i.i.i
-
-and.rhs7.i.i.i.i:                                 ; preds = %or.rhs.i.i.i.i
-  %186 = getelementptr i8, ptr %1, i64 44
-  %187 = load i32, ptr %186, align 4
-  %188 = icmp ne i32 %187, 0
-  %189 = zext i1 %188 to i8
-  br label %or.end.i.i.i.i
-
-or.end.i.i.i.i:                                   ; preds = %and.rhs7.i.i.i.i, %or.rhs.i.i.i.i, %and.end6.i.i.i.i
-  %190 = phi i8 [ 1, %and.end6.i.i.i.i ], [ 0, %or.rhs.i.i.i.i ], [ %189, %and.rhs7.i.i.i.i ]
-  %191 = getelementptr i8, ptr %0, i64 162
-  store i8 %190, ptr %191, align 1
-  %192 = getelementptr i8, ptr %1, i64 40
-  %193 = load i32, ptr %192, align 4
-  %194 = icmp sgt i32 %193, 0
-  br i1 %194, label %and.lhs.true12.i.i.i.i, label %merge5.i.i.i
-
-then10.i.i.i.i:                                   ; preds = %and.lhs.true12.i.i.i.i
-  %.not47.i.i.i.i = icmp eq ptr %5, null
-  br i1 %.not47.i.i.i.i, label %"$Planning.make.exit.i", label %then15.i.i.i.i
-
-and.lhs.true12.i.i.i.i:                           ; preds = %or.end.i.i.i.i
-  %195 = getelementptr i8, ptr %0, i64 56
-  %196 = load i32, ptr %195, align 4
-  %197 = srem i32 %196, %193
-  %.not46.i.i.i.i = icmp eq i32 %197, 0
-  br i1 %.not46.i.i.i.i, label %merge5.i.i.i, label %then10.i.i.i.i
-
-then15.i.i.i.i:                                   ; preds = %then10.i.i.i.i
-  %198 = getelementptr i8, ptr %1, i64 52
-  %199 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.502", i32 %196, ptr %198, i32 %193)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i51.i.i.i.i)
-  %200 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
-  %spec.select.i.i52.i.i.i.i = call i64 @llvm.smin.i64(i64 %200, i64 1023)
-  %201 = icmp sgt i64 %200, 0
-  br i1 %201, label %then2.i.i53.i.i.i.i, label %"$printable.clean.exit54.i.i.i.i"
-
-then2.i.i53.i.i.i.i:                              ; preds = %then15.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i51.i.i.i.i, ptr nonnull align 1 %5, i64 %spec.select.i.i52.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit54.i.i.i.i"
-
-"$printable.clean.exit54.i.i.i.i":                ; preds = %then2.i.i53.i.i.i.i, %then15.i.i.i.i
-  %202 = getelementptr i8, ptr %raw.i51.i.i.i.i, i64 %spec.select.i.i52.i.i.i.i
-  store i8 0, ptr %202, align 1
-  %203 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i51.i.i.i.i)
-  %204 = ptrtoint ptr %raw.i51.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %204, i64 %203)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i51.i.i.i.i)
-  br label %"$Planning.make.exit.i"
-
-merge5.i.i.i:                                     ; preds = %and.lhs.true12.i.i.i.i, %or.end.i.i.i.i
-  %205 = getelementptr i8, ptr %0, i64 96
-  %206 = load i64, ptr %205, align 8
-  %207 = getelementptr i8, ptr %0, i64 168
-  store i64 %206, ptr %207, align 8
-  %208 = icmp eq i64 %206, 0
-  br i1 %208, label %then.i76.i.i.i, label %"$Plan.choose_memory.exit.i.i.i"
-
-then.i76.i.i.i:                                   ; preds = %merge5.i.i.i
-  %209 = getelementptr i8, ptr %0, i64 140
-  %210 = load i32, ptr %209, align 4
-  %211 = icmp eq i32 %210, 0
-  br i1 %211, label %then2.i77.i.i.i, label %merge1.i.i.i.i
-
-then2.i77.i.i.i:                                  ; preds = %then.i76.i.i.i
-  %212 = load i8, ptr %132, align 1
-  %213 = trunc i8 %212 to i1
-  %214 = select i1 %213, i32 90, i32 97
-  br label %merge1.i.i.i.i
-
-merge1.i.i.i.i:                                   ; preds = %then2.i77.i.i.i, %then.i76.i.i.i
-  %hundredths.0.i.i.i.i = phi i32 [ %214, %then2.i77.i.i.i ], [ %210, %then.i76.i.i.i ]
-  %215 = getelementptr i8, ptr %1, i64 24
-  %216 = load i64, ptr %215, align 8
-  %217 = sdiv i64 %216, 100
-  %218 = sext i32 %hundredths.0.i.i.i.i to i64
-  %219 = mul i64 %217, %218
-  store i64 %219, ptr %207, align 8
-  br label %"$Plan.choose_memory.exit.i.i.i"
-
-"$Plan.choose_memory.exit.i.i.i":                 ; preds = %merge1.i.i.i.i, %merge5.i.i.i
-  %220 = getelementptr i8, ptr %0, i64 52
-  %221 = load i32, ptr %220, align 4
-  %222 = getelementptr i8, ptr %0, i64 56
-  %223 = load i32, ptr %222, align 4
-  %224 = add i32 %221, -1
-  %225 = add i32 %224, %223
-  %226 = sdiv i32 %225, %223
-  %227 = getelementptr i8, ptr %0, i64 176
-  store i32 %226, ptr %227, align 4
-  %228 = getelementptr i8, ptr %0, i64 48
-  %229 = load i32, ptr %228, align 4
-  %230 = sext i32 %229 to i64
-  %231 = sext i32 %226 to i64
-  %232 = mul nsw i64 %230, %231
-  %233 = icmp sgt i64 %232, 2147483647
-  br i1 %233, label %then.i81.i.i.i, label %merge10.i.i.i
-
-then.i81.i.i.i:                                   ; preds = %"$Plan.choose_memory.exit.i.i.i"
-  %.not.i.i.i12.i = icmp eq ptr %5, null
-  br i1 %.not.i.i.i12.i, label %"$Planning.make.exit.i", label %then2.i82.i.i.i
-
-then2.i82.i.i.i:                                  ; preds = %then.i81.i.i.i
-  %234 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.503", i32 %229, i32 %221, i32 %223, i64 2147483647)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i78.i.i.i)
-  %235 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
-  %spec.select.i.i.i83.i.i.i = call i64 @llvm.smin.i64(i64 %235, i64 1023)
-  %236 = icmp sgt i64 %235, 0
-  br i1 %236, label %then2.i.i.i85.i.i.i, label %"$printable.clean.exit.i84.i.i.i"
-
-then2.i.i.i85.i.i.i:                              ; preds = %then2.i82.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i78.i.i.i, ptr nonnull align 1 %5, i64 %spec.select.i.i.i83.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i84.i.i.i"
-
-"$printable.clean.exit.i84.i.i.i":                ; preds = %then2.i.i.i85.i.i.i, %then2.i82.i.i.i
-  %237 = getelementptr i8, ptr %raw.i.i78.i.i.i, i64 %spec.select.i.i.i83.i.i.i
-  store i8 0, ptr %237, align 1
-  %238 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i78.i.i.i)
-  %239 = ptrtoint ptr %raw.i.i78.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %239, i64 %238)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i78.i.i.i)
-  br label %"$Planning.make.exit.i"
-
-merge10.i.i.i:                                    ; preds = %"$Plan.choose_memory.exit.i.i.i"
-  %240 = getelementptr i8, ptr %0, i64 72
-  %241 = load i32, ptr %240, align 4
-  %242 = getelementptr i8, ptr %0, i64 300
-  store i32 %241, ptr %242, align 4
-  %243 = getelementptr i8, ptr %0, i64 304
-  store i32 %229, ptr %243, align 4
-  %244 = getelementptr i8, ptr %0, i64 308
-  store i32 %226, ptr %244, align 4
-  %245 = getelementptr i8, ptr %0, i64 92
-  %246 = load i32, ptr %245, align 4
-  %247 = getelementptr i8, ptr %0, i64 312
-  store i32 %246, ptr %247, align 4
-  %248 = shl i32 %246, 4
-  %249 = getelementptr i8, ptr %0, i64 316
-  %spec.select.i.i.i.i = call i32 @llvm.smax.i32(i32 %248, i32 1024)
-  store i32 %spec.select.i.i.i.i, ptr %249, align 4
-  %250 = call i32 @llvm.smin.i32(i32 %246, i32 %229)
-  %251 = getelementptr i8, ptr %0, i64 320
-  store i32 %250, ptr %251, align 4
-  %252 = getelementptr i8, ptr %164, i64 96
-  %253 = load i32, ptr %252, align 4
-  %254 = getelementptr i8, ptr %0, i64 324
-  store i32 %253, ptr %254, align 4
-  call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %unbound.i.i.i.i)
-  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %layout.i.i.i.i)
-  %255 = load ptr, ptr %131, align 8, !noalias !51
-  %256 = getelementptr i8, ptr %0, i64 64
-  %257 = load i32, ptr %256, align 4, !noalias !51
-  %258 = icmp eq i32 %144, 2
-  br i1 %258, label %and.rhs.i.i.i.i.i, label %"$Plan.layout.exit.i.i.i.i"
-
-and.rhs.i.i.i.i.i:                                ; preds = %merge10.i.i.i
-  %259 = getelementptr i8, ptr %164, i64 753
-  %260 = load i8, ptr %259, align 1, !noalias !51
-  %261 = and i8 %260, 1
-  br label %"$Plan.layout.exit.i.i.i.i"
-
-"$Plan.layout.exit.i.i.i.i":                      ; preds = %and.rhs.i.i.i.i.i, %merge10.i.i.i
-  %262 = phi i8 [ 0, %merge10.i.i.i ], [ %261, %and.rhs.i.i.i.i.i ]
-  %263 = getelementptr i8, ptr %164, i64 496
-  %264 = getelementptr i8, ptr %164, i64 24
-  store ptr %264, ptr %layout.i.i.i.i, align 8
-  %.sroa.2.0.layout.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %layout.i.i.i.i, i64 8
-  store ptr %263, ptr %.sroa.2.0.layout.sroa_idx.i.i.i.i, align 8
-  %.sroa.3.0.layout.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %layout.i.i.i.i, i64 16
-  store ptr %255, ptr %.sroa.3.0.layout.sroa_idx.i.i.i.i, align 8
-  %.sroa.4.0.layout.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %layout.i.i.i.i, i64 24
-  store i32 %166, ptr %.sroa.4.0.layout.sroa_idx.i.i.i.i, align 8
-  %.sroa.5.0.layout.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %layout.i.i.i.i, i64 28
-  store i32 0, ptr %.sroa.5.0.layout.sroa_idx.i.i.i.i, align 4
-  %.sroa.6.0.layout.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %layout.i.i.i.i, i64 32
-  store i32 %257, ptr %.sroa.6.0.layout.sroa_idx.i.i.i.i, align 8
-  %.sroa.7.0.layout.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %layout.i.i.i.i, i64 36
-  store i8 %181, ptr %.sroa.7.0.layout.sroa_idx.i.i.i.i, align 4
-  %.sroa.8.0.layout.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %layout.i.i.i.i, i64 37
-  store i8 %262, ptr %.sroa.8.0.layout.sroa_idx.i.i.i.i, align 1
-  %265 = getelementptr i8, ptr %164, i64 100
-  %266 = load i32, ptr %265, align 4
-  %267 = srem i32 %266, %166
-  %.not.i.i.i.i.i.i = icmp eq i32 %267, 0
-  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i11.i, label %then.i.i.i.i.i.i
-
-then.i.i.i.i.i.i:                                 ; preds = %"$Plan.layout.exit.i.i.i.i"
-  %.not9.i.i.i.i.i.i = icmp eq ptr %5, null
-  br i1 %.not9.i.i.i.i.i.i, label %"$Plan.measure_weights.exit.thread.i.i.i", label %then2.i.i.i86.i.i.i
-
-then2.i.i.i86.i.i.i:                              ; preds = %then.i.i.i.i.i.i
-  %268 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.504", i32 %166, ptr nonnull @"$string.170", i32 %266)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i.i)
-  %269 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
-  %spec.select.i.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %269, i64 1023)
-  %270 = icmp sgt i64 %269, 0
-  br i1 %270, label %then2.i.i.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i.i.i"
-
-then2.i.i.i.i.i.i.i.i:                            ; preds = %then2.i.i.i86.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i.i.i, ptr nonnull align 1 %5, i64 %spec.select.i.i.i.i.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i.i.i.i.i.i"
-
-"$printable.clean.exit.i.i.i.i.i.i":              ; preds = %then2.i.i.i.i.i.i.i.i, %then2.i.i.i86.i.i.i
-  %271 = getelementptr i8, ptr %raw.i.i.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i.i.i
-  store i8 0, ptr %271, align 1
-  %272 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i.i.i)
-  %273 = ptrtoint ptr %raw.i.i.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %273, i64 %272)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i.i)
-  br label %"$Plan.measure_weights.exit.thread.i.i.i"
-
-merge.i.i.i.i11.i:                                ; preds = %"$Plan.layout.exit.i.i.i.i"
-  %274 = getelementptr i8, ptr %164, i64 104
-  %275 = load i32, ptr %274, align 4
-  %276 = srem i32 %275, %166
-  %.not.i63.i.i.i.i.i = icmp eq i32 %276, 0
-  br i1 %.not.i63.i.i.i.i.i, label %merge2.i.i.i.i.i, label %then.i64.i.i.i.i.i
-
-then.i64.i.i.i.i.i:                               ; preds = %merge.i.i.i.i11.i
-  %.not9.i65.i.i.i.i.i = icmp eq ptr %5, null
-  br i1 %.not9.i65.i.i.i.i.i, label %"$Plan.measure_weights.exit.thread.i.i.i", label %then2.i66.i.i.i.i.i
-
-then2.i66.i.i.i.i.i:                              ; preds = %then.i64.i.i.i.i.i
-  %277 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.504", i32 %166, ptr nonnull @"$string.171", i32 %275)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i.i.i.i)
-  %278 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
-  %spec.select.i.i.i67.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %278, i64 1023)
-  %279 = icmp sgt i64 %278, 0
-  br i1 %279, label %then2.i.i.i70.i.i.i.i.i, label %"$printable.clean.exit.i68.i.i.i.i.i"
-
-then2.i.i.i70.i.i.i.i.i:                          ; preds = %then2.i66.i.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i62.i.i.i.i.i, ptr nonnull align 1 %5, i64 %spec.select.i.i.i67.i.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i68.i.i.i.i.i"
-
-"$printable.clean.exit.i68.i.i.i.i.i":            ; preds = %then2.i.i.i70.i.i.i.i.i, %then2.i66.i.i.i.i.i
-  %280 = getelementptr i8, ptr %raw.i.i62.i.i.i.i.i, i64 %spec.select.i.i.i67.i.i.i.i.i
-  store i8 0, ptr %280, align 1
-  %281 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i62.i.i.i.i.i)
-  %282 = ptrtoint ptr %raw.i.i62.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %282, i64 %281)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i62.i.i.i.i.i)
-  br label %"$Plan.measure_weights.exit.thread.i.i.i"
-
-merge2.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i11.i
-  %283 = getelementptr i8, ptr %164, i64 148
-  %.val60.i.i.i.i.i = load i32, ptr %283, align 4
-  %284 = icmp sgt i32 %.val60.i.i.i.i.i, 0
-  br i1 %284, label %then7.i.i.i.i.i, label %merge6.i.i.i.i.i
-
-then7.i.i.i.i.i:                                  ; preds = %merge2.i.i.i.i.i
-  %285 = getelementptr i8, ptr %164, i64 144
-  %286 = load i32, ptr %285, align 4
-  %287 = srem i32 %286, %166
-  %.not.i73.i.i.i.i.i = icmp eq i32 %287, 0
-  br i1 %.not.i73.i.i.i.i.i, label %merge6.i.i.i.i.i, label %then.i74.i.i.i.i.i
-
-then.i74.i.i.i.i.i:                               ; preds = %then7.i.i.i.i.i
-  %.not9.i75.i.i.i.i.i = icmp eq ptr %5, null
-  br i1 %.not9.i75.i.i.i.i.i, label %"$Plan.measure_weights.exit.thread.i.i.i", label %then2.i76.i.i.i.i.i
-
-then2.i76.i.i.i.i.i:                              ; preds = %then.i74.i.i.i.i.i
-  %288 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.504", i32 %166, ptr nonnull @"$string.174", i32 %286)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i72.i.i.i.i.i)
-  %289 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
-  %spec.select.i.i.i77.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %289, i64 1023)
-  %290 = icmp sgt i64 %289, 0
-  br i1 %290, label %then2.i.i.i80.i.i.i.i.i, label %"$printable.clean.exit.i78.i.i.i.i.i"
-
-then2.i.i.i80.i.i.i.i.i:                          ; preds = %then2.i76.i.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i72.i.i.i.i.i, ptr nonnull align 1 %5, i64 %spec.select.i.i.i77.i.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i78.i.i.i.i.i"
-
-"$printable.clean.exit.i78.i.i.i.i.i":            ; preds = %then2.i.i.i80.i.i.i.i.i, %then2.i76.i.i.i.i.i
-  %291 = getelementptr i8, ptr %raw.i.i72.i.i.i.i.i, i64 %spec.select.i.i.i77.i.i.i.i.i
-  store i8 0, ptr %291, align 1
-  %292 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i72.i.i.i.i.i)
-  %293 = ptrtoint ptr %raw.i.i72.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %293, i64 %292)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i72.i.i.i.i.i)
-  br label %"$Plan.measure_weights.exit.thread.i.i.i"
-
-merge6.i.i.i.i.i:                                 ; preds = %then7.i.i.i.i.i, %merge2.i.i.i.i.i
-  %294 = getelementptr i8, ptr %164, i64 92
-  %.val58.i.i.i.i.i = load i32, ptr %294, align 4
-  %295 = icmp slt i32 %.val60.i.i.i.i.i, %.val58.i.i.i.i.i
-  br i1 %295, label %merge14.i.i.i.i.i, label %merge.i88.i.i.i
-
-merge14.i.i.i.i.i:                                ; preds = %merge6.i.i.i.i.i
-  %296 = getelementptr i8, ptr %164, i64 160
-  %.val.i.i.i.i.i = load i32, ptr %296, align 4
-  %297 = getelementptr i8, ptr %164, i64 164
-  %.val57.i.i.i.i.i = load i32, ptr %297, align 4
-  %298 = mul i32 %.val57.i.i.i.i.i, %.val.i.i.i.i.i
-  %299 = srem i32 %298, %166
-  %.not.i83.i.i.i.i.i = icmp eq i32 %299, 0
-  br i1 %.not.i83.i.i.i.i.i, label %merge19.i.i.i.i.i, label %then.i84.i.i.i.i.i
-
-then.i84.i.i.i.i.i:                               ; preds = %merge14.i.i.i.i.i
-  %.not9.i85.i.i.i.i.i = icmp eq ptr %5, null
-  br i1 %.not9.i85.i.i.i.i.i, label %"$Plan.measure_weights.exit.thread.i.i.i", label %then2.i86.i.i.i.i.i
-
-then2.i86.i.i.i.i.i:                              ; preds = %then.i84.i.i.i.i.i
-  %300 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.504", i32 %166, ptr nonnull @"$string.505", i32 %298)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i82.i.i.i.i.i)
-  %301 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
-  %spec.select.i.i.i87.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %301, i64 1023)
-  %302 = icmp sgt i64 %301, 0
-  br i1 %302, label %then2.i.i.i90.i.i.i.i.i, label %"$printable.clean.exit.i88.i.i.i.i.i"
-
-then2.i.i.i90.i.i.i.i.i:                          ; preds = %then2.i86.i.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i82.i.i.i.i.i, ptr nonnull align 1 %5, i64 %spec.select.i.i.i87.i.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i88.i.i.i.i.i"
-
-"$printable.clean.exit.i88.i.i.i.i.i":            ; preds = %then2.i.i.i90.i.i.i.i.i, %then2.i86.i.i.i.i.i
-  %303 = getelementptr i8, ptr %raw.i.i82.i.i.i.i.i, i64 %spec.select.i.i.i87.i.i.i.i.i
-  store i8 0, ptr %303, align 1
-  %304 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i82.i.i.i.i.i)
-  %305 = ptrtoint ptr %raw.i.i82.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %305, i64 %304)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i82.i.i.i.i.i)
-  br label %"$Plan.measure_weights.exit.thread.i.i.i"
-
-merge19.i.i.i.i.i:                                ; preds = %merge14.i.i.i.i.i
-  %306 = icmp eq i32 %257, 2
-  br i1 %306, label %then24.i.i.i.i.i, label %merge23.i.i.i.i.i
-
-then24.i.i.i.i.i:                                 ; preds = %merge19.i.i.i.i.i
-  %307 = getelementptr i8, ptr %164, i64 152
-  %308 = load i32, ptr %307, align 4
-  %309 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.506", i32 %308, i32 %166, ptr %5)
-  br label %"$Layout.check.exit.i.i.i.i"
-
-merge23.i.i.i.i.i:                                ; preds = %merge19.i.i.i.i.i
-  %310 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.507", i32 %.val57.i.i.i.i.i, i32 %166, ptr %5)
-  br label %"$Layout.check.exit.i.i.i.i"
-
-"$Layout.check.exit.i.i.i.i":                     ; preds = %merge23.i.i.i.i.i, %then24.i.i.i.i.i
-  %common.ret.op.i.i.i.i.i = phi i32 [ %309, %then24.i.i.i.i.i ], [ %310, %merge23.i.i.i.i.i ]
-  %.not.i89.i.i.i = icmp eq i32 %common.ret.op.i.i.i.i.i, 0
-  br i1 %.not.i89.i.i.i, label %merge.i88.i.i.i, label %"$Plan.measure_weights.exit.thread.i.i.i"
-
-merge.i88.i.i.i:                                  ; preds = %"$Layout.check.exit.i.i.i.i", %merge6.i.i.i.i.i
-  %311 = getelementptr i8, ptr %0, i64 208
-  %312 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i.i.i.i, ptr null, ptr nonnull %unbound.i.i.i.i, ptr %311, ptr %5)
-  %.not12.i.i.i.i = icmp eq i32 %312, 0
-  br i1 %.not12.i.i.i.i, label %merge15.i.i.i, label %"$Plan.measure_weights.exit.thread.i.i.i"
-
-"$Plan.measure_weights.exit.thread.i.i.i":        ; preds = %merge.i88.i.i.i, %"$Layout.check.exit.i.i.i.i", %"$printable.clean.exit.i88.i.i.i.i.i", %then.i84.i.i.i.i.i, %"$printable.clean.exit.i78.i.i.i.i.i", %then.i74.i.i.i.i.i, %"$printable.clean.exit.i68.i.i.i.i.i", %then.i64.i.i.i.i.i, %"$printable.clean.exit.i.i.i.i.i.i", %then.i.i.i.i.i.i
-  %common.ret.op.i87.ph.i.i.i = phi i32 [ 1, %"$printable.clean.exit.i88.i.i.i.i.i" ], [ 1, %then.i84.i.i.i.i.i ], [ 1, %"$printable.clean.exit.i78.i.i.i.i.i" ], [ 1, %then.i74.i.i.i.i.i ], [ 1, %"$printable.clean.exit.i68.i.i.i.i.i" ], [ 1, %then.i64.i.i.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i.i.i.i" ], [ 1, %then.i.i.i.i.i.i ], [ %312, %merge.i88.i.i.i ], [ 1, %"$Layout.check.exit.i.i.i.i" ]
-  call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %unbound.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i.i.i.i)
-  br label %"$Planning.make.exit.i"
-
-merge15.i.i.i:                                    ; preds = %merge.i88.i.i.i
-  %313 = load ptr, ptr %unbound.i.i.i.i, align 8
-  call void @free(ptr %313)
-  call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %unbound.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i.i.i.i)
-  %314 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %0, ptr %5)
-  %.not73.i.i.i = icmp eq i32 %314, 0
-  br i1 %.not73.i.i.i, label %merge20.i.i.i, label %"$Planning.make.exit.i"
-
-merge20.i.i.i:                                    ; preds = %merge15.i.i.i
-  %315 = call fastcc i32 @"$Plan.shape_workspace"(ptr nonnull %0, ptr %5)
-  %.not74.i.i.i = icmp eq i32 %315, 0
-  br i1 %.not74.i.i.i, label %merge25.i.i.i, label %"$Planning.make.exit.i"
-
-merge25.i.i.i:                                    ; preds = %merge20.i.i.i
-  call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape.i.i.i, ptr nonnull %0, i32 0)
-  call void @llvm.lifetime.start.p0(i64 1648, ptr nonnull %unbound.i90.i.i.i)
-  %316 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i90.i.i.i, ptr nonnull %shape.i.i.i, ptr null)
-  call void @llvm.lifetime.end.p0(i64 1648, ptr nonnull %unbound.i90.i.i.i)
-  %317 = getelementptr i8, ptr %0, i64 216
-  store i64 %316, ptr %317, align 8
-  %318 = call fastcc i64 @"$buffers.host_bytes"(ptr nonnull %shape.i.i.i)
-  %319 = getelementptr i8, ptr %0, i64 232
-  store i64 %318, ptr %319, align 8
-  call fastcc void @"$Plan.choose_pages"(ptr nonnull %0)
-  br label %"$Planning.make.exit.i"
-
-"$Planning.make.exit.i":                          ; preds = %merge25.i.i.i, %merge20.i.i.i, %merge15.i.i.i, %"$Plan.measure_weights.exit.thread.i.i.i", %"$printable.clean.exit.i84.i.i.i", %then.i81.i.i.i, %"$printable.clean.exit54.i.i.i.i", %then10.i.i.i.i, %"$printable.clean.exit.i.i.i.i", %then.i.i.i.i, %merge.i
-  %common.ret.op.i.i.i = phi i32 [ 0, %merge25.i.i.i ], [ %134, %merge.i ], [ %314, %merge15.i.i.i ], [ %315, %merge20.i.i.i ], [ %common.ret.op.i87.ph.i.i.i, %"$Plan.measure_weights.exit.thread.i.i.i" ], [ 4, %then.i.i.i.i ], [ 4, %"$printable.clean.exit.i.i.i.i" ], [ 4, %then10.i.i.i.i ], [ 4, %"$printable.clean.exit54.i.i.i.i" ], [ 1, %then.i81.i.i.i ], [ 1, %"$printable.clean.exit.i84.i.i.i" ]
-  call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %shape.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %wanted.i.i)
+  %25 = call i32 %24(ptr nonnull %count.i.i, ptr %5)
+  %.not.i.i = icmp eq i32 %25, 0
+  br i1 %.not.i.i, label %merge1.i.i, label %"$Planning.most_devices.exit.thread.i"
+
+"$Planning.most_devices.exit.thread.i":           ; preds = %merge.i.i
+  call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %count.i.i)
+  br label %"$Planning.grow.exit"
+
+merge1.i.i:                                       ; preds = %merge.i.i
+  %26 = load i32, ptr %count.i.i, align 4
+  %spec.select.i = call i32 @llvm.smin.i32(i32 %26, i32 8)
+  br label %"$Planning.most_devices.exit.i"
+
+"$Planning.most_devices.exit.i":                  ; preds = %merge1.i.i, %merge6
+  %most.0.i = phi i32 [ 8, %merge6 ], [ %spec.select.i, %merge1.i.i ]
+  call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %count.i.i)
+  %27 = getelementptr i8, ptr %0, i64 328
+  %28 = load i8, ptr %27, align 1
+  %29 = trunc i8 %28 to i1
+  %.not2430.i = icmp slt i32 %most.0.i, 2
+  %or.cond31.i = select i1 %29, i1 true, i1 %.not2430.i
+  br i1 %or.cond31.i, label %"$Planning.grow.exit", label %whilebody.i
+
+whilebody.i:                                      ; preds = %"$Planning.most_devices.exit.i", %merge7.i
+  %world_size.032.i = phi i32 [ %37, %merge7.i ], [ 2, %"$Planning.most_devices.exit.i" ]
+  %30 = call fastcc i32 @"$Planning.describe"(ptr nonnull readonly %planning, i32 %world_size.032.i, ptr %5)
+  %.not25.i = icmp eq i32 %30, 0
+  br i1 %.not25.i, label %merge3.i, label %"$Planning.grow.exit"
+
+merge3.i:                                         ; preds = %whilebody.i
+  %31 = call fastcc i32 @"$Planning.make"(ptr nonnull readonly %planning, i32 %world_size.032.i, ptr nonnull %larger.i, ptr nonnull %refusal.i)
+  %.not26.i = icmp eq i32 %31, 0
+  br i1 %.not26.i, label %merge7.i, label %then8.i
+
+then8.i:                                          ; preds = %merge3.i
+  %32 = getelementptr i8, ptr %0, i64 329
+  %33 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %32)
+  %34 = getelementptr i8, ptr %32, i64 %33
+  %35 = sub i64 512, %33
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 %35, ptr nonnull @"$string.521", ptr nonnull %refusal.i)
+  br label %"$Planning.grow.exit"
+
+merge7.i:                                         ; preds = %merge3.i
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(848) %0, ptr noundef nonnull align 8 dereferenceable(848) %larger.i, i64 848, i1 false)
+  %37 = shl i32 %world_size.032.i, 1
+  %38 = load i8, ptr %27, align 1
+  %39 = trunc i8 %38 to i1
+  %.not24.i = icmp sgt i32 %37, %most.0.i
+  %or.cond.i = select i1 %39, i1 true, i1 %.not24.i
+  br i1 %or.cond.i, label %"$Planning.grow.exit", label %whilebody.i
+
+"$Planning.grow.exit":                            ; preds = %whilebody.i, %merge7.i, %"$Planning.most_devices.exit.thread.i", %"$Planning.most_devices.exit.i", %then8.i
+  %common.ret.op.i24 = phi i32 [ 0, %then8.i ], [ %25, %"$Planning.most_devices.exit.thread.i" ], [ 0, %"$Planning.most_devices.exit.i" ], [ %30, %whilebody.i ], [ 0, %merge7.i ]
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %refusal.i)
+  call void @llvm.lifetime.end.p0(i64 848, ptr nonnull %larger.i)
   br label %common.ret
 }
 
@@ -37821,6 +37055,895 @@ else.i:                                           ; preds = %merge22
   br label %common.ret
 }
 
+define internal fastcc i32 @"$Planning.describe"(ptr nocapture readonly %0, i32 %1, ptr %2) unnamed_addr {
+entry:
+  %handle.i25.i.i = alloca ptr, align 8
+  %options.i26.i.i = alloca %93, align 8
+  %handle.i.i.i = alloca ptr, align 8
+  %options.i.i.i = alloca %93, align 8
+  %other.i.i = alloca %91, align 8
+  %handle.i.i = alloca ptr, align 8
+  %options.i.i = alloca %93, align 16
+  %group.i = alloca ptr, align 8
+  %options.i = alloca %94, align 8
+  %raw.i31.i = alloca [1024 x i8], align 1
+  %raw.i.i = alloca [1024 x i8], align 1
+  %3 = getelementptr i8, ptr %0, i64 32
+  %4 = load ptr, ptr %3, align 8
+  %5 = getelementptr i8, ptr %4, i64 128
+  %6 = load i64, ptr %5, align 8
+  %7 = icmp sgt i64 %6, 0
+  %8 = getelementptr i8, ptr %0, i64 24
+  %9 = load ptr, ptr %8, align 8
+  %10 = getelementptr i8, ptr %0, i64 8
+  %11 = load ptr, ptr %10, align 8
+  br i1 %7, label %then, label %merge
+
+common.ret:                                       ; preds = %merge4.i, %"$printable.clean.exit34.i", %then5.i, %"$printable.clean.exit.i", %then.i, %"$Library.describe.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i11, %"$Library.describe.exit" ], [ 0, %merge4.i ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ], [ %26, %then5.i ], [ %26, %"$printable.clean.exit34.i" ]
+  ret i32 %common.ret.op
+
+then:                                             ; preds = %entry
+  %12 = getelementptr i8, ptr %9, i64 16
+  %13 = tail call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %12, ptr noundef nonnull dereferenceable(4) @"$string.87")
+  %14 = icmp eq i32 %13, 0
+  br i1 %14, label %merge.i, label %or.lhs.false2.i.i
+
+or.lhs.false2.i.i:                                ; preds = %then
+  switch i32 %1, label %then.i [
+    i32 1, label %merge.i
+    i32 2, label %merge.i
+    i32 4, label %merge.i
+    i32 8, label %merge.i
+  ]
+
+then.i:                                           ; preds = %or.lhs.false2.i.i
+  %.not.i = icmp eq ptr %2, null
+  br i1 %.not.i, label %common.ret, label %then2.i
+
+then2.i:                                          ; preds = %then.i
+  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.499", i32 %1, ptr %12)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
+  %16 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %16, i64 1023)
+  %17 = icmp sgt i64 %16, 0
+  br i1 %17, label %then2.i.i.i, label %"$printable.clean.exit.i"
+
+then2.i.i.i:                                      ; preds = %then2.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i"
+
+"$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then2.i
+  %18 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %18, align 1
+  %19 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %20 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %20, i64 %19)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
+  br label %common.ret
+
+merge.i:                                          ; preds = %or.lhs.false2.i.i, %or.lhs.false2.i.i, %or.lhs.false2.i.i, %or.lhs.false2.i.i, %then
+  %21 = getelementptr inbounds i8, ptr %11, i64 4
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(184) %21, i8 0, i64 180, i1 false)
+  store i32 184, ptr %11, align 4
+  %22 = getelementptr i8, ptr %9, i64 8
+  %23 = load ptr, ptr %22, align 8
+  %24 = getelementptr i8, ptr %23, i64 72
+  %25 = load ptr, ptr %24, align 8
+  %26 = tail call i32 %25(ptr null, ptr nonnull %11)
+  %.not29.i = icmp eq i32 %26, 0
+  br i1 %.not29.i, label %merge4.i, label %then5.i
+
+then5.i:                                          ; preds = %merge.i
+  %.not30.i = icmp eq ptr %2, null
+  br i1 %.not30.i, label %common.ret, label %then9.i
+
+then9.i:                                          ; preds = %then5.i
+  %27 = getelementptr i8, ptr %9, i64 32
+  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.500", ptr %27)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31.i)
+  %29 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i32.i = tail call i64 @llvm.smin.i64(i64 %29, i64 1023)
+  %30 = icmp sgt i64 %29, 0
+  br i1 %30, label %then2.i.i33.i, label %"$printable.clean.exit34.i"
+
+then2.i.i33.i:                                    ; preds = %then9.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i31.i, ptr nonnull align 1 %2, i64 %spec.select.i.i32.i, i1 false)
+  br label %"$printable.clean.exit34.i"
+
+"$printable.clean.exit34.i":                      ; preds = %then2.i.i33.i, %then9.i
+  %31 = getelementptr i8, ptr %raw.i31.i, i64 %spec.select.i.i32.i
+  store i8 0, ptr %31, align 1
+  %32 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i31.i)
+  %33 = ptrtoint ptr %raw.i31.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %33, i64 %32)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i31.i)
+  br label %common.ret
+
+merge4.i:                                         ; preds = %merge.i
+  %34 = getelementptr i8, ptr %11, i64 16
+  store i64 %6, ptr %34, align 8
+  %35 = getelementptr i8, ptr %11, i64 24
+  store i64 %6, ptr %35, align 8
+  br label %common.ret
+
+merge:                                            ; preds = %entry
+  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %group.i)
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %options.i)
+  %36 = icmp eq i32 %1, 1
+  br i1 %36, label %then.i12, label %merge.i9
+
+then.i12:                                         ; preds = %merge
+  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %handle.i.i)
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %options.i.i)
+  store <4 x i32> <i32 24, i32 0, i32 1, i32 1>, ptr %options.i.i, align 16
+  %37 = getelementptr inbounds i8, ptr %options.i.i, i64 16
+  store ptr null, ptr %37, align 16
+  store ptr null, ptr %handle.i.i, align 8
+  %38 = getelementptr i8, ptr %9, i64 8
+  %39 = load ptr, ptr %38, align 8
+  %40 = getelementptr i8, ptr %39, i64 48
+  %41 = load ptr, ptr %40, align 8
+  %42 = call i32 %41(ptr nonnull %options.i.i, ptr nonnull %handle.i.i, ptr %2)
+  %.not.i.i = icmp eq i32 %42, 0
+  br i1 %.not.i.i, label %merge.i.i, label %"$Library.describe_rank.exit.i"
+
+merge.i.i:                                        ; preds = %then.i12
+  %43 = getelementptr inbounds i8, ptr %11, i64 4
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(184) %43, i8 0, i64 180, i1 false)
+  store i32 184, ptr %11, align 4
+  %44 = load ptr, ptr %38, align 8
+  %45 = getelementptr i8, ptr %44, i64 72
+  %46 = load ptr, ptr %45, align 8
+  %47 = load ptr, ptr %handle.i.i, align 8
+  %48 = call i32 %46(ptr %47, ptr nonnull %11)
+  %.not14.i.i = icmp eq i32 %48, 0
+  br i1 %.not14.i.i, label %merge2.i.i, label %then3.i.i
+
+then3.i.i:                                        ; preds = %merge.i.i
+  %49 = load ptr, ptr %38, align 8
+  %50 = getelementptr i8, ptr %49, i64 64
+  %51 = load ptr, ptr %50, align 8
+  %52 = load ptr, ptr %handle.i.i, align 8
+  call void %51(ptr %52, ptr %2)
+  br label %merge2.i.i
+
+merge2.i.i:                                       ; preds = %then3.i.i, %merge.i.i
+  %53 = load ptr, ptr %38, align 8
+  %54 = getelementptr i8, ptr %53, i64 56
+  %55 = load ptr, ptr %54, align 8
+  %56 = load ptr, ptr %handle.i.i, align 8
+  call void %55(ptr %56)
+  br label %"$Library.describe_rank.exit.i"
+
+"$Library.describe_rank.exit.i":                  ; preds = %merge2.i.i, %then.i12
+  %common.ret.op.i.i = phi i32 [ %48, %merge2.i.i ], [ %42, %then.i12 ]
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i)
+  br label %"$Library.describe.exit"
+
+merge.i9:                                         ; preds = %merge
+  store i32 16, ptr %options.i, align 8
+  %.sroa.216.0.options.sroa_idx.i = getelementptr inbounds i8, ptr %options.i, i64 4
+  store i32 %1, ptr %.sroa.216.0.options.sroa_idx.i, align 4
+  %.sroa.3.0.options.sroa_idx.i = getelementptr inbounds i8, ptr %options.i, i64 8
+  store ptr null, ptr %.sroa.3.0.options.sroa_idx.i, align 8
+  store ptr null, ptr %group.i, align 8
+  %57 = getelementptr i8, ptr %9, i64 8
+  %58 = load ptr, ptr %57, align 8
+  %59 = getelementptr i8, ptr %58, i64 24
+  %60 = load ptr, ptr %59, align 8
+  %61 = call i32 %60(ptr nonnull %options.i, ptr nonnull %group.i, ptr %2)
+  %.not.i10 = icmp eq i32 %61, 0
+  br i1 %.not.i10, label %merge1.i, label %"$Library.describe.exit"
+
+merge1.i:                                         ; preds = %merge.i9
+  %62 = load ptr, ptr %group.i, align 8
+  call void @llvm.lifetime.start.p0(i64 184, ptr nonnull %other.i.i)
+  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %handle.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %options.i.i.i)
+  store i32 24, ptr %options.i.i.i, align 8
+  %63 = getelementptr inbounds i8, ptr %options.i.i.i, i64 4
+  store i32 0, ptr %63, align 4
+  %64 = getelementptr inbounds i8, ptr %options.i.i.i, i64 8
+  store i32 %1, ptr %64, align 8
+  %65 = getelementptr inbounds i8, ptr %options.i.i.i, i64 12
+  store i32 1, ptr %65, align 4
+  %66 = getelementptr inbounds i8, ptr %options.i.i.i, i64 16
+  store ptr %62, ptr %66, align 8
+  store ptr null, ptr %handle.i.i.i, align 8
+  %67 = load ptr, ptr %57, align 8
+  %68 = getelementptr i8, ptr %67, i64 48
+  %69 = load ptr, ptr %68, align 8
+  %70 = call i32 %69(ptr nonnull %options.i.i.i, ptr nonnull %handle.i.i.i, ptr %2)
+  %.not.i.i.i = icmp eq i32 %70, 0
+  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$Library.describe_rank.exit.thread.i.i"
+
+"$Library.describe_rank.exit.thread.i.i":         ; preds = %merge1.i
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i)
+  br label %"$Library.describe_ranks.exit.i"
+
+merge.i.i.i:                                      ; preds = %merge1.i
+  %71 = getelementptr inbounds i8, ptr %11, i64 4
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(184) %71, i8 0, i64 180, i1 false)
+  store i32 184, ptr %11, align 4
+  %72 = load ptr, ptr %57, align 8
+  %73 = getelementptr i8, ptr %72, i64 72
+  %74 = load ptr, ptr %73, align 8
+  %75 = load ptr, ptr %handle.i.i.i, align 8
+  %76 = call i32 %74(ptr %75, ptr nonnull %11)
+  %.not14.i.i.i = icmp eq i32 %76, 0
+  %77 = load ptr, ptr %57, align 8
+  %78 = load ptr, ptr %handle.i.i.i, align 8
+  br i1 %.not14.i.i.i, label %forcond.preheader.critedge.i.i, label %then3.i.i.i
+
+then3.i.i.i:                                      ; preds = %merge.i.i.i
+  %79 = getelementptr i8, ptr %77, i64 64
+  %80 = load ptr, ptr %79, align 8
+  call void %80(ptr %78, ptr %2)
+  %81 = load ptr, ptr %57, align 8
+  %82 = getelementptr i8, ptr %81, i64 56
+  %83 = load ptr, ptr %82, align 8
+  %84 = load ptr, ptr %handle.i.i.i, align 8
+  call void %83(ptr %84)
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i)
+  br label %"$Library.describe_ranks.exit.i"
+
+forcond.preheader.critedge.i.i:                   ; preds = %merge.i.i.i
+  %85 = getelementptr i8, ptr %77, i64 56
+  %86 = load ptr, ptr %85, align 8
+  call void %86(ptr %78)
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i)
+  %87 = icmp sgt i32 %1, 1
+  br i1 %87, label %forbody.lr.ph.i.i, label %"$Library.describe_ranks.exit.i"
+
+forbody.lr.ph.i.i:                                ; preds = %forcond.preheader.critedge.i.i
+  %88 = getelementptr inbounds i8, ptr %options.i26.i.i, i64 4
+  %89 = getelementptr inbounds i8, ptr %options.i26.i.i, i64 8
+  %90 = getelementptr inbounds i8, ptr %options.i26.i.i, i64 12
+  %91 = getelementptr inbounds i8, ptr %options.i26.i.i, i64 16
+  %92 = getelementptr inbounds i8, ptr %other.i.i, i64 4
+  %93 = getelementptr inbounds i8, ptr %other.i.i, i64 24
+  %94 = getelementptr i8, ptr %11, i64 24
+  br label %forbody.i.i
+
+forbody.i.i:                                      ; preds = %merge7.i.i, %forbody.lr.ph.i.i
+  %rank.038.i.i = phi i32 [ 1, %forbody.lr.ph.i.i ], [ %117, %merge7.i.i ]
+  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %handle.i25.i.i)
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %options.i26.i.i)
+  store i32 24, ptr %options.i26.i.i, align 8
+  store i32 %rank.038.i.i, ptr %88, align 4
+  store i32 %1, ptr %89, align 8
+  store i32 1, ptr %90, align 4
+  store ptr %62, ptr %91, align 8
+  store ptr null, ptr %handle.i25.i.i, align 8
+  %95 = load ptr, ptr %57, align 8
+  %96 = getelementptr i8, ptr %95, i64 48
+  %97 = load ptr, ptr %96, align 8
+  %98 = call i32 %97(ptr nonnull %options.i26.i.i, ptr nonnull %handle.i25.i.i, ptr %2)
+  %.not.i27.i.i = icmp eq i32 %98, 0
+  br i1 %.not.i27.i.i, label %merge.i29.i.i, label %"$Library.describe_rank.exit33.thread.i.i"
+
+"$Library.describe_rank.exit33.thread.i.i":       ; preds = %forbody.i.i
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i25.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i26.i.i)
+  br label %"$Library.describe_ranks.exit.i"
+
+merge.i29.i.i:                                    ; preds = %forbody.i.i
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(184) %92, i8 0, i64 180, i1 false)
+  store i32 184, ptr %other.i.i, align 8
+  %99 = load ptr, ptr %57, align 8
+  %100 = getelementptr i8, ptr %99, i64 72
+  %101 = load ptr, ptr %100, align 8
+  %102 = load ptr, ptr %handle.i25.i.i, align 8
+  %103 = call i32 %101(ptr %102, ptr nonnull %other.i.i)
+  %.not14.i30.i.i = icmp eq i32 %103, 0
+  %104 = load ptr, ptr %57, align 8
+  %105 = load ptr, ptr %handle.i25.i.i, align 8
+  br i1 %.not14.i30.i.i, label %merge3.critedge.i.i, label %then3.i31.i.i
+
+then3.i31.i.i:                                    ; preds = %merge.i29.i.i
+  %106 = getelementptr i8, ptr %104, i64 64
+  %107 = load ptr, ptr %106, align 8
+  call void %107(ptr %105, ptr %2)
+  %108 = load ptr, ptr %57, align 8
+  %109 = getelementptr i8, ptr %108, i64 56
+  %110 = load ptr, ptr %109, align 8
+  %111 = load ptr, ptr %handle.i25.i.i, align 8
+  call void %110(ptr %111)
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i25.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i26.i.i)
+  br label %"$Library.describe_ranks.exit.i"
+
+merge3.critedge.i.i:                              ; preds = %merge.i29.i.i
+  %112 = getelementptr i8, ptr %104, i64 56
+  %113 = load ptr, ptr %112, align 8
+  call void %113(ptr %105)
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i25.i.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i26.i.i)
+  %114 = load i64, ptr %93, align 8
+  %115 = load i64, ptr %94, align 8
+  %116 = icmp slt i64 %114, %115
+  br i1 %116, label %then8.i.i, label %merge7.i.i
+
+then8.i.i:                                        ; preds = %merge3.critedge.i.i
+  store i64 %114, ptr %94, align 8
+  br label %merge7.i.i
+
+merge7.i.i:                                       ; preds = %then8.i.i, %merge3.critedge.i.i
+  %117 = add nuw nsw i32 %rank.038.i.i, 1
+  %exitcond.not.i.i = icmp eq i32 %117, %1
+  br i1 %exitcond.not.i.i, label %"$Library.describe_ranks.exit.i", label %forbody.i.i
+
+"$Library.describe_ranks.exit.i":                 ; preds = %merge7.i.i, %then3.i31.i.i, %"$Library.describe_rank.exit33.thread.i.i", %forcond.preheader.critedge.i.i, %then3.i.i.i, %"$Library.describe_rank.exit.thread.i.i"
+  %common.ret.op.i19.i = phi i32 [ %76, %then3.i.i.i ], [ %70, %"$Library.describe_rank.exit.thread.i.i" ], [ %98, %"$Library.describe_rank.exit33.thread.i.i" ], [ 0, %forcond.preheader.critedge.i.i ], [ %103, %then3.i31.i.i ], [ 0, %merge7.i.i ]
+  call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %other.i.i)
+  %118 = load ptr, ptr %57, align 8
+  %119 = getelementptr i8, ptr %118, i64 40
+  %120 = load ptr, ptr %119, align 8
+  %121 = load ptr, ptr %group.i, align 8
+  call void %120(ptr %121)
+  br label %"$Library.describe.exit"
+
+"$Library.describe.exit":                         ; preds = %"$Library.describe_rank.exit.i", %merge.i9, %"$Library.describe_ranks.exit.i"
+  %common.ret.op.i11 = phi i32 [ %common.ret.op.i.i, %"$Library.describe_rank.exit.i" ], [ %common.ret.op.i19.i, %"$Library.describe_ranks.exit.i" ], [ %61, %merge.i9 ]
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %group.i)
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %options.i)
+  br label %common.ret
+}
+
+define internal fastcc i32 @"$Planning.make"(ptr nocapture readonly %0, i32 %1, ptr %2, ptr %3) unnamed_addr {
+entry:
+  %unbound.i90.i = alloca %85, align 8
+  %raw.i.i82.i.i.i = alloca [1024 x i8], align 1
+  %raw.i.i72.i.i.i = alloca [1024 x i8], align 1
+  %raw.i.i62.i.i.i = alloca [1024 x i8], align 1
+  %raw.i.i.i.i.i = alloca [1024 x i8], align 1
+  %unbound.i.i = alloca %95, align 8
+  %layout.i.i = alloca %96, align 8
+  %raw.i.i78.i = alloca [1024 x i8], align 1
+  %raw.i51.i.i = alloca [1024 x i8], align 1
+  %raw.i.i.i = alloca [1024 x i8], align 1
+  %shape.i = alloca %86, align 8
+  %wanted = alloca %89, align 8
+  %4 = getelementptr i8, ptr %0, i64 32
+  %5 = load ptr, ptr %4, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(136) %wanted, ptr noundef nonnull align 8 dereferenceable(136) %5, i64 136, i1 false)
+  %6 = getelementptr inbounds i8, ptr %wanted, i64 4
+  store i32 %1, ptr %6, align 4
+  %7 = getelementptr i8, ptr %0, i64 16
+  %8 = load ptr, ptr %7, align 8
+  %9 = getelementptr i8, ptr %0, i64 24
+  %10 = load ptr, ptr %9, align 8
+  %11 = getelementptr i8, ptr %10, i64 8
+  %12 = load ptr, ptr %11, align 8
+  %13 = getelementptr i8, ptr %0, i64 8
+  %14 = load ptr, ptr %13, align 8
+  %15 = getelementptr i8, ptr %10, i64 16
+  %16 = tail call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %15, ptr noundef nonnull dereferenceable(4) @"$string.87")
+  %17 = icmp eq i32 %16, 0
+  call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %shape.i)
+  %18 = zext i1 %17 to i8
+  %19 = getelementptr inbounds i8, ptr %2, i64 16
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(848) %19, i8 0, i64 832, i1 false)
+  store ptr %8, ptr %2, align 8
+  %20 = getelementptr i8, ptr %2, i64 8
+  store ptr %12, ptr %20, align 8
+  %21 = getelementptr i8, ptr %2, i64 160
+  store i8 %18, ptr %21, align 1
+  %22 = getelementptr i8, ptr %2, i64 328
+  store i8 1, ptr %22, align 1
+  %23 = getelementptr i8, ptr %8, i64 24
+  %24 = call fastcc i32 @"$options.resolve"(ptr nonnull %wanted, ptr %23, ptr nonnull %19, ptr %3)
+  %.not.i = icmp eq i32 %24, 0
+  br i1 %.not.i, label %merge.i, label %"$Plan.make.exit"
+
+merge.i:                                          ; preds = %entry
+  %25 = getelementptr i8, ptr %14, i64 4
+  %26 = load i32, ptr %25, align 4
+  %27 = getelementptr i8, ptr %2, i64 152
+  store i32 %26, ptr %27, align 4
+  %28 = getelementptr i8, ptr %2, i64 88
+  %29 = load i32, ptr %28, align 4
+  %30 = getelementptr i8, ptr %2, i64 156
+  store i32 %29, ptr %30, align 4
+  %31 = icmp slt i32 %29, 0
+  br i1 %31, label %then2.i, label %merge1.i
+
+then2.i:                                          ; preds = %merge.i
+  %32 = getelementptr i8, ptr %14, i64 8
+  %33 = load i32, ptr %32, align 4
+  store i32 %33, ptr %30, align 4
+  br label %merge1.i
+
+merge1.i:                                         ; preds = %then2.i, %merge.i
+  %34 = phi i32 [ %29, %merge.i ], [ %33, %then2.i ]
+  %35 = getelementptr i8, ptr %2, i64 120
+  %36 = load i32, ptr %35, align 4
+  %37 = icmp slt i32 %36, 1
+  %38 = getelementptr i8, ptr %14, i64 12
+  %39 = load i32, ptr %38, align 4
+  %40 = icmp eq i32 %39, 0
+  %.not57.i.i = xor i1 %40, true
+  %brmerge.i.i = select i1 %37, i1 true, i1 %.not57.i.i
+  br i1 %brmerge.i.i, label %merge.i.i, label %then.i.i
+
+then.i.i:                                         ; preds = %merge1.i
+  %.not48.i.i = icmp eq ptr %3, null
+  br i1 %.not48.i.i, label %"$Plan.make.exit", label %then2.i.i
+
+then2.i.i:                                        ; preds = %then.i.i
+  %41 = getelementptr i8, ptr %14, i64 52
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.501", ptr %41)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
+  %43 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %43, i64 1023)
+  %44 = icmp sgt i64 %43, 0
+  br i1 %44, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
+
+then2.i.i.i.i:                                    ; preds = %then2.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i.i"
+
+"$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %then2.i.i
+  %45 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
+  store i8 0, ptr %45, align 1
+  %46 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
+  %47 = ptrtoint ptr %raw.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %47, i64 %46)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
+  br label %"$Plan.make.exit"
+
+merge.i.i:                                        ; preds = %merge1.i
+  %.mux.i.i = select i1 %37, i1 %40, i1 false
+  %.not44.i.i = icmp eq i32 %36, 0
+  %or.cond.i.i = or i1 %.not44.i.i, %.mux.i.i
+  br i1 %or.cond.i.i, label %and.end.i.i, label %and.rhs.i.i
+
+and.rhs.i.i:                                      ; preds = %merge.i.i
+  %48 = getelementptr i8, ptr %2, i64 128
+  %49 = load i32, ptr %48, align 4
+  %50 = icmp eq i32 %49, 0
+  %51 = zext i1 %50 to i8
+  br label %and.end.i.i
+
+and.end.i.i:                                      ; preds = %and.rhs.i.i, %merge.i.i
+  %52 = phi i8 [ 0, %merge.i.i ], [ %51, %and.rhs.i.i ]
+  %53 = getelementptr i8, ptr %2, i64 161
+  store i8 %52, ptr %53, align 1
+  %54 = load ptr, ptr %2, align 8
+  %55 = getelementptr i8, ptr %2, i64 20
+  %56 = load i32, ptr %55, align 4, !noalias !50
+  %57 = getelementptr i8, ptr %2, i64 163
+  %58 = getelementptr i8, ptr %14, i64 48
+  %59 = load i32, ptr %58, align 4
+  %.not45.i.i = icmp ne i32 %59, 0
+  %60 = icmp eq i32 %56, 1
+  %or.cond55.i.i = select i1 %.not45.i.i, i1 %60, i1 false
+  br i1 %or.cond55.i.i, label %and.lhs.true1.i.i.i, label %and.end6.i.i
+
+and.rhs.i50.i.i:                                  ; preds = %and.lhs.true.i.i.i
+  %61 = getelementptr i8, ptr %54, i64 164
+  %.val6.i.i.i = load i32, ptr %61, align 4
+  %62 = mul i32 %.val6.i.i.i, %69
+  %63 = icmp eq i32 %62, %.val6.i.i.i
+  %64 = zext i1 %63 to i8
+  br label %and.end6.i.i
+
+and.lhs.true.i.i.i:                               ; preds = %and.lhs.true1.i.i.i
+  %65 = getelementptr i8, ptr %54, i64 92
+  %.val7.i.i.i = load i32, ptr %65, align 4
+  %66 = getelementptr i8, ptr %54, i64 148
+  %.val8.i.i.i = load i32, ptr %66, align 4
+  %67 = icmp slt i32 %.val8.i.i.i, %.val7.i.i.i
+  br i1 %67, label %and.rhs.i50.i.i, label %and.end6.i.i
+
+and.lhs.true1.i.i.i:                              ; preds = %and.end.i.i
+  %68 = getelementptr i8, ptr %54, i64 160
+  %69 = load i32, ptr %68, align 4
+  %70 = icmp sgt i32 %69, 0
+  br i1 %70, label %and.lhs.true.i.i.i, label %and.end6.i.i
+
+and.end6.i.i:                                     ; preds = %and.lhs.true1.i.i.i, %and.lhs.true.i.i.i, %and.rhs.i50.i.i, %and.end.i.i
+  %71 = phi i8 [ 0, %and.end.i.i ], [ 0, %and.lhs.true.i.i.i ], [ 0, %and.lhs.true1.i.i.i ], [ %64, %and.rhs.i50.i.i ]
+  store i8 %71, ptr %57, align 1
+  %72 = getelementptr i8, ptr %2, i64 124
+  %73 = load i32, ptr %72, align 4
+  %74 = icmp sgt i32 %73, 0
+  br i1 %74, label %or.end.i.i, label %or.rhs.i.i
+
+or.rhs.i.i:                                       ; preds = %and.end6.i.i
+  %75 = icmp slt i32 %73, 0
+  br i1 %75, label %and.rhs7.i.i, label %or.end.i.i
+
+and.rhs7.i.i:                                     ; preds = %or.rhs.i.i
+  %76 = getelementptr i8, ptr %14, i64 44
+  %77 = load i32, ptr %76, align 4
+  %78 = icmp ne i32 %77, 0
+  %79 = zext i1 %78 to i8
+  br label %or.end.i.i
+
+or.end.i.i:                                       ; preds = %and.rhs7.i.i, %or.rhs.i.i, %and.end6.i.i
+  %80 = phi i8 [ 1, %and.end6.i.i ], [ 0, %or.rhs.i.i ], [ %79, %and.rhs7.i.i ]
+  %81 = getelementptr i8, ptr %2, i64 162
+  store i8 %80, ptr %81, align 1
+  %82 = getelementptr i8, ptr %14, i64 40
+  %83 = load i32, ptr %82, align 4
+  %84 = icmp sgt i32 %83, 0
+  br i1 %84, label %and.lhs.true12.i.i, label %merge5.i
+
+then10.i.i:                                       ; preds = %and.lhs.true12.i.i
+  %.not47.i.i = icmp eq ptr %3, null
+  br i1 %.not47.i.i, label %"$Plan.make.exit", label %then15.i.i
+
+and.lhs.true12.i.i:                               ; preds = %or.end.i.i
+  %85 = getelementptr i8, ptr %2, i64 56
+  %86 = load i32, ptr %85, align 4
+  %87 = srem i32 %86, %83
+  %.not46.i.i = icmp eq i32 %87, 0
+  br i1 %.not46.i.i, label %merge5.i, label %then10.i.i
+
+then15.i.i:                                       ; preds = %then10.i.i
+  %88 = getelementptr i8, ptr %14, i64 52
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.502", i32 %86, ptr %88, i32 %83)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i51.i.i)
+  %90 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i52.i.i = call i64 @llvm.smin.i64(i64 %90, i64 1023)
+  %91 = icmp sgt i64 %90, 0
+  br i1 %91, label %then2.i.i53.i.i, label %"$printable.clean.exit54.i.i"
+
+then2.i.i53.i.i:                                  ; preds = %then15.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i51.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i52.i.i, i1 false)
+  br label %"$printable.clean.exit54.i.i"
+
+"$printable.clean.exit54.i.i":                    ; preds = %then2.i.i53.i.i, %then15.i.i
+  %92 = getelementptr i8, ptr %raw.i51.i.i, i64 %spec.select.i.i52.i.i
+  store i8 0, ptr %92, align 1
+  %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i51.i.i)
+  %94 = ptrtoint ptr %raw.i51.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %94, i64 %93)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i51.i.i)
+  br label %"$Plan.make.exit"
+
+merge5.i:                                         ; preds = %and.lhs.true12.i.i, %or.end.i.i
+  %95 = getelementptr i8, ptr %2, i64 96
+  %96 = load i64, ptr %95, align 8
+  %97 = getelementptr i8, ptr %2, i64 168
+  store i64 %96, ptr %97, align 8
+  %98 = icmp eq i64 %96, 0
+  br i1 %98, label %then.i76.i, label %"$Plan.choose_memory.exit.i"
+
+then.i76.i:                                       ; preds = %merge5.i
+  %99 = getelementptr i8, ptr %2, i64 140
+  %100 = load i32, ptr %99, align 4
+  %101 = icmp eq i32 %100, 0
+  br i1 %101, label %then2.i77.i, label %merge1.i.i
+
+then2.i77.i:                                      ; preds = %then.i76.i
+  %102 = load i8, ptr %21, align 1
+  %103 = trunc i8 %102 to i1
+  %104 = select i1 %103, i32 90, i32 97
+  br label %merge1.i.i
+
+merge1.i.i:                                       ; preds = %then2.i77.i, %then.i76.i
+  %hundredths.0.i.i = phi i32 [ %104, %then2.i77.i ], [ %100, %then.i76.i ]
+  %105 = getelementptr i8, ptr %14, i64 24
+  %106 = load i64, ptr %105, align 8
+  %107 = sdiv i64 %106, 100
+  %108 = sext i32 %hundredths.0.i.i to i64
+  %109 = mul i64 %107, %108
+  store i64 %109, ptr %97, align 8
+  br label %"$Plan.choose_memory.exit.i"
+
+"$Plan.choose_memory.exit.i":                     ; preds = %merge1.i.i, %merge5.i
+  %110 = getelementptr i8, ptr %2, i64 52
+  %111 = load i32, ptr %110, align 4
+  %112 = getelementptr i8, ptr %2, i64 56
+  %113 = load i32, ptr %112, align 4
+  %114 = add i32 %111, -1
+  %115 = add i32 %114, %113
+  %116 = sdiv i32 %115, %113
+  %117 = getelementptr i8, ptr %2, i64 176
+  store i32 %116, ptr %117, align 4
+  %118 = getelementptr i8, ptr %2, i64 48
+  %119 = load i32, ptr %118, align 4
+  %120 = sext i32 %119 to i64
+  %121 = sext i32 %116 to i64
+  %122 = mul nsw i64 %120, %121
+  %123 = icmp sgt i64 %122, 2147483647
+  br i1 %123, label %then.i81.i, label %merge10.i
+
+then.i81.i:                                       ; preds = %"$Plan.choose_memory.exit.i"
+  %.not.i.i = icmp eq ptr %3, null
+  br i1 %.not.i.i, label %"$Plan.make.exit", label %then2.i82.i
+
+then2.i82.i:                                      ; preds = %then.i81.i
+  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.503", i32 %119, i32 %111, i32 %113, i64 2147483647)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i78.i)
+  %125 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i83.i = call i64 @llvm.smin.i64(i64 %125, i64 1023)
+  %126 = icmp sgt i64 %125, 0
+  br i1 %126, label %then2.i.i.i85.i, label %"$printable.clean.exit.i84.i"
+
+then2.i.i.i85.i:                                  ; preds = %then2.i82.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i78.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i83.i, i1 false)
+  br label %"$printable.clean.exit.i84.i"
+
+"$printable.clean.exit.i84.i":                    ; preds = %then2.i.i.i85.i, %then2.i82.i
+  %127 = getelementptr i8, ptr %raw.i.i78.i, i64 %spec.select.i.i.i83.i
+  store i8 0, ptr %127, align 1
+  %128 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i78.i)
+  %129 = ptrtoint ptr %raw.i.i78.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %129, i64 %128)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i78.i)
+  br label %"$Plan.make.exit"
+
+merge10.i:                                        ; preds = %"$Plan.choose_memory.exit.i"
+  %130 = getelementptr i8, ptr %2, i64 72
+  %131 = load i32, ptr %130, align 4
+  %132 = getelementptr i8, ptr %2, i64 300
+  store i32 %131, ptr %132, align 4
+  %133 = getelementptr i8, ptr %2, i64 304
+  store i32 %119, ptr %133, align 4
+  %134 = getelementptr i8, ptr %2, i64 308
+  store i32 %116, ptr %134, align 4
+  %135 = getelementptr i8, ptr %2, i64 92
+  %136 = load i32, ptr %135, align 4
+  %137 = getelementptr i8, ptr %2, i64 312
+  store i32 %136, ptr %137, align 4
+  %138 = shl i32 %136, 4
+  %139 = getelementptr i8, ptr %2, i64 316
+  %spec.select.i.i = call i32 @llvm.smax.i32(i32 %138, i32 1024)
+  store i32 %spec.select.i.i, ptr %139, align 4
+  %140 = call i32 @llvm.smin.i32(i32 %136, i32 %119)
+  %141 = getelementptr i8, ptr %2, i64 320
+  store i32 %140, ptr %141, align 4
+  %142 = getelementptr i8, ptr %54, i64 96
+  %143 = load i32, ptr %142, align 4
+  %144 = getelementptr i8, ptr %2, i64 324
+  store i32 %143, ptr %144, align 4
+  call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %unbound.i.i)
+  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %layout.i.i)
+  %145 = load ptr, ptr %20, align 8, !noalias !51
+  %146 = getelementptr i8, ptr %2, i64 64
+  %147 = load i32, ptr %146, align 4, !noalias !51
+  %148 = icmp eq i32 %34, 2
+  br i1 %148, label %and.rhs.i.i.i, label %"$Plan.layout.exit.i.i"
+
+and.rhs.i.i.i:                                    ; preds = %merge10.i
+  %149 = getelementptr i8, ptr %54, i64 753
+  %150 = load i8, ptr %149, align 1, !noalias !51
+  %151 = and i8 %150, 1
+  br label %"$Plan.layout.exit.i.i"
+
+"$Plan.layout.exit.i.i":                          ; preds = %and.rhs.i.i.i, %merge10.i
+  %152 = phi i8 [ 0, %merge10.i ], [ %151, %and.rhs.i.i.i ]
+  %153 = getelementptr i8, ptr %54, i64 496
+  %154 = getelementptr i8, ptr %54, i64 24
+  store ptr %154, ptr %layout.i.i, align 8
+  %.sroa.2.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 8
+  store ptr %153, ptr %.sroa.2.0.layout.sroa_idx.i.i, align 8
+  %.sroa.3.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 16
+  store ptr %145, ptr %.sroa.3.0.layout.sroa_idx.i.i, align 8
+  %.sroa.4.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 24
+  store i32 %56, ptr %.sroa.4.0.layout.sroa_idx.i.i, align 8
+  %.sroa.5.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 28
+  store i32 0, ptr %.sroa.5.0.layout.sroa_idx.i.i, align 4
+  %.sroa.6.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 32
+  store i32 %147, ptr %.sroa.6.0.layout.sroa_idx.i.i, align 8
+  %.sroa.7.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 36
+  store i8 %71, ptr %.sroa.7.0.layout.sroa_idx.i.i, align 4
+  %.sroa.8.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 37
+  store i8 %152, ptr %.sroa.8.0.layout.sroa_idx.i.i, align 1
+  %155 = getelementptr i8, ptr %54, i64 100
+  %156 = load i32, ptr %155, align 4
+  %157 = srem i32 %156, %56
+  %.not.i.i.i.i = icmp eq i32 %157, 0
+  br i1 %.not.i.i.i.i, label %merge.i.i.i, label %then.i.i.i.i
+
+then.i.i.i.i:                                     ; preds = %"$Plan.layout.exit.i.i"
+  %.not9.i.i.i.i = icmp eq ptr %3, null
+  br i1 %.not9.i.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i.i.i86.i
+
+then2.i.i.i86.i:                                  ; preds = %then.i.i.i.i
+  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i32 %56, ptr nonnull @"$string.170", i32 %156)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
+  %159 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %159, i64 1023)
+  %160 = icmp sgt i64 %159, 0
+  br i1 %160, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
+
+then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i86.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i.i.i.i"
+
+"$printable.clean.exit.i.i.i.i":                  ; preds = %then2.i.i.i.i.i.i, %then2.i.i.i86.i
+  %161 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
+  store i8 0, ptr %161, align 1
+  %162 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
+  %163 = ptrtoint ptr %raw.i.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %163, i64 %162)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
+  br label %"$Plan.measure_weights.exit.thread.i"
+
+merge.i.i.i:                                      ; preds = %"$Plan.layout.exit.i.i"
+  %164 = getelementptr i8, ptr %54, i64 104
+  %165 = load i32, ptr %164, align 4
+  %166 = srem i32 %165, %56
+  %.not.i63.i.i.i = icmp eq i32 %166, 0
+  br i1 %.not.i63.i.i.i, label %merge2.i.i.i, label %then.i64.i.i.i
+
+then.i64.i.i.i:                                   ; preds = %merge.i.i.i
+  %.not9.i65.i.i.i = icmp eq ptr %3, null
+  br i1 %.not9.i65.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i66.i.i.i
+
+then2.i66.i.i.i:                                  ; preds = %then.i64.i.i.i
+  %167 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i32 %56, ptr nonnull @"$string.171", i32 %165)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i.i)
+  %168 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i67.i.i.i = call i64 @llvm.smin.i64(i64 %168, i64 1023)
+  %169 = icmp sgt i64 %168, 0
+  br i1 %169, label %then2.i.i.i70.i.i.i, label %"$printable.clean.exit.i68.i.i.i"
+
+then2.i.i.i70.i.i.i:                              ; preds = %then2.i66.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i62.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i67.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i68.i.i.i"
+
+"$printable.clean.exit.i68.i.i.i":                ; preds = %then2.i.i.i70.i.i.i, %then2.i66.i.i.i
+  %170 = getelementptr i8, ptr %raw.i.i62.i.i.i, i64 %spec.select.i.i.i67.i.i.i
+  store i8 0, ptr %170, align 1
+  %171 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i62.i.i.i)
+  %172 = ptrtoint ptr %raw.i.i62.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %172, i64 %171)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i62.i.i.i)
+  br label %"$Plan.measure_weights.exit.thread.i"
+
+merge2.i.i.i:                                     ; preds = %merge.i.i.i
+  %173 = getelementptr i8, ptr %54, i64 148
+  %.val60.i.i.i = load i32, ptr %173, align 4
+  %174 = icmp sgt i32 %.val60.i.i.i, 0
+  br i1 %174, label %then7.i.i.i, label %merge6.i.i.i
+
+then7.i.i.i:                                      ; preds = %merge2.i.i.i
+  %175 = getelementptr i8, ptr %54, i64 144
+  %176 = load i32, ptr %175, align 4
+  %177 = srem i32 %176, %56
+  %.not.i73.i.i.i = icmp eq i32 %177, 0
+  br i1 %.not.i73.i.i.i, label %merge6.i.i.i, label %then.i74.i.i.i
+
+then.i74.i.i.i:                                   ; preds = %then7.i.i.i
+  %.not9.i75.i.i.i = icmp eq ptr %3, null
+  br i1 %.not9.i75.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i76.i.i.i
+
+then2.i76.i.i.i:                                  ; preds = %then.i74.i.i.i
+  %178 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i32 %56, ptr nonnull @"$string.174", i32 %176)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i72.i.i.i)
+  %179 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i77.i.i.i = call i64 @llvm.smin.i64(i64 %179, i64 1023)
+  %180 = icmp sgt i64 %179, 0
+  br i1 %180, label %then2.i.i.i80.i.i.i, label %"$printable.clean.exit.i78.i.i.i"
+
+then2.i.i.i80.i.i.i:                              ; preds = %then2.i76.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i72.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i77.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i78.i.i.i"
+
+"$printable.clean.exit.i78.i.i.i":                ; preds = %then2.i.i.i80.i.i.i, %then2.i76.i.i.i
+  %181 = getelementptr i8, ptr %raw.i.i72.i.i.i, i64 %spec.select.i.i.i77.i.i.i
+  store i8 0, ptr %181, align 1
+  %182 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i72.i.i.i)
+  %183 = ptrtoint ptr %raw.i.i72.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %183, i64 %182)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i72.i.i.i)
+  br label %"$Plan.measure_weights.exit.thread.i"
+
+merge6.i.i.i:                                     ; preds = %then7.i.i.i, %merge2.i.i.i
+  %184 = getelementptr i8, ptr %54, i64 92
+  %.val58.i.i.i = load i32, ptr %184, align 4
+  %185 = icmp slt i32 %.val60.i.i.i, %.val58.i.i.i
+  br i1 %185, label %merge14.i.i.i, label %merge.i88.i
+
+merge14.i.i.i:                                    ; preds = %merge6.i.i.i
+  %186 = getelementptr i8, ptr %54, i64 160
+  %.val.i.i.i = load i32, ptr %186, align 4
+  %187 = getelementptr i8, ptr %54, i64 164
+  %.val57.i.i.i = load i32, ptr %187, align 4
+  %188 = mul i32 %.val57.i.i.i, %.val.i.i.i
+  %189 = srem i32 %188, %56
+  %.not.i83.i.i.i = icmp eq i32 %189, 0
+  br i1 %.not.i83.i.i.i, label %merge19.i.i.i, label %then.i84.i.i.i
+
+then.i84.i.i.i:                                   ; preds = %merge14.i.i.i
+  %.not9.i85.i.i.i = icmp eq ptr %3, null
+  br i1 %.not9.i85.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i86.i.i.i
+
+then2.i86.i.i.i:                                  ; preds = %then.i84.i.i.i
+  %190 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i32 %56, ptr nonnull @"$string.505", i32 %188)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i82.i.i.i)
+  %191 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i87.i.i.i = call i64 @llvm.smin.i64(i64 %191, i64 1023)
+  %192 = icmp sgt i64 %191, 0
+  br i1 %192, label %then2.i.i.i90.i.i.i, label %"$printable.clean.exit.i88.i.i.i"
+
+then2.i.i.i90.i.i.i:                              ; preds = %then2.i86.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i82.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i87.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i88.i.i.i"
+
+"$printable.clean.exit.i88.i.i.i":                ; preds = %then2.i.i.i90.i.i.i, %then2.i86.i.i.i
+  %193 = getelementptr i8, ptr %raw.i.i82.i.i.i, i64 %spec.select.i.i.i87.i.i.i
+  store i8 0, ptr %193, align 1
+  %194 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i82.i.i.i)
+  %195 = ptrtoint ptr %raw.i.i82.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %195, i64 %194)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i82.i.i.i)
+  br label %"$Plan.measure_weights.exit.thread.i"
+
+merge19.i.i.i:                                    ; preds = %merge14.i.i.i
+  %196 = icmp eq i32 %147, 2
+  br i1 %196, label %then24.i.i.i, label %merge23.i.i.i
+
+then24.i.i.i:                                     ; preds = %merge19.i.i.i
+  %197 = getelementptr i8, ptr %54, i64 152
+  %198 = load i32, ptr %197, align 4
+  %199 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.506", i32 %198, i32 %56, ptr %3)
+  br label %"$Layout.check.exit.i.i"
+
+merge23.i.i.i:                                    ; preds = %merge19.i.i.i
+  %200 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.507", i32 %.val57.i.i.i, i32 %56, ptr %3)
+  br label %"$Layout.check.exit.i.i"
+
+"$Layout.check.exit.i.i":                         ; preds = %merge23.i.i.i, %then24.i.i.i
+  %common.ret.op.i.i.i = phi i32 [ %199, %then24.i.i.i ], [ %200, %merge23.i.i.i ]
+  %.not.i89.i = icmp eq i32 %common.ret.op.i.i.i, 0
+  br i1 %.not.i89.i, label %merge.i88.i, label %"$Plan.measure_weights.exit.thread.i"
+
+merge.i88.i:                                      ; preds = %"$Layout.check.exit.i.i", %merge6.i.i.i
+  %201 = getelementptr i8, ptr %2, i64 208
+  %202 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i.i, ptr null, ptr nonnull %unbound.i.i, ptr %201, ptr %3)
+  %.not12.i.i = icmp eq i32 %202, 0
+  br i1 %.not12.i.i, label %merge15.i, label %"$Plan.measure_weights.exit.thread.i"
+
+"$Plan.measure_weights.exit.thread.i":            ; preds = %merge.i88.i, %"$Layout.check.exit.i.i", %"$printable.clean.exit.i88.i.i.i", %then.i84.i.i.i, %"$printable.clean.exit.i78.i.i.i", %then.i74.i.i.i, %"$printable.clean.exit.i68.i.i.i", %then.i64.i.i.i, %"$printable.clean.exit.i.i.i.i", %then.i.i.i.i
+  %common.ret.op.i87.ph.i = phi i32 [ 1, %"$printable.clean.exit.i88.i.i.i" ], [ 1, %then.i84.i.i.i ], [ 1, %"$printable.clean.exit.i78.i.i.i" ], [ 1, %then.i74.i.i.i ], [ 1, %"$printable.clean.exit.i68.i.i.i" ], [ 1, %then.i64.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i.i" ], [ 1, %then.i.i.i.i ], [ %202, %merge.i88.i ], [ 1, %"$Layout.check.exit.i.i" ]
+  call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %unbound.i.i)
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i.i)
+  br label %"$Plan.make.exit"
+
+merge15.i:                                        ; preds = %merge.i88.i
+  %203 = load ptr, ptr %unbound.i.i, align 8
+  call void @free(ptr %203)
+  call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %unbound.i.i)
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i.i)
+  %204 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %2, ptr %3)
+  %.not73.i = icmp eq i32 %204, 0
+  br i1 %.not73.i, label %merge20.i, label %"$Plan.make.exit"
+
+merge20.i:                                        ; preds = %merge15.i
+  %205 = call fastcc i32 @"$Plan.shape_workspace"(ptr nonnull %2, ptr %3)
+  %.not74.i = icmp eq i32 %205, 0
+  br i1 %.not74.i, label %merge25.i, label %"$Plan.make.exit"
+
+merge25.i:                                        ; preds = %merge20.i
+  call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape.i, ptr nonnull %2, i32 0)
+  call void @llvm.lifetime.start.p0(i64 1648, ptr nonnull %unbound.i90.i)
+  %206 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i90.i, ptr nonnull %shape.i, ptr null)
+  call void @llvm.lifetime.end.p0(i64 1648, ptr nonnull %unbound.i90.i)
+  %207 = getelementptr i8, ptr %2, i64 216
+  store i64 %206, ptr %207, align 8
+  %208 = call fastcc i64 @"$buffers.host_bytes"(ptr nonnull %shape.i)
+  %209 = getelementptr i8, ptr %2, i64 232
+  store i64 %208, ptr %209, align 8
+  call fastcc void @"$Plan.choose_pages"(ptr nonnull %2)
+  br label %"$Plan.make.exit"
+
+"$Plan.make.exit":                                ; preds = %entry, %then.i.i, %"$printable.clean.exit.i.i", %then10.i.i, %"$printable.clean.exit54.i.i", %then.i81.i, %"$printable.clean.exit.i84.i", %"$Plan.measure_weights.exit.thread.i", %merge15.i, %merge20.i, %merge25.i
+  %common.ret.op.i = phi i32 [ 0, %merge25.i ], [ %24, %entry ], [ %204, %merge15.i ], [ %205, %merge20.i ], [ %common.ret.op.i87.ph.i, %"$Plan.measure_weights.exit.thread.i" ], [ 4, %then.i.i ], [ 4, %"$printable.clean.exit.i.i" ], [ 4, %then10.i.i ], [ 4, %"$printable.clean.exit54.i.i" ], [ 1, %then.i81.i ], [ 1, %"$printable.clean.exit.i84.i" ]
+  call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %shape.i)
+  ret i32 %common.ret.op.i
+}
+
 ; Function Attrs: nofree nounwind
 define internal fastcc range(i32 0, 2) i32 @"$check_split"(ptr %0, i32 %1, i32 %2, ptr %3) unnamed_addr #0 {
 entry:
@@ -37862,7 +37985,7 @@ common.ret:                                       ; preds = %entry, %"$printable
 define internal fastcc i32 @"$layout.assign"(ptr nocapture readonly %0, ptr %1, ptr %2, ptr nocapture writeonly %3, ptr %4) unnamed_addr {
 entry:
   %raw.i = alloca [1024 x i8], align 1
-  %at = alloca %96, align 8
+  %at = alloca %97, align 8
   %5 = getelementptr i8, ptr %0, i64 16
   %6 = load ptr, ptr %5, align 8
   store ptr %1, ptr %at, align 8
@@ -38694,7 +38817,7 @@ then2:                                            ; preds = %merge
 define internal fastcc range(i32 0, 5) i32 @"$Plan.measure_page"(ptr %0, ptr %1) unnamed_addr {
 entry:
   %raw.i = alloca [1024 x i8], align 1
-  %cache = alloca %97, align 8
+  %cache = alloca %98, align 8
   %2 = load ptr, ptr %0, align 8, !noalias !54
   %3 = getelementptr i8, ptr %0, i64 20
   %4 = load i32, ptr %3, align 4, !noalias !57
@@ -40636,7 +40759,7 @@ then.i.i:                                         ; preds = %"$Loop.enter_turn.e
   br i1 %.not23.i.i, label %"$Engine.begin_profile.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.575", i64 29, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.576", i64 29, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -40694,7 +40817,7 @@ or.lhs.false1.i.i.i:                              ; preds = %merge.i.i
   br i1 %or.cond.i.i.i12, label %then.i.i.i14, label %merge.i.i.i13
 
 then3.i.i.i:                                      ; preds = %then.i.i.i14
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.576", i32 %60)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.577", i32 %60)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %79 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -40965,7 +41088,7 @@ then:                                             ; preds = %entry
   br i1 %.not25, label %common.ret, label %then3
 
 then3:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.577", ptr nonnull @"$string.578")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.578", ptr nonnull @"$string.579")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -41102,7 +41225,7 @@ then.i:                                           ; preds = %"$Loop.enter_turn.e
   br i1 %.not.i, label %"$Engine.end_profile.exit", label %then3.i
 
 then3.i:                                          ; preds = %then.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.579", i64 21, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.580", i64 21, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %59 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -41148,7 +41271,7 @@ then.i3.i.i.i:                                    ; preds = %else.i
   store i8 0, ptr %64, align 8
   %69 = getelementptr i8, ptr %57, i64 1600
   %70 = load i64, ptr %69, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.580")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.581")
   %71 = load i64, ptr %65, align 8
   %72 = add i64 %71, 1
   %73 = load i64, ptr %66, align 8
@@ -41226,7 +41349,7 @@ then2.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i82.i.i
 
 "$JsonWriter.integer.exit.i.i":                   ; preds = %then2.i.i.i.i.i.i, %merge.i.i.i.i82.i.i, %then.i.i.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.581")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.582")
   %95 = load i64, ptr %65, align 8
   %96 = add i64 %95, 1
   %97 = load i64, ptr %66, align 8
@@ -41431,7 +41554,7 @@ then.i.i.i14.i.i:                                 ; preds = %merge.i.i.i.i.i9.i.
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr readonly %140)
   %151 = getelementptr i8, ptr %122, i64 8
   %152 = load i64, ptr %151, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.582")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.583")
   %153 = load i64, ptr %65, align 8
   %154 = add i64 %153, 1
   %155 = load i64, ptr %66, align 8
@@ -41509,7 +41632,7 @@ then2.i.i.i.i139.i.i:                             ; preds = %merge.i.i.i.i138.i.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i135.i.i)
   %175 = getelementptr i8, ptr %122, i64 16
   %176 = load i64, ptr %175, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.583")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.584")
   %177 = load i64, ptr %65, align 8
   %178 = add i64 %177, 1
   %179 = load i64, ptr %66, align 8
@@ -41744,7 +41867,7 @@ then:                                             ; preds = %entry
   br i1 %.not23, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.577", ptr nonnull @"$string.584")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.578", ptr nonnull @"$string.585")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -41929,7 +42052,7 @@ then5:                                            ; preds = %merge
 
 then2.i:                                          ; preds = %then5
   %19 = load i32, ptr %0, align 4
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.585", i32 %19, ptr nonnull %cause.i)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.586", i32 %19, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %21 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %21, i64 1023)
@@ -41956,7 +42079,7 @@ then2.i.i.i:                                      ; preds = %then2.i
 
 define dso_local i32 @engine_resize_pool(ptr %0, i32 %1, ptr %2) local_unnamed_addr {
 entry:
-  %args.i.i.i = alloca %98, align 8
+  %args.i.i.i = alloca %99, align 8
   %raw.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i66.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i.i = alloca [1024 x i8], align 1
@@ -42082,7 +42205,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.586", i32 %1, i32 %.pre.i)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.587", i32 %1, i32 %.pre.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %53 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %53, i64 1023)
@@ -42259,7 +42382,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %171, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.587", i32 %1, i64 %.lcssa40)
+  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.588", i32 %1, i64 %.lcssa40)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56.i.i.i.i)
   %173 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i57.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %173, i64 1023)
@@ -42386,7 +42509,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.588", i64 %184)
+  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.589", i64 %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i)
   %226 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i61.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %226, i64 1023)
@@ -42469,7 +42592,7 @@ forbody.i69.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i71.i.i.i.i:                                 ; preds = %forbody.i69.i.i.i.i
   %258 = load i64, ptr %251, align 8
-  %259 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.589", i32 %1, i64 %258, i32 %256)
+  %259 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.590", i32 %1, i64 %258, i32 %256)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i66.i.i.i.i)
   %260 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i73.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %260, i64 1023)
@@ -42541,7 +42664,7 @@ and.lhs.true.i42.i.i:                             ; preds = %whilebody.i.i6.i
   br i1 %.not.i.i, label %then2.i.i14, label %merge1.i.i
 
 then2.i.i14:                                      ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.590", i32 %286, i32 %1)
+  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.591", i32 %286, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %288 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %288, i64 1023)
@@ -43757,12 +43880,12 @@ then.i.i:                                         ; preds = %and.lhs.true.i
 
 define internal fastcc i32 @"$Loop.perform_transfers"(ptr nocapture %0) unnamed_addr {
 entry:
-  %args.i19.i = alloca %99, align 8
-  %args.i.i = alloca %99, align 8
+  %args.i19.i = alloca %100, align 8
+  %args.i.i = alloca %100, align 8
   %bytes.i.i.i.i69 = alloca i64, align 8
-  %transfer.i.i.i70 = alloca %100, align 8
+  %transfer.i.i.i70 = alloca %101, align 8
   %bytes.i.i.i.i = alloca i64, align 8
-  %transfer.i.i.i = alloca %100, align 8
+  %transfer.i.i.i = alloca %101, align 8
   %raw.i.i = alloca [1024 x i8], align 1
   %bytes.i.i.i = alloca i64, align 8
   %message23 = alloca %4, align 8
@@ -43830,7 +43953,7 @@ then:                                             ; preds = %forbody
 
 then.i:                                           ; preds = %then
   %35 = load i64, ptr %28, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.591", i64 %30, i64 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.592", i64 %30, i64 %35)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -44202,7 +44325,7 @@ entry:
   %cause.i37 = alloca %4, align 8
   %raw.i.i = alloca [1024 x i8], align 1
   %cause.i = alloca %4, align 8
-  %args = alloca %101, align 8
+  %args = alloca %102, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %args, ptr noundef nonnull align 8 dereferenceable(32) %1, i64 32, i1 false)
   %3 = getelementptr i8, ptr %0, i64 1896
   store ptr %3, ptr %args, align 8
@@ -44252,7 +44375,7 @@ then2:                                            ; preds = %then
 
 then2.i:                                          ; preds = %then2
   %30 = load i32, ptr %0, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.592", i32 %30, ptr nonnull %cause.i)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.593", i32 %30, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %32 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %32, i64 1023)
@@ -44296,7 +44419,7 @@ then6:                                            ; preds = %else
 
 then2.i39:                                        ; preds = %then6
   %44 = load i32, ptr %0, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.593", i32 %44, ptr nonnull %cause.i37)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.594", i32 %44, ptr nonnull %cause.i37)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i36)
   %46 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i40 = call i64 @llvm.smin.i64(i64 %46, i64 1023)
@@ -44344,7 +44467,7 @@ then11:                                           ; preds = %merge
 
 then2.i47:                                        ; preds = %then11
   %62 = load i32, ptr %0, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.594", i32 %62, ptr nonnull %cause.i45)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.595", i32 %62, ptr nonnull %cause.i45)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i44)
   %64 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i48 = call i64 @llvm.smin.i64(i64 %64, i64 1023)
@@ -44375,7 +44498,7 @@ entry:
   %cause.i32 = alloca %4, align 8
   %raw.i.i = alloca [1024 x i8], align 1
   %cause.i = alloca %4, align 8
-  %args = alloca %99, align 8
+  %args = alloca %100, align 8
   %3 = load i32, ptr %0, align 4
   %.not = icmp eq i32 %3, 0
   br i1 %.not, label %merge, label %common.ret
@@ -44430,7 +44553,7 @@ then5:                                            ; preds = %then2
 
 then2.i:                                          ; preds = %then5
   %31 = load i32, ptr %0, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.595", i32 %31, ptr nonnull %cause.i)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.596", i32 %31, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %33 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %33, i64 1023)
@@ -44482,7 +44605,7 @@ then10:                                           ; preds = %merge1
 
 then2.i34:                                        ; preds = %then10
   %52 = load i32, ptr %0, align 4
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.560", i32 %52, ptr nonnull %cause.i32)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.561", i32 %52, ptr nonnull %cause.i32)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i31)
   %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i35 = call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -44511,7 +44634,7 @@ define internal i32 @"$copy_pages_job"(ptr %0, ptr nocapture readonly %1, ptr %2
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
   %cause.i = alloca %4, align 8
-  %args = alloca %98, align 8
+  %args = alloca %99, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %args, ptr noundef nonnull align 8 dereferenceable(32) %1, i64 32, i1 false)
   %3 = getelementptr i8, ptr %0, i64 1896
   store ptr %3, ptr %args, align 8
@@ -44541,7 +44664,7 @@ then:                                             ; preds = %entry
 
 then2.i:                                          ; preds = %then
   %15 = load i32, ptr %0, align 4
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.596", i32 %15, ptr nonnull %cause.i)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.597", i32 %15, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %17 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -44697,7 +44820,7 @@ forbody.lr.ph.i.i:                                ; preds = %and.lhs.true.i
 forbody.i.i:                                      ; preds = %merge1.i.i, %forbody.lr.ph.i.i
   %indvars.iv.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i.i, %merge1.i.i ]
   %worst.016.i.i = phi i32 [ 0, %forbody.lr.ph.i.i ], [ %worst.1.i.i, %merge1.i.i ]
-  %49 = getelementptr %102, ptr %1, i64 %indvars.iv.i.i
+  %49 = getelementptr %103, ptr %1, i64 %indvars.iv.i.i
   %50 = load i64, ptr %49, align 8
   %51 = load i64, ptr %42, align 8
   %52 = icmp sgt i64 %51, 0
@@ -44749,7 +44872,7 @@ merge.i.i.i12:                                    ; preds = %forbody.i.i.i.i
   br i1 %.not1.i.i.i.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge.i.i.i12
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.598", i64 %50)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.599", i64 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %68 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %68, i64 1023)
@@ -44775,7 +44898,7 @@ merge.i.i.i.i:                                    ; preds = %merge.i.i.i12
   br i1 %.not43.i.i.i.i, label %merge4.i.i.i.i, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.599", i32 %65, i64 %50, i32 %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.600", i32 %65, i64 %50, i32 %73)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i46.i.i.i.i)
   %75 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i47.i.i.i.i = call i64 @llvm.smin.i64(i64 %75, i64 1023)
@@ -44801,7 +44924,7 @@ merge4.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   br i1 %81, label %then13.i.i.i.i, label %merge4.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %merge4.i.i.i.i
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.600", i32 %65, i64 %50, i32 %80)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.601", i32 %65, i64 %50, i32 %80)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i.i.i)
   %83 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i51.i.i.i.i = call i64 @llvm.smin.i64(i64 %83, i64 1023)
@@ -44882,7 +45005,7 @@ merge1.i.i:                                       ; preds = %then3.i.i, %and.lhs
   br label %merge.i
 
 then2.i:                                          ; preds = %then.i
-  %108 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.597", i32 %2)
+  %108 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.598", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %109 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %109, i64 1023)
@@ -44928,7 +45051,7 @@ entry:
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i84.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
-  %limits.i = alloca %103, align 8
+  %limits.i = alloca %104, align 8
   %raw.i = alloca [1024 x i8], align 1
   %4 = cmpxchg ptr @"<global>", i32 0, i32 1 acquire monotonic, align 4
   %5 = extractvalue { i32, i1 } %4, 1
@@ -45050,7 +45173,7 @@ then.i.i.i13:                                     ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i13
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.601", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.602", i64 20, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -45079,7 +45202,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i11
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.602", i32 %59, i32 152)
+  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.603", i32 %59, i32 152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i84.i.i.i)
   %61 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i85.i.i.i = tail call i64 @llvm.smin.i64(i64 %61, i64 1023)
@@ -45118,7 +45241,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.606", i32 %72)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.607", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %75 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %75, i64 1023)
@@ -45148,7 +45271,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.607", i32 %81, i32 %72)
+  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.608", i32 %81, i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i95.i.i.i.i)
   %83 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i96.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %83, i64 1023)
@@ -45178,7 +45301,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.608", i64 %89)
+  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.609", i64 %89)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i99.i.i.i.i)
   %92 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i100.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -45208,7 +45331,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.609", i32 %98)
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.610", i32 %98)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -45226,7 +45349,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %103, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.610", i32 %98, i32 %42)
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.611", i32 %98, i32 %42)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -45246,7 +45369,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i88.i.i.i
 
 then2.i.i88.i.i.i:                                ; preds = %then.i.i.i.i.i
-  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.611", i32 %111, i32 %48, i32 %50)
+  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.612", i32 %111, i32 %48, i32 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %114 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %114, i64 1023)
@@ -45282,14 +45405,14 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.622", i32 %122)
+  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.623", i32 %122)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge21.i.i.i:                                    ; preds = %merge17.i.i.i
   %125 = getelementptr i8, ptr %1, i64 72
   %126 = load ptr, ptr %125, align 8
-  %127 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.623", ptr %126, i32 %122, i32 %42, ptr %3)
+  %127 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.624", ptr %126, i32 %122, i32 %42, ptr %3)
   %.not79.i.i.i = icmp eq i32 %127, 0
   br i1 %.not79.i.i.i, label %merge30.i.i.i, label %"$Loop.submit.exit"
 
@@ -45614,7 +45737,7 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i57.i.i.i
 merge1.i54.i.i.i:                                 ; preds = %merge7.i.i.i.i.i.i, %forbody.i52.i.i.i
   %264 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %251, %forbody.i52.i.i.i ]
   %265 = phi ptr [ %262, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %forbody.i52.i.i.i ]
-  %266 = getelementptr %104, ptr %265, i64 %264
+  %266 = getelementptr %105, ptr %265, i64 %264
   store i64 %.sroa.011.0.insert.insert.i.i.i.i, ptr %266, align 4
   %267 = load i64, ptr %249, align 8
   %268 = add i64 %267, 1
@@ -45646,7 +45769,7 @@ forbody.lr.ph.i.i.i.i.i:                          ; preds = %or.rhs.i.i.i.i
 forbody.i.i.i.i.i:                                ; preds = %merge1.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i
   %i.045.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %305, %merge1.i.i.i.i.i ]
   %280 = load ptr, ptr %271, align 8
-  %281 = getelementptr %104, ptr %280, i64 %i.045.i.i.i.i.i
+  %281 = getelementptr %105, ptr %280, i64 %i.045.i.i.i.i.i
   %bias.sroa.0.0.copyload.i.i.i.i.i = load i64, ptr %281, align 4
   %282 = trunc i64 %bias.sroa.0.0.copyload.i.i.i.i.i to i32
   %283 = load i64, ptr %275, align 8
@@ -45681,7 +45804,7 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %forcond.i.i.i45.i.i
   %295 = load i64, ptr %279, align 8
   %.not.i.i.i.i38.i.i.i = icmp slt i64 %295, %294
   %.pre.i.i.i.i.i.i = load ptr, ptr %277, align 8
-  br i1 %.not.i.i.i.i38.i.i.i, label %merge.i.i.i.i39.i.i.i, label %"$Vector.push.634.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i38.i.i.i, label %merge.i.i.i.i39.i.i.i, label %"$Vector.push.635.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i39.i.i.i:                            ; preds = %and.lhs.true.i.i.i.i.i
   %296 = shl i64 %295, 1
@@ -45696,19 +45819,19 @@ merge7.i.i.i.i42.i.i.i:                           ; preds = %merge.i.i.i.i39.i.i
   store ptr %298, ptr %277, align 8
   store i64 %spec.store.select.i.i.i.i41.i.i.i, ptr %279, align 8
   %.pre10.i.i.i43.i.i.i = load i64, ptr %278, align 8
-  br label %"$Vector.push.634.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.635.exit.thread.i.i.i.i.i"
 
-"$Vector.push.634.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i42.i.i.i, %and.lhs.true.i.i.i.i.i
+"$Vector.push.635.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i42.i.i.i, %and.lhs.true.i.i.i.i.i
   %300 = phi i64 [ %.pre10.i.i.i43.i.i.i, %merge7.i.i.i.i42.i.i.i ], [ %293, %and.lhs.true.i.i.i.i.i ]
   %301 = phi ptr [ %298, %merge7.i.i.i.i42.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i ]
-  %302 = getelementptr %104, ptr %301, i64 %300
+  %302 = getelementptr %105, ptr %301, i64 %300
   store i64 %bias.sroa.0.0.copyload.i.i.i.i.i, ptr %302, align 4
   %303 = load i64, ptr %278, align 8
   %304 = add i64 %303, 1
   store i64 %304, ptr %278, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.634.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i48.i.i.i", %forbody.lr.ph.i.i.i44.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.635.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i48.i.i.i", %forbody.lr.ph.i.i.i44.i.i.i
   %305 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %305, %273
   br i1 %exitcond.not.i.i.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i.i.i.i
@@ -45759,7 +45882,7 @@ merge7.i.i36.i.i.i.i.i:                           ; preds = %merge.i.i33.i.i.i.i
 merge6.i.i.i.i.i:                                 ; preds = %merge7.i.i36.i.i.i.i.i, %forbody4.i.i.i.i.i
   %323 = phi i64 [ %.pre10.i37.i.i.i.i.i, %merge7.i.i36.i.i.i.i.i ], [ %313, %forbody4.i.i.i.i.i ]
   %324 = phi ptr [ %321, %merge7.i.i36.i.i.i.i.i ], [ %.pre.i30.i.i.i.i.i, %forbody4.i.i.i.i.i ]
-  %325 = getelementptr %104, ptr %324, i64 %323
+  %325 = getelementptr %105, ptr %324, i64 %323
   store i64 %.sroa.026.0.insert.insert.i.i.i.i.i, ptr %325, align 4
   %326 = load i64, ptr %311, align 8
   %327 = add i64 %326, 1
@@ -45855,7 +45978,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %368 = load i32, ptr %68, align 4
-  %369 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.636", i32 %368)
+  %369 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.637", i32 %368)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %370 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %370, i64 1023)
@@ -45888,7 +46011,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %379 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.637", i64 %376, i32 %46)
+  %379 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.638", i64 %376, i32 %46)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i)
   %380 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i61.i.i = tail call i64 @llvm.smin.i64(i64 %380, i64 1023)
@@ -45956,7 +46079,7 @@ then.i67.i.i:                                     ; preds = %merge.i33.i
   br i1 %.not.i.i, label %then6.i, label %then2.i69.i.i
 
 then2.i69.i.i:                                    ; preds = %then.i67.i.i
-  %403 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.611", i32 %401, i32 %396, i32 %397)
+  %403 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.612", i32 %401, i32 %396, i32 %397)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i)
   %404 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i70.i.i = tail call i64 @llvm.smin.i64(i64 %404, i64 1023)
@@ -45993,7 +46116,7 @@ then2.i76.i.i:                                    ; preds = %then.i75.i.i
   %415 = load i32, ptr %414, align 4
   %416 = getelementptr i8, ptr %25, i64 6284
   %417 = load i32, ptr %416, align 4
-  %418 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.638", i64 %410, i32 %415, i32 %417)
+  %418 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.639", i64 %410, i32 %415, i32 %417)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
   %419 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %419, i64 1023)
@@ -46042,7 +46165,7 @@ then2.i84.i.i:                                    ; preds = %merge.i.i37.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i38.i
 
 then5.i.i38.i:                                    ; preds = %then2.i84.i.i
-  %438 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.639", i32 %429)
+  %438 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.640", i32 %429)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i81.i.i)
   %439 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i85.i.i = tail call i64 @llvm.smin.i64(i64 %439, i64 1023)
@@ -46084,7 +46207,7 @@ then2.i91.i.i:                                    ; preds = %merge.i89.i.i
 
 then5.i93.i.i:                                    ; preds = %then2.i91.i.i
   %452 = call ptr @strerror(i32 %450)
-  %453 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.640", ptr %452)
+  %453 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.641", ptr %452)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i)
   %454 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i94.i.i = call i64 @llvm.smin.i64(i64 %454, i64 1023)
@@ -46196,7 +46319,7 @@ then:                                             ; preds = %entry
   br i1 %.not28, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.603", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.604", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -46231,7 +46354,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.604", i32 %1, i32 %12)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.605", i32 %1, i32 %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i29)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i30 = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -46253,7 +46376,7 @@ then2.i.i31:                                      ; preds = %then9
 
 merge4:                                           ; preds = %merge
   %20 = load i32, ptr %2, align 4
-  %21 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.605", ptr %0, i32 %1, i32 %20, ptr %3)
+  %21 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.606", ptr %0, i32 %1, i32 %20, ptr %3)
   br label %common.ret
 }
 
@@ -46276,7 +46399,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.612", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.613", double %6)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %8 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %8, i64 1023)
@@ -46314,7 +46437,7 @@ then.i:                                           ; preds = %merge
 
 then5.i:                                          ; preds = %then.i
   %16 = fpext float %14 to double
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.613", ptr nonnull @"$string.615", double %16, double 0.000000e+00)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.614", ptr nonnull @"$string.616", double %16, double 0.000000e+00)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -46356,7 +46479,7 @@ and.lhs.true.i110:                                ; preds = %merge4
 
 then9.i:                                          ; preds = %then.i108
   %28 = fpext float %24 to double
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.614", ptr nonnull @"$string.616", double %28, double 0.000000e+00)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.615", ptr nonnull @"$string.617", double %28, double 0.000000e+00)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31.i)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i32.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -46387,7 +46510,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not104, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.617", i32 %36)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.618", i32 %36)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -46406,7 +46529,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %44 = fpext float %40 to double
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.618", double %44)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.619", double %44)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -46423,7 +46546,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %50 = fpext float %47 to double
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.619", double %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.620", double %50)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -46440,7 +46563,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %56 = fpext float %53 to double
-  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.620", double %56)
+  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.621", double %56)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -46456,7 +46579,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not103, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.621", i32 %59, i32 20)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.622", i32 %59, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 }
@@ -46478,7 +46601,7 @@ then:                                             ; preds = %entry
   br i1 %.not70, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.624", i32 %4, i32 1024)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.625", i32 %4, i32 1024)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -46518,7 +46641,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %15 = add nuw nsw i32 %4, 1
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.625", i32 %15)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.626", i32 %15)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
   %17 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -46552,7 +46675,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not68, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.626", i32 %22)
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.627", i32 %22)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75)
   %24 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i76 = tail call i64 @llvm.smin.i64(i64 %24, i64 1023)
@@ -46592,7 +46715,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %34 = trunc nuw nsw i64 %indvars.iv to i32
-  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.627", i32 %34, i32 %32)
+  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.628", i32 %34, i32 %32)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i79)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i80 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -46618,7 +46741,7 @@ merge24:                                          ; preds = %forcond
   %43 = getelementptr i32, ptr %13, i64 %wide.trip.count
   %44 = load i32, ptr %43, align 4
   %45 = load i32, ptr %1, align 4
-  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.628", ptr %42, i32 %44, i32 %45, ptr %2)
+  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.629", ptr %42, i32 %44, i32 %45, ptr %2)
   br label %common.ret
 }
 
@@ -46643,7 +46766,7 @@ then:                                             ; preds = %entry
   br i1 %.not81, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.629", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.630", i32 %7, i32 %5)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -46671,7 +46794,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i8, ptr %0, i64 104
   %17 = load ptr, ptr %16, align 8
   %18 = load i32, ptr %1, align 4
-  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.630", ptr %17, i32 %7, i32 %18, ptr %2)
+  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.631", ptr %17, i32 %7, i32 %18, ptr %2)
   %.not = icmp eq i32 %19, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -46691,7 +46814,7 @@ and.lhs.true:                                     ; preds = %merge4
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.631", i32 %20)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.632", i32 %20)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -46742,7 +46865,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %40 = trunc nuw nsw i64 %indvars.iv102 to i32
   %41 = fpext float %34 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.632", i32 %40, double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.633", i32 %40, double %41)
   tail call fastcc void @"$printable.clean"(ptr nonnull %2, i64 1024)
   br label %common.ret
 
@@ -46764,7 +46887,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %46 = trunc nuw nsw i64 %indvars.iv102 to i32
-  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.633", i32 %46, i32 %39)
+  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.634", i32 %46, i32 %39)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i86)
   %48 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i87 = tail call i64 @llvm.smin.i64(i64 %48, i64 1023)
@@ -46878,7 +47001,7 @@ declare dso_local i32 @pthread_create(ptr, ptr, ptr, ptr) local_unnamed_addr
 
 define internal noalias noundef ptr @"$engine_thread"(ptr %0) {
 entry:
-  %"<aggcopy>.i.i.i.i.i" = alloca %105, align 8
+  %"<aggcopy>.i.i.i.i.i" = alloca %106, align 8
   %time.i18.i.i.i.i.i = alloca %6, align 8
   %time.i.i.i.i.i.i = alloca %6, align 8
   %message.i.i.i.i = alloca %4, align 8
@@ -50212,7 +50335,7 @@ forbody:                                          ; preds = %forbody, %forbody.p
   %niter = phi i64 [ 0, %forbody.preheader.new ], [ %niter.next.1, %forbody ]
   %100 = load ptr, ptr %13, align 8
   %101 = load ptr, ptr %common.ret.op.i, align 8
-  %102 = getelementptr %104, ptr %101, i64 %i.020
+  %102 = getelementptr %105, ptr %101, i64 %i.020
   %103 = load i32, ptr %102, align 4
   %104 = getelementptr i8, ptr %102, i64 4
   %105 = load float, ptr %104, align 4
@@ -50242,7 +50365,7 @@ forbody:                                          ; preds = %forbody, %forbody.p
   %125 = or disjoint i64 %i.020, 1
   %126 = load ptr, ptr %13, align 8
   %127 = load ptr, ptr %common.ret.op.i, align 8
-  %128 = getelementptr %104, ptr %127, i64 %125
+  %128 = getelementptr %105, ptr %127, i64 %125
   %129 = load i32, ptr %128, align 4
   %130 = getelementptr i8, ptr %128, i64 4
   %131 = load float, ptr %130, align 4
@@ -50282,7 +50405,7 @@ merge1.loopexit.unr-lcssa:                        ; preds = %forbody, %forbody.p
 forbody.epil:                                     ; preds = %merge1.loopexit.unr-lcssa
   %152 = load ptr, ptr %13, align 8
   %153 = load ptr, ptr %common.ret.op.i, align 8
-  %154 = getelementptr %104, ptr %153, i64 %i.020.unr
+  %154 = getelementptr %105, ptr %153, i64 %i.020.unr
   %155 = load i32, ptr %154, align 4
   %156 = getelementptr i8, ptr %154, i64 4
   %157 = load float, ptr %156, align 4
@@ -51316,7 +51439,7 @@ forbody.lr.ph.i.i:                                ; preds = %merge.i15.i
 forbody.i16.i:                                    ; preds = %merge2.i18.i, %forbody.lr.ph.i.i
   %indvars.iv.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i.i, %merge2.i18.i ]
   %140 = load ptr, ptr %134, align 8
-  %141 = getelementptr %106, ptr %140, i64 %indvars.iv.i.i, i32 4
+  %141 = getelementptr %107, ptr %140, i64 %indvars.iv.i.i, i32 4
   %142 = load ptr, ptr %141, align 8
   %.not.i.i = icmp eq ptr %142, null
   br i1 %.not.i.i, label %merge2.i18.i, label %then3.i17.i
@@ -51345,7 +51468,7 @@ forbody7.preheader.i.i:                           ; preds = %merge1.i20.i
 forbody7.i.i:                                     ; preds = %"$unload_rank.exit.i.i", %forbody7.preheader.i.i
   %indvars.iv21.i.i = phi i64 [ 0, %forbody7.preheader.i.i ], [ %indvars.iv.next22.i.i, %"$unload_rank.exit.i.i" ]
   %148 = load ptr, ptr %134, align 8
-  %149 = getelementptr %106, ptr %148, i64 %indvars.iv21.i.i
+  %149 = getelementptr %107, ptr %148, i64 %indvars.iv21.i.i
   %150 = getelementptr i8, ptr %149, i64 24
   %151 = load ptr, ptr %150, align 8
   %152 = icmp eq ptr %151, null
@@ -52285,7 +52408,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %19 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.688", ptr nonnull %message)
+  %19 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.689", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -52310,7 +52433,7 @@ then:                                             ; preds = %entry
   br i1 %.not30, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.649", i64 49, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.650", i64 49, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %4 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %4, i64 1023)
@@ -52345,7 +52468,7 @@ then5:                                            ; preds = %merge
   br i1 %.not29, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.650", i64 30, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.651", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i32 = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -52385,7 +52508,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %.not.i.i.i, label %then13, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.651", i64 %.val.i.i)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.652", i64 %.val.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %22 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %22, i64 1023)
@@ -52534,7 +52657,7 @@ then2.i:                                          ; preds = %merge.i
   br i1 %.not17.i, label %then13, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.687", i64 39, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.688", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %75 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %75, i64 1023)
@@ -52589,7 +52712,7 @@ then2.i:                                          ; preds = %merge.i
   %11 = getelementptr i8, ptr %10, i64 8
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr i8, ptr %0, i64 5433
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.652", ptr %12, ptr %13)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.653", ptr %12, ptr %13)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -52615,7 +52738,7 @@ entry:
   %raw.i36.i = alloca [1024 x i8], align 1
   %raw.i.i = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
-  %options = alloca %95, align 8
+  %options = alloca %94, align 8
   %4 = getelementptr inbounds i8, ptr %0, i64 4
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(296) %4, i8 0, i64 292, i1 false)
   %5 = getelementptr i8, ptr %0, i64 16
@@ -52672,7 +52795,7 @@ forbody.preheader.new:                            ; preds = %forbody.preheader
   br label %forbody
 
 then4:                                            ; preds = %then
-  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.653", i32 %2)
+  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.654", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -52700,25 +52823,25 @@ forbody:                                          ; preds = %forbody, %forbody.p
   %indvars.iv = phi i64 [ 0, %forbody.preheader.new ], [ %indvars.iv.next.1, %forbody ]
   %niter = phi i64 [ 0, %forbody.preheader.new ], [ %niter.next.1, %forbody ]
   %34 = load ptr, ptr %15, align 8
-  %35 = getelementptr %106, ptr %34, i64 %indvars.iv
+  %35 = getelementptr %107, ptr %34, i64 %indvars.iv
   %36 = trunc nuw nsw i64 %indvars.iv to i32
   store i32 %36, ptr %35, align 4
   %37 = load ptr, ptr %15, align 8
-  %38 = getelementptr %106, ptr %37, i64 %indvars.iv, i32 1
+  %38 = getelementptr %107, ptr %37, i64 %indvars.iv, i32 1
   store i32 %2, ptr %38, align 4
   %39 = load ptr, ptr %15, align 8
-  %40 = getelementptr %106, ptr %39, i64 %indvars.iv, i32 3
+  %40 = getelementptr %107, ptr %39, i64 %indvars.iv, i32 3
   store ptr %1, ptr %40, align 8
   %indvars.iv.next = or disjoint i64 %indvars.iv, 1
   %41 = load ptr, ptr %15, align 8
-  %42 = getelementptr %106, ptr %41, i64 %indvars.iv.next
+  %42 = getelementptr %107, ptr %41, i64 %indvars.iv.next
   %43 = trunc nuw nsw i64 %indvars.iv.next to i32
   store i32 %43, ptr %42, align 4
   %44 = load ptr, ptr %15, align 8
-  %45 = getelementptr %106, ptr %44, i64 %indvars.iv.next, i32 1
+  %45 = getelementptr %107, ptr %44, i64 %indvars.iv.next, i32 1
   store i32 %2, ptr %45, align 4
   %46 = load ptr, ptr %15, align 8
-  %47 = getelementptr %106, ptr %46, i64 %indvars.iv.next, i32 3
+  %47 = getelementptr %107, ptr %46, i64 %indvars.iv.next, i32 3
   store ptr %1, ptr %47, align 8
   %indvars.iv.next.1 = add nuw nsw i64 %indvars.iv, 2
   %niter.next.1 = add i64 %niter, 2
@@ -52732,14 +52855,14 @@ merge6.unr-lcssa:                                 ; preds = %forbody, %forbody.p
 
 forbody.epil:                                     ; preds = %merge6.unr-lcssa
   %48 = load ptr, ptr %15, align 8
-  %49 = getelementptr %106, ptr %48, i64 %indvars.iv.unr
+  %49 = getelementptr %107, ptr %48, i64 %indvars.iv.unr
   %50 = trunc nuw nsw i64 %indvars.iv.unr to i32
   store i32 %50, ptr %49, align 4
   %51 = load ptr, ptr %15, align 8
-  %52 = getelementptr %106, ptr %51, i64 %indvars.iv.unr, i32 1
+  %52 = getelementptr %107, ptr %51, i64 %indvars.iv.unr, i32 1
   store i32 %2, ptr %52, align 4
   %53 = load ptr, ptr %15, align 8
-  %54 = getelementptr %106, ptr %53, i64 %indvars.iv.unr, i32 3
+  %54 = getelementptr %107, ptr %53, i64 %indvars.iv.unr, i32 3
   store ptr %1, ptr %54, align 8
   br label %merge6
 
@@ -52782,7 +52905,7 @@ then.i:                                           ; preds = %forbody.i
 
 then3.i:                                          ; preds = %then.i
   %65 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.654", i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.655", i32 %65)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %67 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %67, i64 1023)
@@ -52820,7 +52943,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %77 = call ptr @strerror(i32 %76)
-  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.655", i32 %73, ptr %77)
+  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.656", i32 %73, ptr %77)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i)
   %79 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i37.i = call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -52909,7 +53032,7 @@ whilebody:                                        ; preds = %"$RankGroup.wait_fo
   store i8 0, ptr %31, align 1
   %32 = load ptr, ptr %10, align 8
   %33 = load ptr, ptr %11, align 8
-  %34 = getelementptr %106, ptr %33, i64 %9
+  %34 = getelementptr %107, ptr %33, i64 %9
   %35 = load ptr, ptr %12, align 8
   %36 = tail call i32 %32(ptr %34, ptr %35, ptr nonnull %31)
   %37 = load ptr, ptr %13, align 8
@@ -52953,7 +53076,7 @@ merge:                                            ; preds = %"$RankGroup.wait_fo
 
 define internal fastcc i32 @"$load.ranks"(ptr %0, ptr %1, ptr %2) unnamed_addr {
 entry:
-  %loading = alloca %107, align 8
+  %loading = alloca %108, align 8
   %3 = getelementptr i8, ptr %0, i64 24
   %4 = load ptr, ptr %3, align 8
   %5 = getelementptr i8, ptr %1, i64 68
@@ -52988,7 +53111,7 @@ define internal i32 @"$load_rank"(ptr %0, ptr nocapture readonly %1, ptr %2) {
 entry:
   %raw.i.i.i60 = alloca [1024 x i8], align 1
   %cause.i.i61 = alloca %4, align 8
-  %args.i = alloca %108, align 8
+  %args.i = alloca %109, align 8
   %raw.i.i78.i = alloca [1024 x i8], align 1
   %cause.i79.i = alloca %4, align 8
   %raw.i.i70.i = alloca [1024 x i8], align 1
@@ -53001,7 +53124,7 @@ entry:
   %cause.i23.i = alloca %4, align 8
   %raw.i.i.i = alloca [1024 x i8], align 1
   %cause.i.i = alloca %4, align 8
-  %options.i = alloca %94, align 8
+  %options.i = alloca %93, align 8
   %3 = load ptr, ptr %1, align 8
   %4 = load ptr, ptr %3, align 8
   %5 = getelementptr i8, ptr %4, i64 24
@@ -53104,7 +53227,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 then2.i.i:                                        ; preds = %then.i
   %62 = load i32, ptr %0, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.656", i32 %62, ptr nonnull %cause.i.i)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.657", i32 %62, ptr nonnull %cause.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %64 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %64, i64 1023)
@@ -53152,7 +53275,7 @@ then4.i:                                          ; preds = %merge1.i, %merge1.1
 
 then2.i25.i:                                      ; preds = %then4.i
   %79 = load i32, ptr %0, align 4
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.656", i32 %79, ptr nonnull %cause.i23.i)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.657", i32 %79, ptr nonnull %cause.i23.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i22.i)
   %81 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i26.i = call i64 @llvm.smin.i64(i64 %81, i64 1023)
@@ -53219,7 +53342,7 @@ then3.i:                                          ; preds = %merge.i
 
 then2.i.i55:                                      ; preds = %then3.i
   %107 = load i32, ptr %0, align 4
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.658", i32 %107, ptr nonnull %cause.i.i51)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.659", i32 %107, ptr nonnull %cause.i.i51)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i50)
   %109 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i56 = call i64 @llvm.smin.i64(i64 %109, i64 1023)
@@ -53271,7 +53394,7 @@ then11.i:                                         ; preds = %then7.i
 
 then2.i73.i:                                      ; preds = %then11.i
   %126 = load i32, ptr %0, align 4
-  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.659", i32 %126, ptr nonnull %cause.i71.i)
+  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.660", i32 %126, ptr nonnull %cause.i71.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i70.i)
   %128 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i74.i = call i64 @llvm.smin.i64(i64 %128, i64 1023)
@@ -53325,7 +53448,7 @@ then19.i:                                         ; preds = %then15.i
 
 then2.i81.i:                                      ; preds = %then19.i
   %147 = load i32, ptr %0, align 4
-  %148 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.660", i32 %147, ptr nonnull %cause.i79.i)
+  %148 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.661", i32 %147, ptr nonnull %cause.i79.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i78.i)
   %149 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i82.i = call i64 @llvm.smin.i64(i64 %149, i64 1023)
@@ -53443,7 +53566,7 @@ then.i63:                                         ; preds = %merge7
 
 then2.i.i65:                                      ; preds = %then.i63
   %200 = load i32, ptr %0, align 4
-  %201 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.661", i32 %200, ptr nonnull %cause.i.i61)
+  %201 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.662", i32 %200, ptr nonnull %cause.i.i61)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i60)
   %202 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i66 = call i64 @llvm.smin.i64(i64 %202, i64 1023)
@@ -53505,7 +53628,7 @@ then:                                             ; preds = %entry
 
 then2.i:                                          ; preds = %then
   %16 = load i32, ptr %0, align 4
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.657", i32 %16, ptr nonnull %cause.i)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.658", i32 %16, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %18 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -53774,10 +53897,10 @@ entry:
   %matrix.i.i.i.i.i = alloca %30, align 8
   %.sroa.0.i.i.i.i = alloca { i32, i32, i32, i32 }, align 8
   %raw.i.i.i = alloca [1024 x i8], align 1
-  %placer.i = alloca %109, align 8
-  %progress = alloca %110, align 16
+  %placer.i = alloca %110, align 8
+  %progress = alloca %111, align 16
   %bytes = alloca i64, align 8
-  %layout = alloca %93, align 8
+  %layout = alloca %96, align 8
   %3 = load i32, ptr %0, align 4
   %4 = load ptr, ptr %1, align 8, !noalias !91
   %5 = getelementptr i8, ptr %1, i64 8
@@ -53947,7 +54070,7 @@ then.i.i:                                         ; preds = %then15
   br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.662", i32 %51)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.663", i32 %51)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %65 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %65, i64 1023)
@@ -54350,7 +54473,7 @@ then5.i:                                          ; preds = %then2.i
 then.i28.i:                                       ; preds = %then5.i
   %235 = getelementptr i8, ptr %228, i64 28
   %236 = load i32, ptr %235, align 4
-  %237 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %234, i64 1024, ptr nonnull @"$string.663", ptr nonnull @"$string.229", i32 %236, ptr nonnull %cause.i.i)
+  %237 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %234, i64 1024, ptr nonnull @"$string.664", ptr nonnull @"$string.229", i32 %236, ptr nonnull %cause.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i26.i)
   %238 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %234)
   %spec.select.i.i.i29.i = call i64 @llvm.smin.i64(i64 %238, i64 1023)
@@ -54409,7 +54532,7 @@ merge14:                                          ; preds = %else16, %"$layout.p
   br i1 %.not89, label %merge28, label %then29
 
 then29:                                           ; preds = %merge14
-  call fastcc void @"$Rank.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.672", i32 -1, ptr %2)
+  call fastcc void @"$Rank.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.673", i32 -1, ptr %2)
   br label %common.ret
 
 merge28:                                          ; preds = %merge14
@@ -54437,7 +54560,7 @@ entry:
   %raw.i.i = alloca [1024 x i8], align 1
   %cause.i = alloca %4, align 8
   %bytes = alloca i64, align 8
-  %args = alloca %111, align 8
+  %args = alloca %112, align 8
   store ptr %1, ptr %args, align 8
   %3 = getelementptr i8, ptr %0, i64 32
   %4 = load i64, ptr %3, align 8
@@ -54480,7 +54603,7 @@ then.i:                                           ; preds = %then
   %24 = load ptr, ptr %0, align 8
   %25 = getelementptr i8, ptr %24, i64 28
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.663", ptr nonnull @"$string.229", i32 %26, ptr nonnull %cause.i)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.664", ptr nonnull @"$string.229", i32 %26, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %28 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %23)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -54536,7 +54659,7 @@ define internal fastcc i32 @"$RandomPlacer.vector"(ptr nocapture readonly %0, pt
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
   %cause.i = alloca %4, align 8
-  %args = alloca %112, align 8
+  %args = alloca %113, align 8
   store ptr %3, ptr %args, align 8
   %4 = getelementptr inbounds i8, ptr %args, i64 8
   store i32 0, ptr %4, align 8
@@ -54577,7 +54700,7 @@ then.i:                                           ; preds = %then
   %23 = load ptr, ptr %0, align 8
   %24 = getelementptr i8, ptr %23, i64 28
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.663", ptr nonnull @"$string.664", i32 %25, ptr nonnull %cause.i)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.664", ptr nonnull @"$string.665", i32 %25, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -54604,25 +54727,25 @@ then2.i.i.i:                                      ; preds = %then.i
 
 define internal fastcc i32 @"$layout.place"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5) unnamed_addr {
 entry:
-  %part.i = alloca %113, align 8
-  %part.i24.i46.i.i = alloca %113, align 8
-  %part.i19.i47.i.i = alloca %113, align 8
-  %part.i.i48.i.i = alloca %113, align 8
-  %part.i24.i.i.i.i = alloca %113, align 8
-  %part.i19.i.i.i.i = alloca %113, align 8
-  %part.i.i.i.i.i = alloca %113, align 8
-  %part.i.i40.i.i = alloca %113, align 8
+  %part.i = alloca %114, align 8
+  %part.i24.i46.i.i = alloca %114, align 8
+  %part.i19.i47.i.i = alloca %114, align 8
+  %part.i.i48.i.i = alloca %114, align 8
+  %part.i24.i.i.i.i = alloca %114, align 8
+  %part.i19.i.i.i.i = alloca %114, align 8
+  %part.i.i.i.i.i = alloca %114, align 8
+  %part.i.i40.i.i = alloca %114, align 8
   %down.i.i.i = alloca %30, align 8
   %gate_up.i.i.i = alloca %30, align 8
-  %part.i24.i.i.i = alloca %113, align 8
-  %part.i19.i.i.i = alloca %113, align 8
-  %part.i.i31.i.i = alloca %113, align 8
-  %part.i89.i.i.i = alloca %113, align 8
-  %part.i84.i.i.i = alloca %113, align 8
-  %part.i.i.i.i = alloca %113, align 8
-  %part.i56.i = alloca %113, align 8
-  %part.i.i = alloca %113, align 8
-  %placer = alloca %114, align 8
+  %part.i24.i.i.i = alloca %114, align 8
+  %part.i19.i.i.i = alloca %114, align 8
+  %part.i.i31.i.i = alloca %114, align 8
+  %part.i89.i.i.i = alloca %114, align 8
+  %part.i84.i.i.i = alloca %114, align 8
+  %part.i.i.i.i = alloca %114, align 8
+  %part.i56.i = alloca %114, align 8
+  %part.i.i = alloca %114, align 8
+  %placer = alloca %115, align 8
   store ptr %0, ptr %placer, align 8
   %.sroa.22.0.placer.sroa_idx = getelementptr inbounds i8, ptr %placer, i64 8
   store ptr %2, ptr %.sroa.22.0.placer.sroa_idx, align 8
@@ -54668,14 +54791,14 @@ merge.i:                                          ; preds = %then.i, %entry
   %19 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.286", ptr nonnull %part.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i)
   %.not.i = icmp eq i32 %19, 0
-  br i1 %.not.i, label %merge4.i, label %"$place_model.665.exit"
+  br i1 %.not.i, label %merge4.i, label %"$place_model.666.exit"
 
 merge4.i:                                         ; preds = %merge.i
   %20 = getelementptr i8, ptr %1, i64 48
   %21 = load ptr, ptr %20, align 8
   %22 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.290", ptr nonnull @"$string.403", ptr %21)
   %.not53.i = icmp eq i32 %22, 0
-  br i1 %.not53.i, label %merge8.i, label %"$place_model.665.exit"
+  br i1 %.not53.i, label %merge8.i, label %"$place_model.666.exit"
 
 merge8.i:                                         ; preds = %merge4.i
   %23 = getelementptr i8, ptr %1, i64 56
@@ -54696,7 +54819,7 @@ merge8.i:                                         ; preds = %merge4.i
   %28 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly %spec.select.i, ptr nonnull %part.i56.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i56.i)
   %.not54.i = icmp eq i32 %28, 0
-  br i1 %.not54.i, label %merge13.i, label %"$place_model.665.exit"
+  br i1 %.not54.i, label %merge13.i, label %"$place_model.666.exit"
 
 merge13.i:                                        ; preds = %merge8.i
   %29 = load ptr, ptr %0, align 8
@@ -54800,14 +54923,14 @@ forbody.i:                                        ; preds = %merge19.i, %forbody
   %54 = load ptr, ptr %53, align 8
   %55 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.293", ptr nonnull @"$string.403", ptr %54)
   %.not.i.i.i = icmp eq i32 %55, 0
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.665.exit"
+  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.666.exit"
 
 merge.i.i.i:                                      ; preds = %forbody.i
   %56 = getelementptr i8, ptr %42, i64 16
   %57 = load ptr, ptr %56, align 8
   %58 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.300", ptr nonnull @"$string.403", ptr %57)
   %.not75.i.i.i = icmp eq i32 %58, 0
-  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.665.exit"
+  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.666.exit"
 
 merge2.i.i.i:                                     ; preds = %merge.i.i.i
   %59 = load ptr, ptr %0, align 8
@@ -54821,14 +54944,14 @@ then7.i.i.i:                                      ; preds = %merge2.i.i.i
   %64 = load ptr, ptr %63, align 8
   %65 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.298", ptr nonnull @"$string.403", ptr %64)
   %.not76.i.i.i = icmp eq i32 %65, 0
-  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.665.exit"
+  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.666.exit"
 
 merge10.i.i.i:                                    ; preds = %then7.i.i.i
   %66 = getelementptr i8, ptr %42, i64 32
   %67 = load ptr, ptr %66, align 8
   %68 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.299", ptr nonnull @"$string.403", ptr %67)
   %.not77.i.i.i = icmp eq i32 %68, 0
-  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.665.exit"
+  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.666.exit"
 
 merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %merge2.i.i.i
   %69 = getelementptr i8, ptr %42, i64 40
@@ -54844,7 +54967,7 @@ merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %mer
   %73 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.294", ptr nonnull %part.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i)
   %.not78.i.i.i = icmp eq i32 %73, 0
-  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.665.exit"
+  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.666.exit"
 
 merge20.i.i.i:                                    ; preds = %merge6.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i84.i.i.i)
@@ -54858,7 +54981,7 @@ merge20.i.i.i:                                    ; preds = %merge6.i.i.i
   %76 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.295", ptr nonnull %part.i84.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i)
   %.not79.i.i.i = icmp eq i32 %76, 0
-  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.665.exit"
+  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.666.exit"
 
 merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %77 = add i32 %52, %49
@@ -54871,9 +54994,9 @@ merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %78 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.296", ptr nonnull %part.i89.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i)
   %.not80.i.i.i = icmp eq i32 %78, 0
-  br i1 %.not80.i.i.i, label %"$place_attention.669.exit.i.i", label %"$place_model.665.exit"
+  br i1 %.not80.i.i.i, label %"$place_attention.670.exit.i.i", label %"$place_model.666.exit"
 
-"$place_attention.669.exit.i.i":                  ; preds = %merge25.i.i.i
+"$place_attention.670.exit.i.i":                  ; preds = %merge25.i.i.i
   %79 = getelementptr i8, ptr %42, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i)
   %80 = getelementptr i8, ptr %42, i64 88
@@ -54890,9 +55013,9 @@ merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %86 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.297", ptr nonnull %part.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i)
   %.not.i.i = icmp eq i32 %86, 0
-  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.665.exit"
+  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.666.exit"
 
-merge.i.i:                                        ; preds = %"$place_attention.669.exit.i.i"
+merge.i.i:                                        ; preds = %"$place_attention.670.exit.i.i"
   %87 = load i8, ptr %42, align 1
   %88 = trunc i8 %87 to i1
   br i1 %88, label %merge1.i.i, label %then2.i.i
@@ -54916,7 +55039,7 @@ then2.i.i:                                        ; preds = %merge.i.i
   %98 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.302", ptr nonnull %part.i.i31.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i)
   %.not.i36.i.i = icmp eq i32 %98, 0
-  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.665.exit"
+  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.666.exit"
 
 merge.i38.i.i:                                    ; preds = %then2.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i)
@@ -54928,7 +55051,7 @@ merge.i38.i.i:                                    ; preds = %then2.i.i
   %99 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.303", ptr nonnull %part.i19.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i)
   %.not18.i.i.i = icmp eq i32 %99, 0
-  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.665.exit"
+  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.666.exit"
 
 merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i)
@@ -54945,7 +55068,7 @@ merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   store i64 %105, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i, align 8
   %106 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.304", ptr nonnull %part.i24.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i)
-  br label %"$place_layer.668.exit.i"
+  br label %"$place_layer.669.exit.i"
 
 merge1.i.i:                                       ; preds = %merge.i.i
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i)
@@ -55009,7 +55132,7 @@ forbody.lr.ph.i.i.i:                              ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i to i64
   br label %forbody.i.i.i
 
-forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).670.exit.i.i.i"
+forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).671.exit.i.i.i"
   %indvars.iv.next.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i, 1
   %exitcond.not.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i, %wide.trip.count.i.i.i
   br i1 %exitcond.not.i.i.i, label %merge6.i.i, label %forbody.i.i.i
@@ -55090,9 +55213,9 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   %157 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.309", ptr nonnull %part.i19.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
   %.not18.i.i.i.i = icmp eq i32 %157, 0
-  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).670.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
+  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).671.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
 
-"$anon (./terra/checkpoint/weights_place.t:165).670.exit.i.i.i": ; preds = %merge.i.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:165).671.exit.i.i.i": ; preds = %merge.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
   %158 = load i32, ptr %34, align 8
   %159 = load i32, ptr %35, align 4
@@ -55108,11 +55231,11 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   %.not40.i.i.i = icmp eq i32 %162, 0
   br i1 %.not40.i.i.i, label %forcond.i.i.i, label %"$place_experts.exit.thread.i.i"
 
-"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:165).670.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
-  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:165).670.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
+"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:165).671.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
+  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:165).671.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i)
-  br label %"$place_model.665.exit"
+  br label %"$place_model.666.exit"
 
 merge6.i.i:                                       ; preds = %forcond.i.i.i, %"$Layout.num_local_experts.exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
@@ -55142,7 +55265,7 @@ merge10.i.i:                                      ; preds = %merge6.i.i
   %176 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.312", ptr nonnull %part.i.i48.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i)
   %.not.i53.i.i = icmp eq i32 %176, 0
-  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.665.exit"
+  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.666.exit"
 
 merge.i55.i.i:                                    ; preds = %merge10.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
@@ -55154,7 +55277,7 @@ merge.i55.i.i:                                    ; preds = %merge10.i.i
   %177 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.313", ptr nonnull %part.i19.i47.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
   %.not18.i60.i.i = icmp eq i32 %177, 0
-  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.665.exit"
+  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.666.exit"
 
 merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
@@ -55171,14 +55294,14 @@ merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
   store i64 %183, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i, align 8
   %184 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.314", ptr nonnull %part.i24.i46.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
-  br label %"$place_layer.668.exit.i"
+  br label %"$place_layer.669.exit.i"
 
-"$place_layer.668.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
+"$place_layer.669.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
   %common.ret.op.i.i = phi i32 [ %106, %merge2.i39.i.i ], [ %184, %merge2.i61.i.i ]
   %.not55.i = icmp eq i32 %common.ret.op.i.i, 0
-  br i1 %.not55.i, label %merge19.i, label %"$place_model.665.exit"
+  br i1 %.not55.i, label %merge19.i, label %"$place_model.666.exit"
 
-merge19.i:                                        ; preds = %"$place_layer.668.exit.i", %merge6.i.i
+merge19.i:                                        ; preds = %"$place_layer.669.exit.i", %merge6.i.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
   br i1 %exitcond.not.i, label %merge17.i, label %forbody.i
@@ -55187,21 +55310,21 @@ merge17.i:                                        ; preds = %merge19.i, %merge13
   %185 = getelementptr i8, ptr %0, i64 37
   %186 = load i8, ptr %185, align 1
   %187 = trunc i8 %186 to i1
-  br i1 %187, label %then24.i, label %"$place_model.665.exit"
+  br i1 %187, label %then24.i, label %"$place_model.666.exit"
 
 then24.i:                                         ; preds = %merge17.i
   %188 = call fastcc i32 @"$place_head_scales"(ptr nonnull %placer, ptr %1)
-  br label %"$place_model.665.exit"
+  br label %"$place_model.666.exit"
 
-"$place_model.665.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.669.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.668.exit.i", %merge.i, %merge4.i, %merge8.i, %"$place_experts.exit.thread.i.i", %merge17.i, %then24.i
-  %common.ret.op.i = phi i32 [ %188, %then24.i ], [ 0, %merge17.i ], [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ %common.ret.op.i.i, %"$place_layer.668.exit.i" ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.669.exit.i.i" ]
+"$place_model.666.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.670.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.669.exit.i", %merge.i, %merge4.i, %merge8.i, %"$place_experts.exit.thread.i.i", %merge17.i, %then24.i
+  %common.ret.op.i = phi i32 [ %188, %then24.i ], [ 0, %merge17.i ], [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ %common.ret.op.i.i, %"$place_layer.669.exit.i" ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.670.exit.i.i" ]
   ret i32 %common.ret.op.i
 }
 
 define internal fastcc i32 @"$Placer.rows"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr nocapture readonly %2) unnamed_addr {
 entry:
   %view.i = alloca ptr, align 8
-  %args = alloca %115, align 8
+  %args = alloca %116, align 8
   %view = alloca ptr, align 8
   %3 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr nonnull @"$string.403", ptr nonnull %view)
   %.not = icmp eq i32 %3, 0
@@ -55484,7 +55607,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.666", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.667", ptr %27, ptr nonnull %name)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -55541,7 +55664,7 @@ then:                                             ; preds = %entry
   %19 = load ptr, ptr %0, align 8
   %20 = getelementptr i8, ptr %19, i64 28
   %21 = load i32, ptr %20, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.667", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.668", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %10)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -55567,7 +55690,7 @@ merge:                                            ; preds = %entry, %"$printable
 
 define internal fastcc i32 @"$Placer.vector"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr %2, ptr %3) unnamed_addr {
 entry:
-  %args = alloca %112, align 8
+  %args = alloca %113, align 8
   %view = alloca ptr, align 8
   %4 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr %2, ptr nonnull %view)
   %.not = icmp eq i32 %4, 0
@@ -55749,7 +55872,7 @@ merge1:                                           ; preds = %forbody
 
 define internal fastcc i32 @"$Placer.spread_scales"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr {
 entry:
-  %args = alloca %112, align 8
+  %args = alloca %113, align 8
   %3 = load ptr, ptr %0, align 8
   %.val = load ptr, ptr %3, align 8
   %4 = getelementptr i8, ptr %3, i64 24
@@ -55945,7 +56068,7 @@ then:                                             ; preds = %"$MappedFile.is_bro
 then3:                                            ; preds = %then
   %11 = load ptr, ptr %0, align 8
   %12 = load ptr, ptr %6, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.673", ptr %11, ptr %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.674", ptr %11, ptr %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -55980,7 +56103,7 @@ entry:
   %info.i17 = alloca %91, align 8
   %time.i16 = alloca %6, align 8
   %raw.i.i.i.i = alloca [1024 x i8], align 1
-  %plan.i.i.i = alloca %116, align 8
+  %plan.i.i.i = alloca %117, align 8
   %time.i = alloca %6, align 8
   %info.i = alloca %91, align 8
   %2 = getelementptr i8, ptr %0, i64 8
@@ -56103,7 +56226,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not.i.i.i, label %"$warm_up.exit.thread.i.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.674", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.675", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %88 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %88, i64 1023)
@@ -56319,7 +56442,7 @@ entry:
   %raw.i.i.i = alloca [1024 x i8], align 1
   %cause.i.i = alloca %4, align 8
   %raw.i = alloca [1024 x i8], align 1
-  %plan = alloca %116, align 16
+  %plan = alloca %117, align 16
   %3 = getelementptr i8, ptr %1, i64 12
   %4 = load i32, ptr %3, align 4
   %5 = getelementptr i8, ptr %1, i64 4
@@ -56339,7 +56462,7 @@ then:                                             ; preds = %entry
   br i1 %.not45, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.675", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.676", i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -56422,7 +56545,7 @@ then.i:                                           ; preds = %forbody
 
 then2.i.i46:                                      ; preds = %then.i
   %44 = load i32, ptr %0, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.676", i32 %44, ptr nonnull %cause.i.i)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.677", i32 %44, ptr nonnull %cause.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %46 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %46, i64 1023)
@@ -56477,7 +56600,7 @@ then8.i:                                          ; preds = %merge2.i
 
 then2.i32.i:                                      ; preds = %then8.i
   %62 = load i32, ptr %0, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.676", i32 %62, ptr nonnull %cause.i30.i)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.677", i32 %62, ptr nonnull %cause.i30.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i29.i)
   %64 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i33.i = call i64 @llvm.smin.i64(i64 %64, i64 1023)
@@ -56531,7 +56654,7 @@ then11:                                           ; preds = %merge4
 
 then2.i:                                          ; preds = %then11
   %80 = load i32, ptr %0, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.677", i32 %80, ptr nonnull %cause.i)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.678", i32 %80, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %82 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %82, i64 1023)
@@ -56564,8 +56687,8 @@ entry:
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
-  %attributes.i25.i = alloca %117, align 8
-  %attributes.i.i = alloca %117, align 8
+  %attributes.i25.i = alloca %118, align 8
+  %attributes.i.i = alloca %118, align 8
   %raw.i = alloca [1024 x i8], align 1
   %chosen.sroa.9 = alloca [30 x i8], align 2
   %2 = getelementptr i8, ptr %0, i64 5404
@@ -56656,7 +56779,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.674", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.675", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %72 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %72, i64 1023)
@@ -56875,7 +56998,7 @@ then.i.i:                                         ; preds = %merge.i46.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %165 = load i32, ptr %122, align 4
-  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.679", i32 %165)
+  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.680", i32 %165)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %167 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %167, i64 1023)
@@ -56909,7 +57032,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %174 = call ptr @__errno_location()
   %175 = load i32, ptr %174, align 4
   %176 = call ptr @strerror(i32 %175)
-  %177 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.680", ptr %176)
+  %177 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.681", ptr %176)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %178 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i29.i = call i64 @llvm.smin.i64(i64 %178, i64 1023)
@@ -57014,7 +57137,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not41.i.i.i, label %common.ret, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %236 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.681", i32 %232, i32 %234)
+  %236 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.682", i32 %232, i32 %234)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %237 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %237, i64 1023)
@@ -57049,7 +57172,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not69.i.i.i.i, label %common.ret, label %then2.i.i.i28.i
 
 then2.i.i.i28.i:                                  ; preds = %then.i.i.i.i
-  %247 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.682", i32 %243, i32 %245)
+  %247 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.683", i32 %243, i32 %245)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %248 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %248, i64 1023)
@@ -57158,7 +57281,7 @@ or.lhs.false12.i.i.i.i:                           ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false10.i.i.i.i
 
 then15.i.i.i.i:                                   ; preds = %then5.i.i.i.i
-  %292 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.683", i32 %243, i32 %245)
+  %292 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.684", i32 %243, i32 %245)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
   %293 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %293, i64 1023)
@@ -57414,13 +57537,13 @@ and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i
   %401 = getelementptr i8, ptr %0, i64 6712
   %402 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %403 = sext i32 %402 to i64
-  %404 = call fastcc zeroext i1 @"$Vector.reserve.685"(ptr %401, i64 %403)
+  %404 = call fastcc zeroext i1 @"$Vector.reserve.686"(ptr %401, i64 %403)
   br i1 %404, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then9.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %merge7.i61.i.i.i, %and.lhs.true3.i.i.i.i
   %.pre-phi.i.i.i = phi i64 [ %.pre68.i.i.i, %merge7.i61.i.i.i ], [ %409, %and.lhs.true3.i.i.i.i ]
   %405 = getelementptr i8, ptr %0, i64 6664
-  %406 = call fastcc zeroext i1 @"$Vector.reserve.678"(ptr %405, i64 %.pre-phi.i.i.i)
+  %406 = call fastcc zeroext i1 @"$Vector.reserve.679"(ptr %405, i64 %.pre-phi.i.i.i)
   br i1 %406, label %and.lhs.true.i.i.i.i, label %then9.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
@@ -57577,7 +57700,7 @@ merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
   %466 = getelementptr i8, ptr %0, i64 6736
   %467 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %468 = sext i32 %467 to i64
-  %469 = call fastcc zeroext i1 @"$Vector.reserve.685"(ptr %466, i64 %468)
+  %469 = call fastcc zeroext i1 @"$Vector.reserve.686"(ptr %466, i64 %468)
   br i1 %469, label %merge2.i, label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i56.i.i.i.i, %merge.i49.i.i.i.i, %merge.i42.i.i.i.i, %merge.i36.i.i.i.i, %merge.i55.i.i.i, %merge.i58.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i33.i.i.i.i
@@ -57585,7 +57708,7 @@ then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not40.i.i.i, label %common.ret, label %then13.i.i.i
 
 then13.i.i.i:                                     ; preds = %then9.i.i.i
-  %470 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.686", i32 %225)
+  %470 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.687", i32 %225)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i49.i.i.i)
   %471 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i50.i.i.i = call i64 @llvm.smin.i64(i64 %471, i64 1023)
@@ -57655,7 +57778,7 @@ declare dso_local i32 @pthread_condattr_setclock(ptr, i32) local_unnamed_addr
 declare dso_local i32 @pthread_condattr_destroy(ptr) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.678"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.679"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -57685,7 +57808,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.685"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.686"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -57721,7 +57844,7 @@ entry:
   %raw.i41.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i47.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
-  %limits.i.i = alloca %103, align 8
+  %limits.i.i = alloca %104, align 8
   %own.i = alloca %4, align 8
   %raw.i49 = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
@@ -57733,7 +57856,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.577", ptr nonnull @"$string.689")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.578", ptr nonnull @"$string.690")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -57931,7 +58054,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %91, label %then.i.i.i55, label %merge7.i.i
 
 then.i.i.i55:                                     ; preds = %merge2.i.i
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.611", i32 %90, i32 %83, i32 %85)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.612", i32 %90, i32 %83, i32 %85)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %93, i64 1023)
@@ -57960,7 +58083,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %101 = getelementptr i8, ptr %35, i64 6276
   %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.691", i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.692", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -58002,7 +58125,7 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
   %114 = load i32, ptr %78, align 4
-  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.692", i32 %114)
+  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.693", i32 %114)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   %116 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %116, i64 1023)
@@ -58094,7 +58217,7 @@ then18:                                           ; preds = %merge13
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.694", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.695", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %156, i64 1023)
@@ -58520,8 +58643,8 @@ define dso_local i32 @run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, p
 entry:
   %raw.i42.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i116.i.i = alloca [1024 x i8], align 1
-  %args.i19.i.i.i.i = alloca %99, align 8
-  %args.i.i.i.i.i = alloca %99, align 8
+  %args.i19.i.i.i.i = alloca %100, align 8
+  %args.i.i.i.i.i = alloca %100, align 8
   %raw.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i91.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
@@ -58694,7 +58817,7 @@ then10:                                           ; preds = %"$find_states.exit"
   br i1 %.not41, label %common.ret, label %then14
 
 then14:                                           ; preds = %then10
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.699", i32 %1)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.700", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i45 = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -58812,7 +58935,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %116 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %117 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.700", i32 %116, i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.701", i32 %116, i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i91.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i93.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -58838,7 +58961,7 @@ merge2.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %merge3.i.i.i, label %forbody.i.i.i.i
 
 merge3.i.i.i:                                     ; preds = %merge2.i.i.i.i, %forcond.preheader.i.i.i.i
-  %124 = getelementptr %118, ptr %3, i64 %indvars.iv.i.i.i
+  %124 = getelementptr %119, ptr %3, i64 %indvars.iv.i.i.i
   %125 = call fastcc i32 @"$request.check_sampling"(ptr %124, ptr nonnull %spec.select.i)
   %.not30.i.i.i = icmp eq i32 %125, 0
   br i1 %.not30.i.i.i, label %merge8.i.i.i, label %"$Loop.run_batch_decode.exit"
@@ -59023,7 +59146,7 @@ forbody18.i.i:                                    ; preds = %merge21.i.i, %forbo
   %indvars.iv172.i.i = phi i64 [ 0, %forbody18.lr.ph.i.i ], [ %indvars.iv.next173.i.i, %merge21.i.i ]
   %224 = getelementptr ptr, ptr %44, i64 %indvars.iv172.i.i
   %225 = load ptr, ptr %224, align 8
-  %226 = getelementptr %118, ptr %3, i64 %indvars.iv172.i.i
+  %226 = getelementptr %119, ptr %3, i64 %indvars.iv172.i.i
   %227 = getelementptr i8, ptr %225, i64 144
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %227, ptr noundef nonnull readonly align 8 dereferenceable(40) %226, i64 40, i1 false)
   %228 = getelementptr i8, ptr %225, i64 172
@@ -59385,7 +59508,7 @@ forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge
 then.i127.i.i:                                    ; preds = %forbody.i120.i.i
   %430 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %431 = add i64 %420, -1
-  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.701", i32 %430, i64 %431)
+  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.702", i32 %430, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
   %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
@@ -59415,7 +59538,7 @@ else.i.i.i:                                       ; preds = %forbody.i120.i.i
 then5.i.i.i:                                      ; preds = %else.i.i.i
   %442 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %443 = add i64 %420, -1
-  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.702", i32 %442, i64 %443)
+  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.703", i32 %442, i64 %443)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -59538,7 +59661,7 @@ then:                                             ; preds = %entry
   br i1 %.not61, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.695", i32 %1, i32 %9)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.696", i32 %1, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -59571,7 +59694,7 @@ then5:                                            ; preds = %merge
   br i1 %.not60, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.696", i32 %4)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.697", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i65 = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -59601,7 +59724,7 @@ then13:                                           ; preds = %merge4
   br i1 %.not59, label %common.ret, label %then17
 
 then17:                                           ; preds = %then13
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.697", i32 %1, i32 %25)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.698", i32 %1, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i68)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i69 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -59642,7 +59765,7 @@ or.lhs.false23:                                   ; preds = %and.lhs.true
   br i1 %or.cond63, label %common.ret, label %then21
 
 then28:                                           ; preds = %then21
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.698", i64 35, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.699", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)

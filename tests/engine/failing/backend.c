@@ -109,6 +109,7 @@ static glm_status failing_device_info(glm_device* device,
        ++rank) {
     if (device != NULL && failing.devices[rank] == device) {
       info->memory_free_bytes = failing.memory_free_bytes[rank];
+      snprintf(info->name, sizeof info->name, "device %d", rank);
     }
   }
   return status;
