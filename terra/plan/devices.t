@@ -75,10 +75,13 @@ terra devices.plan(
   given : &C.engine_options,
   message : &C.glm_message
 ) : int32
-  var checked : C.engine_options
-  status.try(options.resolve(given, &source.config, &checked, message))
+  var first, checked = @given, @given
+  if given.world_size == 0 then
+    first.world_size = 1
+  end
+  status.try(options.resolve(&first, &source.config, &checked, message))
   var planning = Planning { made, info, source, library, given }
-  status.try(planning:plan_for(checked.world_size, message))
+  status.try(planning:plan_for(first.world_size, message))
   if given.world_size > 0 or library:shares_memory() then
     return C.GLM_OK
   end

@@ -7,7 +7,7 @@ local C = abi.C
 local options = {}
 
 options.fields = {
-  { name = "world_size", initial = 0, otherwise = 1, least = 1, most = 64 },
+  { name = "world_size", otherwise = 0, least = 0, most = 64 },
   { name = "max_batch", otherwise = 64, least = 1, most = 65536 },
   { name = "max_seq", initial = 0, otherwise = 4096, least = 1, most = 2 ^ 26 },
   { name = "page_size", otherwise = 16, least = 1, most = 65536 },

@@ -50959,13 +50959,15 @@ dead1:                                            ; No predecessors!
 
 define internal i32 @"$devices.plan"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5) {
 entry:
-  %code1 = alloca i32, align 4
+  %code4 = alloca i32, align 4
   %planning = alloca %158, align 8
   %6 = alloca %158, align 8
   %7 = alloca %159, align 8
   %"<structcast>" = alloca %159, align 8
   %code = alloca i32, align 4
+  %"<aggcopy>" = alloca %30, align 8
   %checked = alloca %30, align 8
+  %first = alloca %30, align 8
   %message = alloca ptr, align 8
   %given = alloca ptr, align 8
   %library = alloca ptr, align 8
@@ -50979,118 +50981,139 @@ entry:
   store ptr %4, ptr %given, align 8
   store ptr %5, ptr %message, align 8
   %8 = load ptr, ptr %given, align 8
-  %9 = load ptr, ptr %source, align 8
-  %10 = getelementptr %9, ptr %9, i32 0, i32 3
-  %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$options.resolve"(ptr %8, ptr %10, ptr %checked, ptr %11)
-  store i32 %12, ptr %code, align 4
-  %13 = load i32, ptr %code, align 4
-  %14 = icmp ne i32 %13, 0
-  %15 = zext i1 %14 to i8
-  %16 = trunc i8 %15 to i1
-  br i1 %16, label %then, label %else
+  %9 = load ptr, ptr %given, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>", ptr align 8 %9, i64 136, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %first, ptr align 8 %8, i64 136, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %checked, ptr align 8 %"<aggcopy>", i64 136, i1 false)
+  %10 = load ptr, ptr %given, align 8
+  %11 = getelementptr %30, ptr %10, i32 0, i32 1
+  %12 = load i32, ptr %11, align 4
+  %13 = icmp eq i32 %12, 0
+  %14 = zext i1 %13 to i8
+  %15 = trunc i8 %14 to i1
+  br i1 %15, label %then, label %else
 
 then:                                             ; preds = %entry
-  %17 = load i32, ptr %code, align 4
-  ret i32 %17
-
-dead:                                             ; No predecessors!
+  %16 = getelementptr %30, ptr %first, i32 0, i32 1
+  store i32 1, ptr %16, align 4
   br label %merge
 
 else:                                             ; preds = %entry
   br label %merge
 
-merge:                                            ; preds = %else, %dead
-  %18 = load ptr, ptr %made, align 8
-  %19 = load ptr, ptr %info, align 8
-  %20 = load ptr, ptr %source, align 8
-  %21 = load ptr, ptr %library, align 8
-  %22 = load ptr, ptr %given, align 8
-  %23 = getelementptr %159, ptr %7, i32 0, i32 0
-  store ptr %18, ptr %23, align 8
-  %24 = getelementptr %159, ptr %7, i32 0, i32 1
-  store ptr %19, ptr %24, align 8
-  %25 = getelementptr %159, ptr %7, i32 0, i32 2
-  store ptr %20, ptr %25, align 8
-  %26 = getelementptr %159, ptr %7, i32 0, i32 3
-  store ptr %21, ptr %26, align 8
-  %27 = getelementptr %159, ptr %7, i32 0, i32 4
-  store ptr %22, ptr %27, align 8
-  %28 = load %159, ptr %7, align 8
-  store %159 %28, ptr %"<structcast>", align 8
-  %29 = getelementptr %158, ptr %6, i32 0, i32 0
-  %30 = getelementptr %159, ptr %"<structcast>", i32 0, i32 0
-  %31 = load ptr, ptr %30, align 8
-  store ptr %31, ptr %29, align 8
-  %32 = getelementptr %158, ptr %6, i32 0, i32 1
-  %33 = getelementptr %159, ptr %"<structcast>", i32 0, i32 1
-  %34 = load ptr, ptr %33, align 8
-  store ptr %34, ptr %32, align 8
-  %35 = getelementptr %158, ptr %6, i32 0, i32 2
-  %36 = getelementptr %159, ptr %"<structcast>", i32 0, i32 2
-  %37 = load ptr, ptr %36, align 8
-  store ptr %37, ptr %35, align 8
-  %38 = getelementptr %158, ptr %6, i32 0, i32 3
-  %39 = getelementptr %159, ptr %"<structcast>", i32 0, i32 3
-  %40 = load ptr, ptr %39, align 8
-  store ptr %40, ptr %38, align 8
-  %41 = getelementptr %158, ptr %6, i32 0, i32 4
-  %42 = getelementptr %159, ptr %"<structcast>", i32 0, i32 4
-  %43 = load ptr, ptr %42, align 8
-  store ptr %43, ptr %41, align 8
+merge:                                            ; preds = %else, %then
+  %17 = load ptr, ptr %source, align 8
+  %18 = getelementptr %9, ptr %17, i32 0, i32 3
+  %19 = load ptr, ptr %message, align 8
+  %20 = call i32 @"$options.resolve"(ptr %first, ptr %18, ptr %checked, ptr %19)
+  store i32 %20, ptr %code, align 4
+  %21 = load i32, ptr %code, align 4
+  %22 = icmp ne i32 %21, 0
+  %23 = zext i1 %22 to i8
+  %24 = trunc i8 %23 to i1
+  br i1 %24, label %then2, label %else3
+
+then2:                                            ; preds = %merge
+  %25 = load i32, ptr %code, align 4
+  ret i32 %25
+
+dead:                                             ; No predecessors!
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %dead
+  %26 = load ptr, ptr %made, align 8
+  %27 = load ptr, ptr %info, align 8
+  %28 = load ptr, ptr %source, align 8
+  %29 = load ptr, ptr %library, align 8
+  %30 = load ptr, ptr %given, align 8
+  %31 = getelementptr %159, ptr %7, i32 0, i32 0
+  store ptr %26, ptr %31, align 8
+  %32 = getelementptr %159, ptr %7, i32 0, i32 1
+  store ptr %27, ptr %32, align 8
+  %33 = getelementptr %159, ptr %7, i32 0, i32 2
+  store ptr %28, ptr %33, align 8
+  %34 = getelementptr %159, ptr %7, i32 0, i32 3
+  store ptr %29, ptr %34, align 8
+  %35 = getelementptr %159, ptr %7, i32 0, i32 4
+  store ptr %30, ptr %35, align 8
+  %36 = load %159, ptr %7, align 8
+  store %159 %36, ptr %"<structcast>", align 8
+  %37 = getelementptr %158, ptr %6, i32 0, i32 0
+  %38 = getelementptr %159, ptr %"<structcast>", i32 0, i32 0
+  %39 = load ptr, ptr %38, align 8
+  store ptr %39, ptr %37, align 8
+  %40 = getelementptr %158, ptr %6, i32 0, i32 1
+  %41 = getelementptr %159, ptr %"<structcast>", i32 0, i32 1
+  %42 = load ptr, ptr %41, align 8
+  store ptr %42, ptr %40, align 8
+  %43 = getelementptr %158, ptr %6, i32 0, i32 2
+  %44 = getelementptr %159, ptr %"<structcast>", i32 0, i32 2
+  %45 = load ptr, ptr %44, align 8
+  store ptr %45, ptr %43, align 8
+  %46 = getelementptr %158, ptr %6, i32 0, i32 3
+  %47 = getelementptr %159, ptr %"<structcast>", i32 0, i32 3
+  %48 = load ptr, ptr %47, align 8
+  store ptr %48, ptr %46, align 8
+  %49 = getelementptr %158, ptr %6, i32 0, i32 4
+  %50 = getelementptr %159, ptr %"<structcast>", i32 0, i32 4
+  %51 = load ptr, ptr %50, align 8
+  store ptr %51, ptr %49, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %planning, ptr align 8 %6, i64 40, i1 false)
-  %44 = getelementptr %30, ptr %checked, i32 0, i32 1
-  %45 = load i32, ptr %44, align 4
-  %46 = load ptr, ptr %message, align 8
-  %47 = call i32 @"$Planning.plan_for"(ptr %planning, i32 %45, ptr %46)
-  store i32 %47, ptr %code1, align 4
-  %48 = load i32, ptr %code1, align 4
-  %49 = icmp ne i32 %48, 0
-  %50 = zext i1 %49 to i8
-  %51 = trunc i8 %50 to i1
-  br i1 %51, label %then3, label %else4
+  %52 = getelementptr %30, ptr %first, i32 0, i32 1
+  %53 = load i32, ptr %52, align 4
+  %54 = load ptr, ptr %message, align 8
+  %55 = call i32 @"$Planning.plan_for"(ptr %planning, i32 %53, ptr %54)
+  store i32 %55, ptr %code4, align 4
+  %56 = load i32, ptr %code4, align 4
+  %57 = icmp ne i32 %56, 0
+  %58 = zext i1 %57 to i8
+  %59 = trunc i8 %58 to i1
+  br i1 %59, label %then6, label %else7
 
-then3:                                            ; preds = %merge
-  %52 = load i32, ptr %code1, align 4
-  ret i32 %52
+then6:                                            ; preds = %merge1
+  %60 = load i32, ptr %code4, align 4
+  ret i32 %60
 
-dead5:                                            ; No predecessors!
-  br label %merge2
+dead8:                                            ; No predecessors!
+  br label %merge5
 
-else4:                                            ; preds = %merge
-  br label %merge2
+else7:                                            ; preds = %merge1
+  br label %merge5
 
-merge2:                                           ; preds = %else4, %dead5
-  %53 = load ptr, ptr %given, align 8
-  %54 = getelementptr %30, ptr %53, i32 0, i32 1
-  %55 = load i32, ptr %54, align 4
-  %56 = icmp sgt i32 %55, 0
-  %57 = zext i1 %56 to i8
-  %58 = trunc i8 %57 to i1
-  br i1 %58, label %then7, label %or.lhs.false
+merge5:                                           ; preds = %else7, %dead8
+  %61 = load ptr, ptr %given, align 8
+  %62 = getelementptr %30, ptr %61, i32 0, i32 1
+  %63 = load i32, ptr %62, align 4
+  %64 = icmp sgt i32 %63, 0
+  %65 = zext i1 %64 to i8
+  %66 = trunc i8 %65 to i1
+  br i1 %66, label %then10, label %or.lhs.false
 
-then7:                                            ; preds = %or.lhs.false, %merge2
+then10:                                           ; preds = %or.lhs.false, %merge5
   ret i32 0
 
-or.lhs.false:                                     ; preds = %merge2
-  %59 = load ptr, ptr %library, align 8
-  %60 = call zeroext i1 @"$Library.shares_memory"(ptr %59)
-  %61 = zext i1 %60 to i8
-  %62 = trunc i8 %61 to i1
-  br i1 %62, label %then7, label %else8
+or.lhs.false:                                     ; preds = %merge5
+  %67 = load ptr, ptr %library, align 8
+  %68 = call zeroext i1 @"$Library.shares_memory"(ptr %67)
+  %69 = zext i1 %68 to i8
+  %70 = trunc i8 %69 to i1
+  br i1 %70, label %then10, label %else11
 
-dead9:                                            ; No predecessors!
-  br label %merge6
+dead12:                                           ; No predecessors!
+  br label %merge9
 
-else8:                                            ; preds = %or.lhs.false
-  br label %merge6
+else11:                                           ; preds = %or.lhs.false
+  br label %merge9
 
-merge6:                                           ; preds = %else8, %dead9
-  %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Planning.grow"(ptr %planning, ptr %63)
-  ret i32 %64
+merge9:                                           ; preds = %else11, %dead12
+  %71 = load ptr, ptr %message, align 8
+  %72 = call i32 @"$Planning.grow"(ptr %planning, ptr %71)
+  ret i32 %72
 
-dead10:                                           ; No predecessors!
+dead13:                                           ; No predecessors!
   ret i32 undef
 }
 
@@ -51388,7 +51411,7 @@ and.lhs.true:                                     ; preds = %entry
 then2:                                            ; preds = %merge
   %25 = load ptr, ptr %target, align 8
   %26 = getelementptr %30, ptr %25, i32 0, i32 1
-  store i32 1, ptr %26, align 4
+  store i32 0, ptr %26, align 4
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -51758,7 +51781,7 @@ entry:
   %23 = load ptr, ptr %given, align 8
   %24 = getelementptr %30, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
-  %26 = icmp slt i32 %25, 1
+  %26 = icmp slt i32 %25, 0
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br i1 %28, label %then, label %or.lhs.false
@@ -51790,7 +51813,7 @@ then2:                                            ; preds = %then
   %45 = getelementptr %30, ptr %44, i32 0, i32 1
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.515", i64 %47, i64 1, i64 64)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.515", i64 %47, i64 0, i64 64)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %5, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -84439,16 +84462,16 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4894" = alloca ptr, align 8
-  %"$4893" = alloca i64, align 8
+  %"$4895" = alloca ptr, align 8
+  %"$4894" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4893", align 8
-  store ptr %2, ptr %"$4894", align 8
+  store i64 %1, ptr %"$4894", align 8
+  store ptr %2, ptr %"$4895", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %201, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4893", align 8
-  %6 = load ptr, ptr %"$4894", align 8
+  %5 = load i64, ptr %"$4894", align 8
+  %6 = load ptr, ptr %"$4895", align 8
   %7 = call i32 @"$Loop.cancel.739"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
@@ -84926,22 +84949,22 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
+  %"$4925" = alloca ptr, align 8
   %"$4924" = alloca ptr, align 8
-  %"$4923" = alloca ptr, align 8
-  %"$4922" = alloca i32, align 4
-  %"$4921" = alloca ptr, align 8
+  %"$4923" = alloca i32, align 4
+  %"$4922" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4921", align 8
-  store i32 %2, ptr %"$4922", align 4
-  store ptr %3, ptr %"$4923", align 8
-  store ptr %4, ptr %"$4924", align 8
+  store ptr %1, ptr %"$4922", align 8
+  store i32 %2, ptr %"$4923", align 4
+  store ptr %3, ptr %"$4924", align 8
+  store ptr %4, ptr %"$4925", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %201, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$4921", align 8
-  %8 = load i32, ptr %"$4922", align 4
-  %9 = load ptr, ptr %"$4923", align 8
-  %10 = load ptr, ptr %"$4924", align 8
+  %7 = load ptr, ptr %"$4922", align 8
+  %8 = load i32, ptr %"$4923", align 4
+  %9 = load ptr, ptr %"$4924", align 8
+  %10 = load ptr, ptr %"$4925", align 8
   %11 = call i32 @"$Loop.decode_step.746"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
@@ -87930,13 +87953,13 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$4933" = alloca ptr, align 8
+  %"$4934" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4933", align 8
+  store ptr %1, ptr %"$4934", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %201, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4933", align 8
+  %5 = load ptr, ptr %"$4934", align 8
   call void @"$Loop.free_state.770"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
@@ -88001,13 +88024,13 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$4909" = alloca ptr, align 8
+  %"$4910" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4909", align 8
+  store ptr %1, ptr %"$4910", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %201, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4909", align 8
+  %5 = load ptr, ptr %"$4910", align 8
   call void @"$Loop.info.772"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
@@ -90709,19 +90732,19 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$4905" = alloca ptr, align 8
-  %"$4904" = alloca i32, align 4
-  %"$4903" = alloca ptr, align 8
+  %"$4906" = alloca ptr, align 8
+  %"$4905" = alloca i32, align 4
+  %"$4904" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4903", align 8
-  store i32 %2, ptr %"$4904", align 4
-  store ptr %3, ptr %"$4905", align 8
+  store ptr %1, ptr %"$4904", align 8
+  store i32 %2, ptr %"$4905", align 4
+  store ptr %3, ptr %"$4906", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %201, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4903", align 8
-  %7 = load i32, ptr %"$4904", align 4
-  %8 = load ptr, ptr %"$4905", align 8
+  %6 = load ptr, ptr %"$4904", align 8
+  %7 = load i32, ptr %"$4905", align 4
+  %8 = load ptr, ptr %"$4906", align 8
   %9 = call i32 @"$Loop.poll.792"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
@@ -90823,16 +90846,16 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4897" = alloca ptr, align 8
-  %"$4896" = alloca i64, align 8
+  %"$4898" = alloca ptr, align 8
+  %"$4897" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4896", align 8
-  store ptr %2, ptr %"$4897", align 8
+  store i64 %1, ptr %"$4897", align 8
+  store ptr %2, ptr %"$4898", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %201, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4896", align 8
-  %6 = load ptr, ptr %"$4897", align 8
+  %5 = load i64, ptr %"$4897", align 8
+  %6 = load ptr, ptr %"$4898", align 8
   %7 = call i32 @"$Loop.preempt.793"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
@@ -90860,29 +90883,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
+  %"$4920" = alloca ptr, align 8
   %"$4919" = alloca ptr, align 8
   %"$4918" = alloca ptr, align 8
-  %"$4917" = alloca ptr, align 8
-  %"$4916" = alloca i8, align 1
-  %"$4915" = alloca i32, align 4
-  %"$4914" = alloca ptr, align 8
+  %"$4917" = alloca i8, align 1
+  %"$4916" = alloca i32, align 4
+  %"$4915" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4914", align 8
-  store i32 %2, ptr %"$4915", align 4
+  store ptr %1, ptr %"$4915", align 8
+  store i32 %2, ptr %"$4916", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$4916", align 1
-  store ptr %4, ptr %"$4917", align 8
-  store ptr %5, ptr %"$4918", align 8
-  store ptr %6, ptr %"$4919", align 8
+  store i8 %7, ptr %"$4917", align 1
+  store ptr %4, ptr %"$4918", align 8
+  store ptr %5, ptr %"$4919", align 8
+  store ptr %6, ptr %"$4920", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %201, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$4914", align 8
-  %11 = load i32, ptr %"$4915", align 4
-  %12 = load i8, ptr %"$4916", align 1
-  %13 = load ptr, ptr %"$4917", align 8
-  %14 = load ptr, ptr %"$4918", align 8
-  %15 = load ptr, ptr %"$4919", align 8
+  %10 = load ptr, ptr %"$4915", align 8
+  %11 = load i32, ptr %"$4916", align 4
+  %12 = load i8, ptr %"$4917", align 1
+  %13 = load ptr, ptr %"$4918", align 8
+  %14 = load ptr, ptr %"$4919", align 8
+  %15 = load ptr, ptr %"$4920", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -91775,16 +91798,16 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4912" = alloca ptr, align 8
-  %"$4911" = alloca i32, align 4
+  %"$4913" = alloca ptr, align 8
+  %"$4912" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4911", align 4
-  store ptr %2, ptr %"$4912", align 8
+  store i32 %1, ptr %"$4912", align 4
+  store ptr %2, ptr %"$4913", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %201, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$4911", align 4
-  %6 = load ptr, ptr %"$4912", align 8
+  %5 = load i32, ptr %"$4912", align 4
+  %6 = load ptr, ptr %"$4913", align 8
   %7 = call i32 @"$Loop.resize_pool.799"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
@@ -92455,28 +92478,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
+  %"$4932" = alloca ptr, align 8
   %"$4931" = alloca ptr, align 8
-  %"$4930" = alloca ptr, align 8
-  %"$4929" = alloca i32, align 4
+  %"$4930" = alloca i32, align 4
+  %"$4929" = alloca ptr, align 8
   %"$4928" = alloca ptr, align 8
-  %"$4927" = alloca ptr, align 8
-  %"$4926" = alloca i32, align 4
+  %"$4927" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4926", align 4
-  store ptr %2, ptr %"$4927", align 8
-  store ptr %3, ptr %"$4928", align 8
-  store i32 %4, ptr %"$4929", align 4
-  store ptr %5, ptr %"$4930", align 8
-  store ptr %6, ptr %"$4931", align 8
+  store i32 %1, ptr %"$4927", align 4
+  store ptr %2, ptr %"$4928", align 8
+  store ptr %3, ptr %"$4929", align 8
+  store i32 %4, ptr %"$4930", align 4
+  store ptr %5, ptr %"$4931", align 8
+  store ptr %6, ptr %"$4932", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %201, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$4926", align 4
-  %10 = load ptr, ptr %"$4927", align 8
-  %11 = load ptr, ptr %"$4928", align 8
-  %12 = load i32, ptr %"$4929", align 4
-  %13 = load ptr, ptr %"$4930", align 8
-  %14 = load ptr, ptr %"$4931", align 8
+  %9 = load i32, ptr %"$4927", align 4
+  %10 = load ptr, ptr %"$4928", align 8
+  %11 = load ptr, ptr %"$4929", align 8
+  %12 = load i32, ptr %"$4930", align 4
+  %13 = load ptr, ptr %"$4931", align 8
+  %14 = load ptr, ptr %"$4932", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -93840,19 +93863,19 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_set_masks(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$4901" = alloca ptr, align 8
-  %"$4900" = alloca i32, align 4
-  %"$4899" = alloca ptr, align 8
+  %"$4902" = alloca ptr, align 8
+  %"$4901" = alloca i32, align 4
+  %"$4900" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4899", align 8
-  store i32 %2, ptr %"$4900", align 4
-  store ptr %3, ptr %"$4901", align 8
+  store ptr %1, ptr %"$4900", align 8
+  store i32 %2, ptr %"$4901", align 4
+  store ptr %3, ptr %"$4902", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %201, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4899", align 8
-  %7 = load i32, ptr %"$4900", align 4
-  %8 = load ptr, ptr %"$4901", align 8
+  %6 = load ptr, ptr %"$4900", align 8
+  %7 = load i32, ptr %"$4901", align 4
+  %8 = load ptr, ptr %"$4902", align 8
   %9 = call i32 @"$Loop.set_masks.811"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
@@ -94327,19 +94350,19 @@ dead20:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
+  %"$4892" = alloca ptr, align 8
   %"$4891" = alloca ptr, align 8
   %"$4890" = alloca ptr, align 8
-  %"$4889" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4889", align 8
-  store ptr %2, ptr %"$4890", align 8
-  store ptr %3, ptr %"$4891", align 8
+  store ptr %1, ptr %"$4890", align 8
+  store ptr %2, ptr %"$4891", align 8
+  store ptr %3, ptr %"$4892", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %201, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4889", align 8
-  %7 = load ptr, ptr %"$4890", align 8
-  %8 = load ptr, ptr %"$4891", align 8
+  %6 = load ptr, ptr %"$4890", align 8
+  %7 = load ptr, ptr %"$4891", align 8
+  %8 = load ptr, ptr %"$4892", align 8
   %9 = call i32 @"$Loop.submit.815"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
@@ -95143,13 +95166,13 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$4907" = alloca i64, align 8
+  %"$4908" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4907", align 8
+  store i64 %1, ptr %"$4908", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %201, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$4907", align 8
+  %4 = load i64, ptr %"$4908", align 8
   %5 = call i32 @"$Loop.wait.824"(ptr %3, i64 %4)
   ret i32 %5
 
@@ -97411,15 +97434,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
+  %"$4837" = alloca i32, align 4
   %"$4836" = alloca i32, align 4
-  %"$4835" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4835", align 4
-  store i32 %2, ptr %"$4836", align 4
+  store i32 %1, ptr %"$4836", align 4
+  store i32 %2, ptr %"$4837", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4835", align 4
-  %6 = load i32, ptr %"$4836", align 4
+  %5 = load i32, ptr %"$4836", align 4
+  %6 = load i32, ptr %"$4837", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %4, ptr %3, align 1
   ret void
@@ -97516,15 +97539,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4826" = alloca ptr, align 8
-  %"$4825" = alloca i32, align 4
+  %"$4827" = alloca ptr, align 8
+  %"$4826" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4825", align 4
-  store ptr %2, ptr %"$4826", align 8
+  store i32 %1, ptr %"$4826", align 4
+  store ptr %2, ptr %"$4827", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4825", align 4
-  %5 = load ptr, ptr %"$4826", align 8
+  %4 = load i32, ptr %"$4826", align 4
+  %5 = load ptr, ptr %"$4827", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -97534,12 +97557,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$4839" = alloca i32, align 4
+  %"$4840" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4839", align 4
+  store i32 %1, ptr %"$4840", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4839", align 4
+  %3 = load i32, ptr %"$4840", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -97651,12 +97674,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$4833" = alloca i32, align 4
+  %"$4834" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4833", align 4
+  store i32 %1, ptr %"$4834", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4833", align 4
+  %3 = load i32, ptr %"$4834", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -97666,18 +97689,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$4830" = alloca ptr, align 8
+  %"$4831" = alloca ptr, align 8
+  %"$4830" = alloca i32, align 4
   %"$4829" = alloca i32, align 4
-  %"$4828" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4828", align 4
-  store i32 %2, ptr %"$4829", align 4
-  store ptr %3, ptr %"$4830", align 8
+  store i32 %1, ptr %"$4829", align 4
+  store i32 %2, ptr %"$4830", align 4
+  store ptr %3, ptr %"$4831", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4828", align 4
-  %6 = load i32, ptr %"$4829", align 4
-  %7 = load ptr, ptr %"$4830", align 8
+  %5 = load i32, ptr %"$4829", align 4
+  %6 = load i32, ptr %"$4830", align 4
+  %7 = load ptr, ptr %"$4831", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -97688,12 +97711,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$4823" = alloca i32, align 4
+  %"$4824" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4823", align 4
+  store i32 %1, ptr %"$4824", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4823", align 4
+  %4 = load i32, ptr %"$4824", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -97705,12 +97728,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$4821" = alloca i32, align 4
+  %"$4822" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4821", align 4
+  store i32 %1, ptr %"$4822", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4821", align 4
+  %4 = load i32, ptr %"$4822", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void

@@ -36319,64 +36319,77 @@ entry:
   %larger.i = alloca %88, align 8
   %planning = alloca %92, align 8
   %checked = alloca %89, align 8
-  %6 = getelementptr i8, ptr %2, i64 24
-  %7 = call fastcc i32 @"$options.resolve"(ptr %4, ptr %6, ptr nonnull %checked, ptr %5)
-  %.not = icmp eq i32 %7, 0
-  br i1 %.not, label %merge, label %common.ret
+  %first = alloca %89, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(136) %checked, ptr noundef nonnull align 8 dereferenceable(136) %4, i64 136, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(136) %first, ptr noundef nonnull align 8 dereferenceable(136) %4, i64 136, i1 false)
+  %6 = getelementptr i8, ptr %4, i64 4
+  %7 = load i32, ptr %6, align 4
+  %8 = icmp eq i32 %7, 0
+  br i1 %8, label %then, label %merge
 
-common.ret:                                       ; preds = %merge, %"$Planning.plan_for.exit", %entry, %merge2, %or.lhs.false, %"$Planning.grow.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i24, %"$Planning.grow.exit" ], [ 0, %or.lhs.false ], [ 0, %merge2 ], [ %7, %entry ], [ %11, %"$Planning.plan_for.exit" ], [ %10, %merge ]
+then:                                             ; preds = %entry
+  %9 = getelementptr inbounds i8, ptr %first, i64 4
+  store i32 1, ptr %9, align 4
+  br label %merge
+
+merge:                                            ; preds = %entry, %then
+  %10 = getelementptr i8, ptr %2, i64 24
+  %11 = call fastcc i32 @"$options.resolve"(ptr nonnull %first, ptr %10, ptr nonnull %checked, ptr %5)
+  %.not = icmp eq i32 %11, 0
+  br i1 %.not, label %merge1, label %common.ret
+
+common.ret:                                       ; preds = %merge1, %"$Planning.plan_for.exit", %merge, %merge5, %or.lhs.false, %"$Planning.grow.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i29, %"$Planning.grow.exit" ], [ 0, %or.lhs.false ], [ 0, %merge5 ], [ %11, %merge ], [ %15, %"$Planning.plan_for.exit" ], [ %14, %merge1 ]
   ret i32 %common.ret.op
 
-merge:                                            ; preds = %entry
+merge1:                                           ; preds = %merge
   store ptr %0, ptr %planning, align 8
-  %.sroa.219.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 8
-  store ptr %1, ptr %.sroa.219.0.planning.sroa_idx, align 8
+  %.sroa.224.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 8
+  store ptr %1, ptr %.sroa.224.0.planning.sroa_idx, align 8
   %.sroa.3.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 16
   store ptr %2, ptr %.sroa.3.0.planning.sroa_idx, align 8
-  %.sroa.420.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 24
-  store ptr %3, ptr %.sroa.420.0.planning.sroa_idx, align 8
+  %.sroa.425.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 24
+  store ptr %3, ptr %.sroa.425.0.planning.sroa_idx, align 8
   %.sroa.5.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 32
   store ptr %4, ptr %.sroa.5.0.planning.sroa_idx, align 8
-  %8 = getelementptr inbounds i8, ptr %checked, i64 4
-  %9 = load i32, ptr %8, align 4
-  %10 = call fastcc i32 @"$Planning.describe"(ptr nonnull readonly %planning, i32 %9, ptr %5)
-  %.not.i = icmp eq i32 %10, 0
+  %12 = getelementptr inbounds i8, ptr %first, i64 4
+  %13 = load i32, ptr %12, align 4
+  %14 = call fastcc i32 @"$Planning.describe"(ptr nonnull readonly %planning, i32 %13, ptr %5)
+  %.not.i = icmp eq i32 %14, 0
   br i1 %.not.i, label %"$Planning.plan_for.exit", label %common.ret
 
-"$Planning.plan_for.exit":                        ; preds = %merge
-  %11 = call fastcc i32 @"$Planning.make"(ptr nonnull readonly %planning, i32 %9, ptr %0, ptr %5)
-  %.not23 = icmp eq i32 %11, 0
-  br i1 %.not23, label %merge2, label %common.ret
+"$Planning.plan_for.exit":                        ; preds = %merge1
+  %15 = call fastcc i32 @"$Planning.make"(ptr nonnull readonly %planning, i32 %13, ptr %0, ptr %5)
+  %.not28 = icmp eq i32 %15, 0
+  br i1 %.not28, label %merge5, label %common.ret
 
-merge2:                                           ; preds = %"$Planning.plan_for.exit"
-  %12 = getelementptr i8, ptr %4, i64 4
-  %13 = load i32, ptr %12, align 4
-  %14 = icmp sgt i32 %13, 0
-  br i1 %14, label %common.ret, label %or.lhs.false
+merge5:                                           ; preds = %"$Planning.plan_for.exit"
+  %16 = load i32, ptr %6, align 4
+  %17 = icmp sgt i32 %16, 0
+  br i1 %17, label %common.ret, label %or.lhs.false
 
-or.lhs.false:                                     ; preds = %merge2
-  %15 = getelementptr i8, ptr %3, i64 16
-  %16 = tail call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %15, ptr noundef nonnull dereferenceable(4) @"$string.87")
-  %17 = icmp eq i32 %16, 0
-  br i1 %17, label %common.ret, label %merge6
+or.lhs.false:                                     ; preds = %merge5
+  %18 = getelementptr i8, ptr %3, i64 16
+  %19 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %18, ptr noundef nonnull dereferenceable(4) @"$string.87")
+  %20 = icmp eq i32 %19, 0
+  br i1 %20, label %common.ret, label %merge9
 
-merge6:                                           ; preds = %or.lhs.false
+merge9:                                           ; preds = %or.lhs.false
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %refusal.i)
   call void @llvm.lifetime.start.p0(i64 848, ptr nonnull %larger.i)
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %count.i.i)
-  %18 = getelementptr i8, ptr %4, i64 128
-  %19 = load i64, ptr %18, align 8
-  %20 = icmp sgt i64 %19, 0
-  br i1 %20, label %"$Planning.most_devices.exit.i", label %merge.i.i
+  %21 = getelementptr i8, ptr %4, i64 128
+  %22 = load i64, ptr %21, align 8
+  %23 = icmp sgt i64 %22, 0
+  br i1 %23, label %"$Planning.most_devices.exit.i", label %merge.i.i
 
-merge.i.i:                                        ; preds = %merge6
-  %21 = getelementptr i8, ptr %3, i64 8
-  %22 = load ptr, ptr %21, align 8
-  %23 = getelementptr i8, ptr %22, i64 16
-  %24 = load ptr, ptr %23, align 8
-  %25 = call i32 %24(ptr nonnull %count.i.i, ptr %5)
-  %.not.i.i = icmp eq i32 %25, 0
+merge.i.i:                                        ; preds = %merge9
+  %24 = getelementptr i8, ptr %3, i64 8
+  %25 = load ptr, ptr %24, align 8
+  %26 = getelementptr i8, ptr %25, i64 16
+  %27 = load ptr, ptr %26, align 8
+  %28 = call i32 %27(ptr nonnull %count.i.i, ptr %5)
+  %.not.i.i = icmp eq i32 %28, 0
   br i1 %.not.i.i, label %merge1.i.i, label %"$Planning.most_devices.exit.thread.i"
 
 "$Planning.most_devices.exit.thread.i":           ; preds = %merge.i.i
@@ -36384,50 +36397,50 @@ merge.i.i:                                        ; preds = %merge6
   br label %"$Planning.grow.exit"
 
 merge1.i.i:                                       ; preds = %merge.i.i
-  %26 = load i32, ptr %count.i.i, align 4
-  %spec.select.i = call i32 @llvm.smin.i32(i32 %26, i32 8)
+  %29 = load i32, ptr %count.i.i, align 4
+  %spec.select.i = call i32 @llvm.smin.i32(i32 %29, i32 8)
   br label %"$Planning.most_devices.exit.i"
 
-"$Planning.most_devices.exit.i":                  ; preds = %merge1.i.i, %merge6
-  %most.0.i = phi i32 [ 8, %merge6 ], [ %spec.select.i, %merge1.i.i ]
+"$Planning.most_devices.exit.i":                  ; preds = %merge1.i.i, %merge9
+  %most.0.i = phi i32 [ 8, %merge9 ], [ %spec.select.i, %merge1.i.i ]
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %count.i.i)
-  %27 = getelementptr i8, ptr %0, i64 328
-  %28 = load i8, ptr %27, align 1
-  %29 = trunc i8 %28 to i1
+  %30 = getelementptr i8, ptr %0, i64 328
+  %31 = load i8, ptr %30, align 1
+  %32 = trunc i8 %31 to i1
   %.not2430.i = icmp slt i32 %most.0.i, 2
-  %or.cond31.i = select i1 %29, i1 true, i1 %.not2430.i
+  %or.cond31.i = select i1 %32, i1 true, i1 %.not2430.i
   br i1 %or.cond31.i, label %"$Planning.grow.exit", label %whilebody.i
 
 whilebody.i:                                      ; preds = %"$Planning.most_devices.exit.i", %merge7.i
-  %world_size.032.i = phi i32 [ %37, %merge7.i ], [ 2, %"$Planning.most_devices.exit.i" ]
-  %30 = call fastcc i32 @"$Planning.describe"(ptr nonnull readonly %planning, i32 %world_size.032.i, ptr %5)
-  %.not25.i = icmp eq i32 %30, 0
+  %world_size.032.i = phi i32 [ %40, %merge7.i ], [ 2, %"$Planning.most_devices.exit.i" ]
+  %33 = call fastcc i32 @"$Planning.describe"(ptr nonnull readonly %planning, i32 %world_size.032.i, ptr %5)
+  %.not25.i = icmp eq i32 %33, 0
   br i1 %.not25.i, label %merge3.i, label %"$Planning.grow.exit"
 
 merge3.i:                                         ; preds = %whilebody.i
-  %31 = call fastcc i32 @"$Planning.make"(ptr nonnull readonly %planning, i32 %world_size.032.i, ptr nonnull %larger.i, ptr nonnull %refusal.i)
-  %.not26.i = icmp eq i32 %31, 0
+  %34 = call fastcc i32 @"$Planning.make"(ptr nonnull readonly %planning, i32 %world_size.032.i, ptr nonnull %larger.i, ptr nonnull %refusal.i)
+  %.not26.i = icmp eq i32 %34, 0
   br i1 %.not26.i, label %merge7.i, label %then8.i
 
 then8.i:                                          ; preds = %merge3.i
-  %32 = getelementptr i8, ptr %0, i64 329
-  %33 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %32)
-  %34 = getelementptr i8, ptr %32, i64 %33
-  %35 = sub i64 512, %33
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 %35, ptr nonnull @"$string.521", ptr nonnull %refusal.i)
+  %35 = getelementptr i8, ptr %0, i64 329
+  %36 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %35)
+  %37 = getelementptr i8, ptr %35, i64 %36
+  %38 = sub i64 512, %36
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 %38, ptr nonnull @"$string.521", ptr nonnull %refusal.i)
   br label %"$Planning.grow.exit"
 
 merge7.i:                                         ; preds = %merge3.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(848) %0, ptr noundef nonnull align 8 dereferenceable(848) %larger.i, i64 848, i1 false)
-  %37 = shl i32 %world_size.032.i, 1
-  %38 = load i8, ptr %27, align 1
-  %39 = trunc i8 %38 to i1
-  %.not24.i = icmp sgt i32 %37, %most.0.i
-  %or.cond.i = select i1 %39, i1 true, i1 %.not24.i
+  %40 = shl i32 %world_size.032.i, 1
+  %41 = load i8, ptr %30, align 1
+  %42 = trunc i8 %41 to i1
+  %.not24.i = icmp sgt i32 %40, %most.0.i
+  %or.cond.i = select i1 %42, i1 true, i1 %.not24.i
   br i1 %or.cond.i, label %"$Planning.grow.exit", label %whilebody.i
 
 "$Planning.grow.exit":                            ; preds = %whilebody.i, %merge7.i, %"$Planning.most_devices.exit.thread.i", %"$Planning.most_devices.exit.i", %then8.i
-  %common.ret.op.i24 = phi i32 [ 0, %then8.i ], [ %25, %"$Planning.most_devices.exit.thread.i" ], [ 0, %"$Planning.most_devices.exit.i" ], [ %30, %whilebody.i ], [ 0, %merge7.i ]
+  %common.ret.op.i29 = phi i32 [ 0, %then8.i ], [ %28, %"$Planning.most_devices.exit.thread.i" ], [ 0, %"$Planning.most_devices.exit.i" ], [ %33, %whilebody.i ], [ 0, %merge7.i ]
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %refusal.i)
   call void @llvm.lifetime.end.p0(i64 848, ptr nonnull %larger.i)
   br label %common.ret
@@ -36436,8 +36449,8 @@ merge7.i:                                         ; preds = %merge3.i
 ; Function Attrs: nofree nounwind
 define internal fastcc noundef i32 @"$options.resolve"(ptr %0, ptr nocapture readonly %1, ptr nocapture %2, ptr %3) unnamed_addr #0 {
 entry:
-  %raw.i79 = alloca [1024 x i8], align 1
-  %raw.i75 = alloca [1024 x i8], align 1
+  %raw.i78 = alloca [1024 x i8], align 1
+  %raw.i74 = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
   %raw.i380.i = alloca [1024 x i8], align 1
   %raw.i376.i = alloca [1024 x i8], align 1
@@ -36447,8 +36460,8 @@ entry:
   %.not = icmp eq i32 %4, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %then181.i, %then176.i, %then172.i, %then167.i, %then163.i, %then158.i, %then154.i, %then149.i, %then145.i, %then140.i, %then136.i, %then131.i, %then127.i, %then122.i, %then118.i, %then113.i, %then109.i, %then104.i, %then100.i, %then95.i, %then91.i, %then86.i, %then82.i, %then77.i, %then73.i, %then68.i, %then64.i, %then59.i, %then55.i, %then50.i, %then46.i, %then41.i, %then37.i, %then32.i, %"$printable.clean.exit383.i", %then23.i71, %"$printable.clean.exit379.i", %then14.i, %"$printable.clean.exit375.i", %then5.i72, %"$printable.clean.exit.i", %then.i73, %entry, %"$printable.clean.exit82", %then23, %"$printable.clean.exit78", %then14, %"$printable.clean.exit", %then7, %"$layout.resolve_expert_layout.exit"
-  %common.ret.op = phi i32 [ 0, %"$layout.resolve_expert_layout.exit" ], [ 1, %then7 ], [ 1, %"$printable.clean.exit" ], [ 1, %then14 ], [ 1, %"$printable.clean.exit78" ], [ 1, %then23 ], [ 1, %"$printable.clean.exit82" ], [ 1, %entry ], [ 1, %then.i73 ], [ 1, %"$printable.clean.exit.i" ], [ 1, %then5.i72 ], [ 1, %"$printable.clean.exit375.i" ], [ 1, %then14.i ], [ 1, %"$printable.clean.exit379.i" ], [ 1, %then23.i71 ], [ 1, %"$printable.clean.exit383.i" ], [ 1, %then32.i ], [ 1, %then37.i ], [ 1, %then41.i ], [ 1, %then46.i ], [ 1, %then50.i ], [ 1, %then55.i ], [ 1, %then59.i ], [ 1, %then64.i ], [ 1, %then68.i ], [ 1, %then73.i ], [ 1, %then77.i ], [ 1, %then82.i ], [ 1, %then86.i ], [ 1, %then91.i ], [ 1, %then95.i ], [ 1, %then100.i ], [ 1, %then104.i ], [ 1, %then109.i ], [ 1, %then113.i ], [ 1, %then118.i ], [ 1, %then122.i ], [ 1, %then127.i ], [ 1, %then131.i ], [ 1, %then136.i ], [ 1, %then140.i ], [ 1, %then145.i ], [ 1, %then149.i ], [ 1, %then154.i ], [ 1, %then158.i ], [ 1, %then163.i ], [ 1, %then167.i ], [ 1, %then172.i ], [ 1, %then176.i ], [ 1, %then181.i ]
+common.ret:                                       ; preds = %then181.i, %then176.i, %then172.i, %then167.i, %then163.i, %then158.i, %then154.i, %then149.i, %then145.i, %then140.i, %then136.i, %then131.i, %then127.i, %then122.i, %then118.i, %then113.i, %then109.i, %then104.i, %then100.i, %then95.i, %then91.i, %then86.i, %then82.i, %then77.i, %then73.i, %then68.i, %then64.i, %then59.i, %then55.i, %then50.i, %then46.i, %then41.i, %then37.i, %then32.i, %"$printable.clean.exit383.i", %then23.i71, %"$printable.clean.exit379.i", %then14.i, %"$printable.clean.exit375.i", %then5.i72, %"$printable.clean.exit.i", %then.i73, %entry, %"$printable.clean.exit81", %then23, %"$printable.clean.exit77", %then14, %"$printable.clean.exit", %then7, %"$layout.resolve_expert_layout.exit"
+  %common.ret.op = phi i32 [ 0, %"$layout.resolve_expert_layout.exit" ], [ 1, %then7 ], [ 1, %"$printable.clean.exit" ], [ 1, %then14 ], [ 1, %"$printable.clean.exit77" ], [ 1, %then23 ], [ 1, %"$printable.clean.exit81" ], [ 1, %entry ], [ 1, %then.i73 ], [ 1, %"$printable.clean.exit.i" ], [ 1, %then5.i72 ], [ 1, %"$printable.clean.exit375.i" ], [ 1, %then14.i ], [ 1, %"$printable.clean.exit379.i" ], [ 1, %then23.i71 ], [ 1, %"$printable.clean.exit383.i" ], [ 1, %then32.i ], [ 1, %then37.i ], [ 1, %then41.i ], [ 1, %then46.i ], [ 1, %then50.i ], [ 1, %then55.i ], [ 1, %then59.i ], [ 1, %then64.i ], [ 1, %then68.i ], [ 1, %then73.i ], [ 1, %then77.i ], [ 1, %then82.i ], [ 1, %then86.i ], [ 1, %then91.i ], [ 1, %then95.i ], [ 1, %then100.i ], [ 1, %then104.i ], [ 1, %then109.i ], [ 1, %then113.i ], [ 1, %then118.i ], [ 1, %then122.i ], [ 1, %then127.i ], [ 1, %then131.i ], [ 1, %then136.i ], [ 1, %then140.i ], [ 1, %then145.i ], [ 1, %then149.i ], [ 1, %then154.i ], [ 1, %then158.i ], [ 1, %then163.i ], [ 1, %then167.i ], [ 1, %then172.i ], [ 1, %then176.i ], [ 1, %then181.i ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
@@ -36466,10 +36479,10 @@ then.i:                                           ; preds = %and.lhs.true.i
 merge.i:                                          ; preds = %and.lhs.true.i, %then.i, %merge
   %9 = phi i32 [ %6, %merge ], [ 0, %and.lhs.true.i ], [ %15, %then.i ]
   %10 = phi i1 [ false, %merge ], [ true, %and.lhs.true.i ], [ %8, %then.i ]
-  %11 = getelementptr i8, ptr %2, i64 4
+  %11 = getelementptr i8, ptr %2, i64 32
   %12 = load i32, ptr %11, align 4
   %13 = icmp eq i32 %12, 0
-  br i1 %13, label %then2.i, label %merge1.i
+  br i1 %13, label %then5.i, label %merge4.i
 
 and.lhs.true.i:                                   ; preds = %merge
   %14 = getelementptr i8, ptr %1, i64 108
@@ -36477,23 +36490,12 @@ and.lhs.true.i:                                   ; preds = %merge
   %16 = icmp slt i32 %15, 4096
   br i1 %16, label %then.i, label %merge.i
 
-then2.i:                                          ; preds = %merge.i
-  store i32 1, ptr %11, align 4
-  br label %merge1.i
-
-merge1.i:                                         ; preds = %then2.i, %merge.i
-  %17 = phi i32 [ 1, %then2.i ], [ %12, %merge.i ]
-  %18 = getelementptr i8, ptr %2, i64 32
-  %19 = load i32, ptr %18, align 4
-  %20 = icmp eq i32 %19, 0
-  br i1 %20, label %then5.i, label %merge4.i
-
-then5.i:                                          ; preds = %merge1.i
-  store i32 64, ptr %18, align 4
+then5.i:                                          ; preds = %merge.i
+  store i32 64, ptr %11, align 4
   br label %merge4.i
 
-merge4.i:                                         ; preds = %then5.i, %merge1.i
-  %21 = phi i32 [ %19, %merge1.i ], [ 64, %then5.i ]
+merge4.i:                                         ; preds = %then5.i, %merge.i
+  %17 = phi i32 [ %12, %merge.i ], [ 64, %then5.i ]
   br i1 %10, label %then8.i, label %merge7.i
 
 then8.i:                                          ; preds = %merge4.i
@@ -36501,84 +36503,85 @@ then8.i:                                          ; preds = %merge4.i
   br label %merge7.i
 
 merge7.i:                                         ; preds = %then8.i, %merge4.i
-  %22 = phi i32 [ 4096, %then8.i ], [ %9, %merge4.i ]
-  %23 = getelementptr i8, ptr %2, i64 40
-  %24 = load i32, ptr %23, align 4
-  %25 = icmp eq i32 %24, 0
-  br i1 %25, label %then11.i, label %merge10.i
+  %18 = phi i32 [ 4096, %then8.i ], [ %9, %merge4.i ]
+  %19 = getelementptr i8, ptr %2, i64 40
+  %20 = load i32, ptr %19, align 4
+  %21 = icmp eq i32 %20, 0
+  br i1 %21, label %then11.i, label %merge10.i
 
 then11.i:                                         ; preds = %merge7.i
-  store i32 16, ptr %23, align 4
+  store i32 16, ptr %19, align 4
   br label %merge10.i
 
 merge10.i:                                        ; preds = %then11.i, %merge7.i
-  %26 = phi i32 [ 16, %then11.i ], [ %24, %merge7.i ]
-  %27 = getelementptr i8, ptr %2, i64 56
-  %28 = load i32, ptr %27, align 4
-  %29 = icmp eq i32 %28, 0
-  br i1 %29, label %then23.i, label %merge22.i
+  %22 = phi i32 [ 16, %then11.i ], [ %20, %merge7.i ]
+  %23 = getelementptr i8, ptr %2, i64 56
+  %24 = load i32, ptr %23, align 4
+  %25 = icmp eq i32 %24, 0
+  br i1 %25, label %then23.i, label %merge22.i
 
 then23.i:                                         ; preds = %merge10.i
-  store i32 512, ptr %27, align 4
+  store i32 512, ptr %23, align 4
   br label %merge22.i
 
 merge22.i:                                        ; preds = %then23.i, %merge10.i
-  %30 = phi i32 [ 512, %then23.i ], [ %28, %merge10.i ]
-  %31 = getelementptr i8, ptr %2, i64 64
-  %32 = load i32, ptr %31, align 4
-  %33 = icmp eq i32 %32, 0
-  br i1 %33, label %then29.i, label %merge28.i
+  %26 = phi i32 [ 512, %then23.i ], [ %24, %merge10.i ]
+  %27 = getelementptr i8, ptr %2, i64 64
+  %28 = load i32, ptr %27, align 4
+  %29 = icmp eq i32 %28, 0
+  br i1 %29, label %then29.i, label %merge28.i
 
 then29.i:                                         ; preds = %merge22.i
-  store i32 1024, ptr %31, align 4
+  store i32 1024, ptr %27, align 4
   br label %merge28.i
 
 merge28.i:                                        ; preds = %then29.i, %merge22.i
-  %34 = phi i32 [ 1024, %then29.i ], [ %32, %merge22.i ]
-  %35 = getelementptr i8, ptr %2, i64 76
-  %36 = load i32, ptr %35, align 4
-  %37 = icmp eq i32 %36, 0
-  br i1 %37, label %then53.i, label %"$options.fill_defaults.exit"
+  %30 = phi i32 [ 1024, %then29.i ], [ %28, %merge22.i ]
+  %31 = getelementptr i8, ptr %2, i64 76
+  %32 = load i32, ptr %31, align 4
+  %33 = icmp eq i32 %32, 0
+  br i1 %33, label %then53.i, label %"$options.fill_defaults.exit"
 
 then53.i:                                         ; preds = %merge28.i
-  store i32 %21, ptr %35, align 4
+  store i32 %17, ptr %31, align 4
   br label %"$options.fill_defaults.exit"
 
 "$options.fill_defaults.exit":                    ; preds = %merge28.i, %then53.i
-  %38 = phi i32 [ %36, %merge28.i ], [ %21, %then53.i ]
-  %39 = add i32 %17, -65
-  %or.cond.i = icmp ult i32 %39, -64
+  %34 = phi i32 [ %32, %merge28.i ], [ %17, %then53.i ]
+  %35 = getelementptr i8, ptr %2, i64 4
+  %36 = load i32, ptr %35, align 4
+  %or.cond.i = icmp ugt i32 %36, 64
   br i1 %or.cond.i, label %then.i73, label %merge.i68
 
 then.i73:                                         ; preds = %"$options.fill_defaults.exit"
   %.not349.i = icmp eq ptr %3, null
-  br i1 %.not349.i, label %common.ret, label %then2.i74
+  br i1 %.not349.i, label %common.ret, label %then2.i
 
-then2.i74:                                        ; preds = %then.i73
-  %40 = sext i32 %17 to i64
-  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.475", i64 %40, i64 1, i64 64)
+then2.i:                                          ; preds = %then.i73
+  %37 = sext i32 %36 to i64
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.475", i64 %37, i64 0, i64 64)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %42 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %42, i64 1023)
-  %43 = icmp sgt i64 %42, 0
-  br i1 %43, label %then2.i.i.i, label %"$printable.clean.exit.i"
+  %39 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %39, i64 1023)
+  %40 = icmp sgt i64 %39, 0
+  br i1 %40, label %then2.i.i.i, label %"$printable.clean.exit.i"
 
-then2.i.i.i:                                      ; preds = %then2.i74
+then2.i.i.i:                                      ; preds = %then2.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i, i1 false)
   br label %"$printable.clean.exit.i"
 
-"$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then2.i74
-  %44 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %44, align 1
-  %45 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %46 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %46, i64 %45)
+"$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then2.i
+  %41 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %41, align 1
+  %42 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %43 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %43, i64 %42)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %common.ret
 
 merge.i68:                                        ; preds = %"$options.fill_defaults.exit"
-  %47 = add i32 %21, -65537
-  %or.cond350.i = icmp ult i32 %47, -65536
+  %44 = add i32 %17, -65537
+  %or.cond350.i = icmp ult i32 %44, -65536
   br i1 %or.cond350.i, label %then5.i72, label %merge4.i69
 
 then5.i72:                                        ; preds = %merge.i68
@@ -36586,30 +36589,30 @@ then5.i72:                                        ; preds = %merge.i68
   br i1 %.not348.i, label %common.ret, label %then10.i
 
 then10.i:                                         ; preds = %then5.i72
-  %48 = sext i32 %21 to i64
-  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.476", i64 %48, i64 1, i64 65536)
+  %45 = sext i32 %17 to i64
+  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.476", i64 %45, i64 1, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i372.i)
-  %50 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i373.i = tail call i64 @llvm.smin.i64(i64 %50, i64 1023)
-  %51 = icmp sgt i64 %50, 0
-  br i1 %51, label %then2.i.i374.i, label %"$printable.clean.exit375.i"
+  %47 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i373.i = tail call i64 @llvm.smin.i64(i64 %47, i64 1023)
+  %48 = icmp sgt i64 %47, 0
+  br i1 %48, label %then2.i.i374.i, label %"$printable.clean.exit375.i"
 
 then2.i.i374.i:                                   ; preds = %then10.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i372.i, ptr nonnull align 1 %3, i64 %spec.select.i.i373.i, i1 false)
   br label %"$printable.clean.exit375.i"
 
 "$printable.clean.exit375.i":                     ; preds = %then2.i.i374.i, %then10.i
-  %52 = getelementptr i8, ptr %raw.i372.i, i64 %spec.select.i.i373.i
-  store i8 0, ptr %52, align 1
-  %53 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i372.i)
-  %54 = ptrtoint ptr %raw.i372.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %54, i64 %53)
+  %49 = getelementptr i8, ptr %raw.i372.i, i64 %spec.select.i.i373.i
+  store i8 0, ptr %49, align 1
+  %50 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i372.i)
+  %51 = ptrtoint ptr %raw.i372.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %51, i64 %50)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i372.i)
   br label %common.ret
 
 merge4.i69:                                       ; preds = %merge.i68
-  %55 = add i32 %22, -67108865
-  %or.cond351.i = icmp ult i32 %55, -67108864
+  %52 = add i32 %18, -67108865
+  %or.cond351.i = icmp ult i32 %52, -67108864
   br i1 %or.cond351.i, label %then14.i, label %merge13.i
 
 then14.i:                                         ; preds = %merge4.i69
@@ -36617,30 +36620,30 @@ then14.i:                                         ; preds = %merge4.i69
   br i1 %.not347.i, label %common.ret, label %then19.i
 
 then19.i:                                         ; preds = %then14.i
-  %56 = sext i32 %22 to i64
-  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.477", i64 %56, i64 1, i64 67108864)
+  %53 = sext i32 %18 to i64
+  %54 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.477", i64 %53, i64 1, i64 67108864)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i376.i)
-  %58 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i377.i = tail call i64 @llvm.smin.i64(i64 %58, i64 1023)
-  %59 = icmp sgt i64 %58, 0
-  br i1 %59, label %then2.i.i378.i, label %"$printable.clean.exit379.i"
+  %55 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i377.i = tail call i64 @llvm.smin.i64(i64 %55, i64 1023)
+  %56 = icmp sgt i64 %55, 0
+  br i1 %56, label %then2.i.i378.i, label %"$printable.clean.exit379.i"
 
 then2.i.i378.i:                                   ; preds = %then19.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i376.i, ptr nonnull align 1 %3, i64 %spec.select.i.i377.i, i1 false)
   br label %"$printable.clean.exit379.i"
 
 "$printable.clean.exit379.i":                     ; preds = %then2.i.i378.i, %then19.i
-  %60 = getelementptr i8, ptr %raw.i376.i, i64 %spec.select.i.i377.i
-  store i8 0, ptr %60, align 1
-  %61 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i376.i)
-  %62 = ptrtoint ptr %raw.i376.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %62, i64 %61)
+  %57 = getelementptr i8, ptr %raw.i376.i, i64 %spec.select.i.i377.i
+  store i8 0, ptr %57, align 1
+  %58 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i376.i)
+  %59 = ptrtoint ptr %raw.i376.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %59, i64 %58)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i376.i)
   br label %common.ret
 
 merge13.i:                                        ; preds = %merge4.i69
-  %63 = add i32 %26, -65537
-  %or.cond352.i = icmp ult i32 %63, -65536
+  %60 = add i32 %22, -65537
+  %or.cond352.i = icmp ult i32 %60, -65536
   br i1 %or.cond352.i, label %then23.i71, label %merge22.i70
 
 then23.i71:                                       ; preds = %merge13.i
@@ -36648,31 +36651,31 @@ then23.i71:                                       ; preds = %merge13.i
   br i1 %.not346.i, label %common.ret, label %then28.i
 
 then28.i:                                         ; preds = %then23.i71
-  %64 = sext i32 %26 to i64
-  %65 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.478", i64 %64, i64 1, i64 65536)
+  %61 = sext i32 %22 to i64
+  %62 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.478", i64 %61, i64 1, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i380.i)
-  %66 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i381.i = tail call i64 @llvm.smin.i64(i64 %66, i64 1023)
-  %67 = icmp sgt i64 %66, 0
-  br i1 %67, label %then2.i.i382.i, label %"$printable.clean.exit383.i"
+  %63 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i381.i = tail call i64 @llvm.smin.i64(i64 %63, i64 1023)
+  %64 = icmp sgt i64 %63, 0
+  br i1 %64, label %then2.i.i382.i, label %"$printable.clean.exit383.i"
 
 then2.i.i382.i:                                   ; preds = %then28.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i380.i, ptr nonnull align 1 %3, i64 %spec.select.i.i381.i, i1 false)
   br label %"$printable.clean.exit383.i"
 
 "$printable.clean.exit383.i":                     ; preds = %then2.i.i382.i, %then28.i
-  %68 = getelementptr i8, ptr %raw.i380.i, i64 %spec.select.i.i381.i
-  store i8 0, ptr %68, align 1
-  %69 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i380.i)
-  %70 = ptrtoint ptr %raw.i380.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %70, i64 %69)
+  %65 = getelementptr i8, ptr %raw.i380.i, i64 %spec.select.i.i381.i
+  store i8 0, ptr %65, align 1
+  %66 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i380.i)
+  %67 = ptrtoint ptr %raw.i380.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %67, i64 %66)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i380.i)
   br label %common.ret
 
 merge22.i70:                                      ; preds = %merge13.i
-  %71 = getelementptr i8, ptr %2, i64 44
-  %72 = load i32, ptr %71, align 4
-  %or.cond353.i = icmp ugt i32 %72, 1073741824
+  %68 = getelementptr i8, ptr %2, i64 44
+  %69 = load i32, ptr %68, align 4
+  %or.cond353.i = icmp ugt i32 %69, 1073741824
   br i1 %or.cond353.i, label %then32.i, label %merge31.i
 
 then32.i:                                         ; preds = %merge22.i70
@@ -36680,15 +36683,15 @@ then32.i:                                         ; preds = %merge22.i70
   br i1 %.not345.i, label %common.ret, label %then37.i
 
 then37.i:                                         ; preds = %then32.i
-  %73 = sext i32 %72 to i64
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.479", i64 %73, i64 0, i64 1073741824)
+  %70 = sext i32 %69 to i64
+  %71 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.479", i64 %70, i64 0, i64 1073741824)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge31.i:                                        ; preds = %merge22.i70
-  %75 = getelementptr i8, ptr %2, i64 48
-  %76 = load i32, ptr %75, align 4
-  %or.cond354.i = icmp ugt i32 %76, 2
+  %72 = getelementptr i8, ptr %2, i64 48
+  %73 = load i32, ptr %72, align 4
+  %or.cond354.i = icmp ugt i32 %73, 2
   br i1 %or.cond354.i, label %then41.i, label %merge40.i
 
 then41.i:                                         ; preds = %merge31.i
@@ -36696,15 +36699,15 @@ then41.i:                                         ; preds = %merge31.i
   br i1 %.not344.i, label %common.ret, label %then46.i
 
 then46.i:                                         ; preds = %then41.i
-  %77 = sext i32 %76 to i64
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.480", i64 %77, i64 0, i64 2)
+  %74 = sext i32 %73 to i64
+  %75 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.480", i64 %74, i64 0, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge40.i:                                        ; preds = %merge31.i
-  %79 = getelementptr i8, ptr %2, i64 52
-  %80 = load i32, ptr %79, align 4
-  %or.cond355.i = icmp ugt i32 %80, 4096
+  %76 = getelementptr i8, ptr %2, i64 52
+  %77 = load i32, ptr %76, align 4
+  %or.cond355.i = icmp ugt i32 %77, 4096
   br i1 %or.cond355.i, label %then50.i, label %merge49.i
 
 then50.i:                                         ; preds = %merge40.i
@@ -36712,14 +36715,14 @@ then50.i:                                         ; preds = %merge40.i
   br i1 %.not343.i, label %common.ret, label %then55.i
 
 then55.i:                                         ; preds = %then50.i
-  %81 = sext i32 %80 to i64
-  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.481", i64 %81, i64 0, i64 4096)
+  %78 = sext i32 %77 to i64
+  %79 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.481", i64 %78, i64 0, i64 4096)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge49.i:                                        ; preds = %merge40.i
-  %83 = add i32 %30, -1048577
-  %or.cond356.i = icmp ult i32 %83, -1048576
+  %80 = add i32 %26, -1048577
+  %or.cond356.i = icmp ult i32 %80, -1048576
   br i1 %or.cond356.i, label %then59.i, label %merge58.i
 
 then59.i:                                         ; preds = %merge49.i
@@ -36727,15 +36730,15 @@ then59.i:                                         ; preds = %merge49.i
   br i1 %.not342.i, label %common.ret, label %then64.i
 
 then64.i:                                         ; preds = %then59.i
-  %84 = sext i32 %30 to i64
-  %85 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.482", i64 %84, i64 1, i64 1048576)
+  %81 = sext i32 %26 to i64
+  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.482", i64 %81, i64 1, i64 1048576)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge58.i:                                        ; preds = %merge49.i
-  %86 = getelementptr i8, ptr %2, i64 60
-  %87 = load i32, ptr %86, align 4
-  %or.cond357.i = icmp ugt i32 %87, 67108864
+  %83 = getelementptr i8, ptr %2, i64 60
+  %84 = load i32, ptr %83, align 4
+  %or.cond357.i = icmp ugt i32 %84, 67108864
   br i1 %or.cond357.i, label %then68.i, label %merge67.i
 
 then68.i:                                         ; preds = %merge58.i
@@ -36743,14 +36746,14 @@ then68.i:                                         ; preds = %merge58.i
   br i1 %.not341.i, label %common.ret, label %then73.i
 
 then73.i:                                         ; preds = %then68.i
-  %88 = sext i32 %87 to i64
-  %89 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.483", i64 %88, i64 0, i64 67108864)
+  %85 = sext i32 %84 to i64
+  %86 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.483", i64 %85, i64 0, i64 67108864)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge67.i:                                        ; preds = %merge58.i
-  %90 = add i32 %34, -16777217
-  %or.cond358.i = icmp ult i32 %90, -16777216
+  %87 = add i32 %30, -16777217
+  %or.cond358.i = icmp ult i32 %87, -16777216
   br i1 %or.cond358.i, label %then77.i, label %merge76.i
 
 then77.i:                                         ; preds = %merge67.i
@@ -36758,15 +36761,15 @@ then77.i:                                         ; preds = %merge67.i
   br i1 %.not340.i, label %common.ret, label %then82.i
 
 then82.i:                                         ; preds = %then77.i
-  %91 = sext i32 %34 to i64
-  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.484", i64 %91, i64 1, i64 16777216)
+  %88 = sext i32 %30 to i64
+  %89 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.484", i64 %88, i64 1, i64 16777216)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge76.i:                                        ; preds = %merge67.i
-  %93 = getelementptr i8, ptr %2, i64 68
-  %94 = load i32, ptr %93, align 4
-  %or.cond359.i = icmp ugt i32 %94, 1
+  %90 = getelementptr i8, ptr %2, i64 68
+  %91 = load i32, ptr %90, align 4
+  %or.cond359.i = icmp ugt i32 %91, 1
   br i1 %or.cond359.i, label %then86.i, label %merge85.i
 
 then86.i:                                         ; preds = %merge76.i
@@ -36774,16 +36777,16 @@ then86.i:                                         ; preds = %merge76.i
   br i1 %.not339.i, label %common.ret, label %then91.i
 
 then91.i:                                         ; preds = %then86.i
-  %95 = sext i32 %94 to i64
-  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.485", i64 %95, i64 0, i64 1)
+  %92 = sext i32 %91 to i64
+  %93 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.485", i64 %92, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge85.i:                                        ; preds = %merge76.i
-  %97 = getelementptr i8, ptr %2, i64 72
-  %98 = load i32, ptr %97, align 4
-  %99 = add i32 %98, -3
-  %or.cond360.i = icmp ult i32 %99, -4
+  %94 = getelementptr i8, ptr %2, i64 72
+  %95 = load i32, ptr %94, align 4
+  %96 = add i32 %95, -3
+  %or.cond360.i = icmp ult i32 %96, -4
   br i1 %or.cond360.i, label %then95.i, label %merge94.i
 
 then95.i:                                         ; preds = %merge85.i
@@ -36791,13 +36794,13 @@ then95.i:                                         ; preds = %merge85.i
   br i1 %.not338.i, label %common.ret, label %then100.i
 
 then100.i:                                        ; preds = %then95.i
-  %100 = sext i32 %98 to i64
-  %101 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.486", i64 %100, i64 -1, i64 2)
+  %97 = sext i32 %95 to i64
+  %98 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.486", i64 %97, i64 -1, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge94.i:                                        ; preds = %merge85.i
-  %or.cond361.i = icmp ugt i32 %38, 65536
+  %or.cond361.i = icmp ugt i32 %34, 65536
   br i1 %or.cond361.i, label %then104.i, label %merge103.i
 
 then104.i:                                        ; preds = %merge94.i
@@ -36805,16 +36808,16 @@ then104.i:                                        ; preds = %merge94.i
   br i1 %.not337.i, label %common.ret, label %then109.i
 
 then109.i:                                        ; preds = %then104.i
-  %102 = sext i32 %38 to i64
-  %103 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.487", i64 %102, i64 0, i64 65536)
+  %99 = sext i32 %34 to i64
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.487", i64 %99, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge103.i:                                       ; preds = %merge94.i
-  %104 = getelementptr i8, ptr %2, i64 104
-  %105 = load i32, ptr %104, align 4
-  %106 = add i32 %105, -2
-  %or.cond362.i = icmp ult i32 %106, -3
+  %101 = getelementptr i8, ptr %2, i64 104
+  %102 = load i32, ptr %101, align 4
+  %103 = add i32 %102, -2
+  %or.cond362.i = icmp ult i32 %103, -3
   br i1 %or.cond362.i, label %then113.i, label %merge112.i
 
 then113.i:                                        ; preds = %merge103.i
@@ -36822,16 +36825,16 @@ then113.i:                                        ; preds = %merge103.i
   br i1 %.not336.i, label %common.ret, label %then118.i
 
 then118.i:                                        ; preds = %then113.i
-  %107 = sext i32 %105 to i64
-  %108 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.488", i64 %107, i64 -1, i64 1)
+  %104 = sext i32 %102 to i64
+  %105 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.488", i64 %104, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge112.i:                                       ; preds = %merge103.i
-  %109 = getelementptr i8, ptr %2, i64 108
-  %110 = load i32, ptr %109, align 4
-  %111 = add i32 %110, -2
-  %or.cond363.i = icmp ult i32 %111, -3
+  %106 = getelementptr i8, ptr %2, i64 108
+  %107 = load i32, ptr %106, align 4
+  %108 = add i32 %107, -2
+  %or.cond363.i = icmp ult i32 %108, -3
   br i1 %or.cond363.i, label %then122.i, label %merge121.i
 
 then122.i:                                        ; preds = %merge112.i
@@ -36839,15 +36842,15 @@ then122.i:                                        ; preds = %merge112.i
   br i1 %.not335.i, label %common.ret, label %then127.i
 
 then127.i:                                        ; preds = %then122.i
-  %112 = sext i32 %110 to i64
-  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.489", i64 %112, i64 -1, i64 1)
+  %109 = sext i32 %107 to i64
+  %110 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.489", i64 %109, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge121.i:                                       ; preds = %merge112.i
-  %114 = getelementptr i8, ptr %2, i64 112
-  %115 = load i32, ptr %114, align 4
-  %or.cond364.i = icmp ugt i32 %115, 1
+  %111 = getelementptr i8, ptr %2, i64 112
+  %112 = load i32, ptr %111, align 4
+  %or.cond364.i = icmp ugt i32 %112, 1
   br i1 %or.cond364.i, label %then131.i, label %merge130.i
 
 then131.i:                                        ; preds = %merge121.i
@@ -36855,15 +36858,15 @@ then131.i:                                        ; preds = %merge121.i
   br i1 %.not334.i, label %common.ret, label %then136.i
 
 then136.i:                                        ; preds = %then131.i
-  %116 = sext i32 %115 to i64
-  %117 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.490", i64 %116, i64 0, i64 1)
+  %113 = sext i32 %112 to i64
+  %114 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.490", i64 %113, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge130.i:                                       ; preds = %merge121.i
-  %118 = getelementptr i8, ptr %2, i64 116
-  %119 = load i32, ptr %118, align 4
-  %or.cond365.i = icmp ugt i32 %119, 1
+  %115 = getelementptr i8, ptr %2, i64 116
+  %116 = load i32, ptr %115, align 4
+  %or.cond365.i = icmp ugt i32 %116, 1
   br i1 %or.cond365.i, label %then140.i, label %merge139.i
 
 then140.i:                                        ; preds = %merge130.i
@@ -36871,15 +36874,15 @@ then140.i:                                        ; preds = %merge130.i
   br i1 %.not333.i, label %common.ret, label %then145.i
 
 then145.i:                                        ; preds = %then140.i
-  %120 = sext i32 %119 to i64
-  %121 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.491", i64 %120, i64 0, i64 1)
+  %117 = sext i32 %116 to i64
+  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.491", i64 %117, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge139.i:                                       ; preds = %merge130.i
-  %122 = getelementptr i8, ptr %2, i64 120
-  %123 = load i32, ptr %122, align 4
-  %or.cond366.i = icmp ugt i32 %123, 65536
+  %119 = getelementptr i8, ptr %2, i64 120
+  %120 = load i32, ptr %119, align 4
+  %or.cond366.i = icmp ugt i32 %120, 65536
   br i1 %or.cond366.i, label %then149.i, label %merge148.i
 
 then149.i:                                        ; preds = %merge139.i
@@ -36887,18 +36890,18 @@ then149.i:                                        ; preds = %merge139.i
   br i1 %.not332.i, label %common.ret, label %then154.i
 
 then154.i:                                        ; preds = %then149.i
-  %124 = sext i32 %123 to i64
-  %125 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.492", i64 %124, i64 0, i64 65536)
+  %121 = sext i32 %120 to i64
+  %122 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.492", i64 %121, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge148.i:                                       ; preds = %merge139.i
-  %126 = getelementptr i8, ptr %2, i64 80
-  %127 = load i64, ptr %126, align 8
-  %128 = icmp slt i64 %127, 0
-  %129 = uitofp nneg i64 %127 to double
-  %130 = fcmp ogt double %129, 0x43B0000000000000
-  %or.cond368.i = select i1 %128, i1 true, i1 %130
+  %123 = getelementptr i8, ptr %2, i64 80
+  %124 = load i64, ptr %123, align 8
+  %125 = icmp slt i64 %124, 0
+  %126 = uitofp nneg i64 %124 to double
+  %127 = fcmp ogt double %126, 0x43B0000000000000
+  %or.cond368.i = select i1 %125, i1 true, i1 %127
   br i1 %or.cond368.i, label %then158.i, label %merge157.i
 
 then158.i:                                        ; preds = %merge148.i
@@ -36906,14 +36909,14 @@ then158.i:                                        ; preds = %merge148.i
   br i1 %.not331.i, label %common.ret, label %then163.i
 
 then163.i:                                        ; preds = %then158.i
-  %131 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.493", i64 %127, i64 0, i64 1152921504606846976)
+  %128 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.493", i64 %124, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge157.i:                                       ; preds = %merge148.i
-  %132 = getelementptr i8, ptr %2, i64 124
-  %133 = load i32, ptr %132, align 4
-  %or.cond369.i = icmp ugt i32 %133, 100
+  %129 = getelementptr i8, ptr %2, i64 124
+  %130 = load i32, ptr %129, align 4
+  %or.cond369.i = icmp ugt i32 %130, 100
   br i1 %or.cond369.i, label %then167.i, label %merge166.i
 
 then167.i:                                        ; preds = %merge157.i
@@ -36921,18 +36924,18 @@ then167.i:                                        ; preds = %merge157.i
   br i1 %.not330.i, label %common.ret, label %then172.i
 
 then172.i:                                        ; preds = %then167.i
-  %134 = sext i32 %133 to i64
-  %135 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.494", i64 %134, i64 0, i64 100)
+  %131 = sext i32 %130 to i64
+  %132 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.494", i64 %131, i64 0, i64 100)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge166.i:                                       ; preds = %merge157.i
-  %136 = getelementptr i8, ptr %2, i64 128
-  %137 = load i64, ptr %136, align 8
-  %138 = icmp slt i64 %137, 0
-  %139 = uitofp nneg i64 %137 to double
-  %140 = fcmp ogt double %139, 0x43B0000000000000
-  %or.cond371.i = select i1 %138, i1 true, i1 %140
+  %133 = getelementptr i8, ptr %2, i64 128
+  %134 = load i64, ptr %133, align 8
+  %135 = icmp slt i64 %134, 0
+  %136 = uitofp nneg i64 %134 to double
+  %137 = fcmp ogt double %136, 0x43B0000000000000
+  %or.cond371.i = select i1 %135, i1 true, i1 %137
   br i1 %or.cond371.i, label %then176.i, label %merge2
 
 then176.i:                                        ; preds = %merge166.i
@@ -36940,14 +36943,14 @@ then176.i:                                        ; preds = %merge166.i
   br i1 %.not.i, label %common.ret, label %then181.i
 
 then181.i:                                        ; preds = %then176.i
-  %141 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.495", i64 %137, i64 0, i64 1152921504606846976)
+  %138 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.495", i64 %134, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge2:                                           ; preds = %merge166.i
-  %.not87 = icmp ne i32 %123, 0
-  %142 = icmp eq i32 %119, 0
-  %or.cond = and i1 %.not87, %142
+  %.not86 = icmp ne i32 %120, 0
+  %139 = icmp eq i32 %116, 0
+  %or.cond = and i1 %.not86, %139
   br i1 %or.cond, label %then7, label %merge6
 
 then7:                                            ; preds = %merge2
@@ -36955,31 +36958,31 @@ then7:                                            ; preds = %merge2
   br i1 %.not67, label %common.ret, label %then10
 
 then10:                                           ; preds = %then7
-  %143 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.496", i32 %123)
+  %140 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.496", i32 %120)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %144 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %144, i64 1023)
-  %145 = icmp sgt i64 %144, 0
-  br i1 %145, label %then2.i.i, label %"$printable.clean.exit"
+  %141 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %141, i64 1023)
+  %142 = icmp sgt i64 %141, 0
+  br i1 %142, label %then2.i.i, label %"$printable.clean.exit"
 
 then2.i.i:                                        ; preds = %then10
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %3, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
 "$printable.clean.exit":                          ; preds = %then10, %then2.i.i
-  %146 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %146, align 1
-  %147 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %148 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %148, i64 %147)
+  %143 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %143, align 1
+  %144 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %145 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %145, i64 %144)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
   br label %common.ret
 
 merge6:                                           ; preds = %merge2
-  %149 = icmp eq i64 %127, 0
-  %.not88 = icmp eq i32 %133, 0
-  %or.cond89 = or i1 %149, %.not88
-  br i1 %or.cond89, label %merge13, label %then14
+  %146 = icmp eq i64 %124, 0
+  %.not87 = icmp eq i32 %130, 0
+  %or.cond88 = or i1 %146, %.not87
+  br i1 %or.cond88, label %merge13, label %then14
 
 then14:                                           ; preds = %merge6
   %.not66 = icmp eq ptr %3, null
@@ -36987,71 +36990,71 @@ then14:                                           ; preds = %merge6
 
 then19:                                           ; preds = %then14
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(71) %3, ptr noundef nonnull align 1 dereferenceable(71) @"$string.497", i64 71, i1 false)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75)
-  %150 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i76 = tail call i64 @llvm.smin.i64(i64 %150, i64 1023)
-  %151 = icmp sgt i64 %150, 0
-  br i1 %151, label %then2.i.i77, label %"$printable.clean.exit78"
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i74)
+  %147 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i75 = tail call i64 @llvm.smin.i64(i64 %147, i64 1023)
+  %148 = icmp sgt i64 %147, 0
+  br i1 %148, label %then2.i.i76, label %"$printable.clean.exit77"
 
-then2.i.i77:                                      ; preds = %then19
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i75, ptr nonnull align 1 %3, i64 %spec.select.i.i76, i1 false)
-  br label %"$printable.clean.exit78"
+then2.i.i76:                                      ; preds = %then19
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i74, ptr nonnull align 1 %3, i64 %spec.select.i.i75, i1 false)
+  br label %"$printable.clean.exit77"
 
-"$printable.clean.exit78":                        ; preds = %then19, %then2.i.i77
-  %152 = getelementptr i8, ptr %raw.i75, i64 %spec.select.i.i76
-  store i8 0, ptr %152, align 1
-  %153 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i75)
-  %154 = ptrtoint ptr %raw.i75 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %154, i64 %153)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i75)
+"$printable.clean.exit77":                        ; preds = %then19, %then2.i.i76
+  %149 = getelementptr i8, ptr %raw.i74, i64 %spec.select.i.i75
+  store i8 0, ptr %149, align 1
+  %150 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i74)
+  %151 = ptrtoint ptr %raw.i74 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %151, i64 %150)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i74)
   br label %common.ret
 
 merge13:                                          ; preds = %merge6
-  %155 = getelementptr i8, ptr %1, i64 108
-  %156 = load i32, ptr %155, align 4
-  %157 = icmp sgt i32 %22, %156
-  br i1 %157, label %then23, label %merge22
+  %152 = getelementptr i8, ptr %1, i64 108
+  %153 = load i32, ptr %152, align 4
+  %154 = icmp sgt i32 %18, %153
+  br i1 %154, label %then23, label %merge22
 
 then23:                                           ; preds = %merge13
   %.not65 = icmp eq ptr %3, null
   br i1 %.not65, label %common.ret, label %then27
 
 then27:                                           ; preds = %then23
-  %158 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.498", i32 %22, i32 %156)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i79)
-  %159 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i80 = tail call i64 @llvm.smin.i64(i64 %159, i64 1023)
-  %160 = icmp sgt i64 %159, 0
-  br i1 %160, label %then2.i.i81, label %"$printable.clean.exit82"
+  %155 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.498", i32 %18, i32 %153)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i78)
+  %156 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i79 = tail call i64 @llvm.smin.i64(i64 %156, i64 1023)
+  %157 = icmp sgt i64 %156, 0
+  br i1 %157, label %then2.i.i80, label %"$printable.clean.exit81"
 
-then2.i.i81:                                      ; preds = %then27
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i79, ptr nonnull align 1 %3, i64 %spec.select.i.i80, i1 false)
-  br label %"$printable.clean.exit82"
+then2.i.i80:                                      ; preds = %then27
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i78, ptr nonnull align 1 %3, i64 %spec.select.i.i79, i1 false)
+  br label %"$printable.clean.exit81"
 
-"$printable.clean.exit82":                        ; preds = %then27, %then2.i.i81
-  %161 = getelementptr i8, ptr %raw.i79, i64 %spec.select.i.i80
-  store i8 0, ptr %161, align 1
-  %162 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i79)
-  %163 = ptrtoint ptr %raw.i79 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %163, i64 %162)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i79)
+"$printable.clean.exit81":                        ; preds = %then27, %then2.i.i80
+  %158 = getelementptr i8, ptr %raw.i78, i64 %spec.select.i.i79
+  store i8 0, ptr %158, align 1
+  %159 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i78)
+  %160 = ptrtoint ptr %raw.i78 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %160, i64 %159)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i78)
   br label %common.ret
 
 merge22:                                          ; preds = %merge13
-  %.not.i83 = icmp eq i32 %76, 0
-  br i1 %.not.i83, label %else.i, label %"$layout.resolve_expert_layout.exit"
+  %.not.i82 = icmp eq i32 %73, 0
+  br i1 %.not.i82, label %else.i, label %"$layout.resolve_expert_layout.exit"
 
 else.i:                                           ; preds = %merge22
-  %164 = getelementptr i8, ptr %1, i64 128
-  %165 = load i32, ptr %164, align 4
-  %166 = srem i32 %165, %17
-  %167 = icmp eq i32 %166, 0
-  %spec.select.i = select i1 %167, i32 2, i32 1
+  %161 = getelementptr i8, ptr %1, i64 128
+  %162 = load i32, ptr %161, align 4
+  %163 = srem i32 %162, %36
+  %164 = icmp eq i32 %163, 0
+  %spec.select.i = select i1 %164, i32 2, i32 1
   br label %"$layout.resolve_expert_layout.exit"
 
 "$layout.resolve_expert_layout.exit":             ; preds = %merge22, %else.i
-  %common.ret.op.i84 = phi i32 [ %spec.select.i, %else.i ], [ %76, %merge22 ]
-  store i32 %common.ret.op.i84, ptr %75, align 4
+  %common.ret.op.i83 = phi i32 [ %spec.select.i, %else.i ], [ %73, %merge22 ]
+  store i32 %common.ret.op.i83, ptr %72, align 4
   br label %common.ret
 }
 
