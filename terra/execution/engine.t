@@ -94,15 +94,19 @@ terra Engine:open(wanted : &C.engine_options, message : &C.glm_message) : int32
   self.stage = ranks_open
   status.try(self.ranks:init(self.library.backend, self.plan.options.world_size, message))
   status.try(load.ranks(&self.ranks, &self.plan, message))
+  self.ranks.is_watched = self.device_info.is_asynchronous == 0
   status.try(self:capture(message))
   self.stage = loop_open
   return self:start_loop(message)
 end
 
-terra Engine:close()
+terra Engine:close() : bool
   if self.stage >= loop_open then
     self.loop:free()
     C.free(self.plan_memory)
+  end
+  if self.stage >= ranks_open and self.ranks:hangs() then
+    return false
   end
   if self.stage >= ranks_open then
     load.free_ranks(&self.ranks)
@@ -112,6 +116,7 @@ terra Engine:close()
     self.model:close()
     self.library:close()
   end
+  return true
 end
 
 local copied_from_config = { "vocab_size", "hidden_size", "num_layers", "num_experts" }

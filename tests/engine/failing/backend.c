@@ -38,6 +38,7 @@ typedef struct {
   atomic_int num_allocations;
   atomic_int num_opened;
   int32_t hangs;
+  int32_t busy_seconds;
   int32_t num_to_meet;
   int32_t num_met;
   int32_t has_met[MAX_RANKS];
@@ -70,6 +71,11 @@ __attribute__((visibility("default"))) void failing_hang(int32_t hangs) {
   failing.hangs = hangs;
   pthread_cond_broadcast(&changed);
   pthread_mutex_unlock(&mutex);
+}
+
+__attribute__((visibility("default"))) void failing_be_busy(
+    int32_t busy_seconds) {
+  failing.busy_seconds = busy_seconds;
 }
 
 __attribute__((visibility("default"))) void failing_let_meet(
@@ -140,6 +146,19 @@ static void wait_while_hanging(void) {
   pthread_mutex_unlock(&mutex);
 }
 
+static int64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+static void compute_while_busy(void) {
+  const int64_t until = now_ns() + failing.busy_seconds * INT64_C(1000000000);
+  while (now_ns() < until) {
+  }
+  failing.busy_seconds = 0;
+}
+
 static int fails_now(glm_device* device, const char* operation) {
   const int32_t rank = rank_of(device);
   if (strcmp(operation, "place_rows") == 0 && meets_in_vain(rank)) {
@@ -152,6 +171,7 @@ static int fails_now(glm_device* device, const char* operation) {
     return 0;
   }
   atomic_store(&failing.has_failed, 1);
+  compute_while_busy();
   wait_while_hanging();
   return 1;
 }
