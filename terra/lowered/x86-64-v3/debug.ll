@@ -32,7 +32,7 @@ target triple = "x86_64-pc-linux-gnu"
 %26 = type { ptr, i64, i64 }
 %27 = type { %28, i64 }
 %28 = type { ptr, i64, i64 }
-%29 = type { ptr, ptr, %30, i32, i32, i8, i8, i8, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %31, %32, i8, [512 x i8] }
+%29 = type { ptr, ptr, %30, %30, i32, i32, i8, i8, i8, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %31, %32, i8, [512 x i8] }
 %30 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32, i32, i64 }
 %31 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
 %32 = type { i32, i32, i32, i32, i32, i32, i32 }
@@ -169,11 +169,11 @@ target triple = "x86_64-pc-linux-gnu"
 %163 = type { i32, i32, ptr }
 %164 = type { i64, i32, ptr }
 %165 = type { i32, i32, i32, i32, ptr }
-%166 = type { i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %32 }
+%166 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
 %167 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
-%168 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
-%169 = type { ptr, i64, ptr, ptr }
-%170 = type { ptr, i32, ptr, ptr }
+%168 = type { ptr, i64, ptr, ptr }
+%169 = type { ptr, i32, ptr, ptr }
+%170 = type { i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %32 }
 %171 = type { i32, i32, i32, i64, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, %32 }
 %172 = type { i64, i64, i64, i64, i64, i64, i64 }
 %173 = type { ptr, i32, ptr, ptr }
@@ -188,7 +188,7 @@ target triple = "x86_64-pc-linux-gnu"
 %182 = type { i32, float }
 %183 = type { i32, float }
 %184 = type { ptr, i32, i32, i8 }
-%185 = type { i32, i32, [128 x i8], [64 x i8], i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i32, i32 }
+%185 = type { i32, i32, [128 x i8], [64 x i8], i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i32, i32, i32, i32, i32 }
 %186 = type { i64, i32, ptr }
 %187 = type { { i32 } }
 %188 = type { ptr, i32 }
@@ -689,202 +689,208 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.541" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
 @"$string.542" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
 @"$string.543" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.544" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.545" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.546" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.547" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.548" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.549" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.550" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.551" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.552" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.555" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.556" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.557" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.558" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.559" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.560" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.561" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.562" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.563" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.564" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.565" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.566" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.567" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.568" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.569" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.570" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.571" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.572" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.573" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.574" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.575" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.576" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.577" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.578" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.579" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.580" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.581" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.582" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.583" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.584" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.585" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.586" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.587" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.588" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.589" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.590" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.591" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.592" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.593" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.594" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.595" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.596" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.597" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.598" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.599" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.600" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.601" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.602" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.603" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.604" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.605" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.606" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.607" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.608" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.609" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.610" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.611" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.612" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.613" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.614" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.615" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.616" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.617" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.618" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.619" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
-@"$string.620" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.621" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.622" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.623" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.624" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.625" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.626" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.627" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.628" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.629" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.630" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.631" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.632" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
-@"$string.633" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
-@"$string.634" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.635" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.636" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.637" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.638" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.639" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.640" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
-@"$string.641" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
-@"$string.642" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.643" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.644" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.645" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.646" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.647" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.648" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.649" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.650" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.651" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.652" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.653" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.654" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.655" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.656" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.657" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.658" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.659" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.660" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.661" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.662" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.663" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.664" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.665" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.666" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.667" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.668" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.669" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.670" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.671" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.672" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.673" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.674" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.675" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.676" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.677" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.678" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.679" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.682" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.683" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.684" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.685" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.686" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.687" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.688" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.689" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.690" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
-@"$string.691" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.700" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.701" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.702" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
-@"$string.703" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.704" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.705" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.706" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.707" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.708" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.709" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.710" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.711" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.712" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.713" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.714" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.715" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.717" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.718" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.723" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.724" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.725" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.726" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.727" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.728" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.730" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.731" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.732" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.733" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.734" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.737" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.738" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.739" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.760" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.784" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.795" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.797" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.798" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.805" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.806" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.807" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.808" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.809" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.810" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.811" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"$string.833" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
-@"$string.847" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.848" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.849" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.850" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.857" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.859" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.869" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.544" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.545" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.546" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.547" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.548" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.549" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.550" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.551" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.555" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.556" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.557" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.558" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.559" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.560" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.561" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.562" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.563" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.564" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.565" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.566" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.567" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.568" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.569" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.570" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.571" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.572" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.573" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.574" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.575" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.576" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.577" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.578" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.579" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.580" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.581" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.582" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.583" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.584" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.585" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.586" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.587" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.588" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.589" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.590" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.591" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.592" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.593" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.594" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.595" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.596" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.597" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.598" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.599" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.600" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.601" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.602" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.603" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.604" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.605" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.606" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.607" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.608" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.609" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.610" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.611" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.612" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.613" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.614" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.615" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.616" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.617" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.618" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.619" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.620" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.621" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.622" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.623" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.624" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.625" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.626" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
+@"$string.627" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.628" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.629" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.630" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.631" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.632" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.633" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.634" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.635" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.636" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.637" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.638" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.639" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
+@"$string.640" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
+@"$string.641" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.642" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.643" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.644" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.645" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.646" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.647" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
+@"$string.648" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
+@"$string.649" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.650" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.651" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.652" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.653" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.654" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.655" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.656" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.657" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.658" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.659" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.660" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.661" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.662" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.663" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.664" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.665" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.666" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.667" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.668" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.669" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.670" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.671" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.672" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.673" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.674" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.675" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.676" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.677" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.678" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.679" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.680" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.681" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.682" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.683" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.684" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.685" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.686" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.689" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.690" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.691" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.692" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.693" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
+@"$string.695" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.696" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.697" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.698" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
+@"$string.699" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.708" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.709" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.710" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.711" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.712" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.713" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.714" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.715" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.716" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.717" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.718" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.719" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.720" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.721" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.722" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.723" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.725" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.726" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.731" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.732" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.733" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.734" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.735" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.736" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.738" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.739" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.740" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.741" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.742" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.745" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.746" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.747" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.768" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.792" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.803" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.805" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.806" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.813" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.814" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.815" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.816" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.817" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.818" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.819" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.841" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.855" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.856" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.857" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.858" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.865" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.867" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.877" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -18507,7 +18513,7 @@ entry:
   store i32 0, ptr %8, align 4
   %9 = load ptr, ptr %target, align 8
   %10 = getelementptr %30, ptr %9, i32 0, i32 5
-  store i32 64, ptr %10, align 4
+  store i32 0, ptr %10, align 4
   %11 = load ptr, ptr %target, align 8
   %12 = getelementptr %30, ptr %11, i32 0, i32 6
   store i32 0, ptr %12, align 4
@@ -52036,22 +52042,21 @@ merge:                                            ; preds = %else, %dead
   %17 = load ptr, ptr %resolved, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %17, ptr align 8 %16, i64 136, i1 false)
   %18 = load ptr, ptr %resolved, align 8
-  %19 = load ptr, ptr %model, align 8
-  call void @"$options.fill_defaults"(ptr %18, ptr %19)
-  %20 = load %4, ptr %7, align 1
-  %21 = load ptr, ptr %resolved, align 8
-  %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$options.check_ranges"(ptr %21, ptr %22)
-  store i32 %23, ptr %code1, align 4
-  %24 = load i32, ptr %code1, align 4
-  %25 = icmp ne i32 %24, 0
-  %26 = zext i1 %25 to i8
-  %27 = trunc i8 %26 to i1
-  br i1 %27, label %then3, label %else4
+  call void @"$options.fill_defaults"(ptr %18)
+  %19 = load %4, ptr %7, align 1
+  %20 = load ptr, ptr %resolved, align 8
+  %21 = load ptr, ptr %message, align 8
+  %22 = call i32 @"$options.check_ranges"(ptr %20, ptr %21)
+  store i32 %22, ptr %code1, align 4
+  %23 = load i32, ptr %code1, align 4
+  %24 = icmp ne i32 %23, 0
+  %25 = zext i1 %24 to i8
+  %26 = trunc i8 %25 to i1
+  br i1 %26, label %then3, label %else4
 
 then3:                                            ; preds = %merge
-  %28 = load i32, ptr %code1, align 4
-  ret i32 %28
+  %27 = load i32, ptr %code1, align 4
+  ret i32 %27
 
 dead5:                                            ; No predecessors!
   br label %merge2
@@ -52060,47 +52065,47 @@ else4:                                            ; preds = %merge
   br label %merge2
 
 merge2:                                           ; preds = %else4, %dead5
-  %29 = load ptr, ptr %resolved, align 8
-  %30 = getelementptr %30, ptr %29, i32 0, i32 24
-  %31 = load i32, ptr %30, align 4
-  %32 = icmp sgt i32 %31, 0
-  %33 = zext i1 %32 to i8
-  %34 = trunc i8 %33 to i1
-  br i1 %34, label %and.lhs.true, label %else8
+  %28 = load ptr, ptr %resolved, align 8
+  %29 = getelementptr %30, ptr %28, i32 0, i32 24
+  %30 = load i32, ptr %29, align 4
+  %31 = icmp sgt i32 %30, 0
+  %32 = zext i1 %31 to i8
+  %33 = trunc i8 %32 to i1
+  br i1 %33, label %and.lhs.true, label %else8
 
 then7:                                            ; preds = %and.lhs.true
-  %35 = load ptr, ptr %message, align 8
-  store ptr %35, ptr %target, align 8
-  %36 = load ptr, ptr %target, align 8
-  %37 = icmp ne ptr %36, null
-  %38 = zext i1 %37 to i8
-  %39 = trunc i8 %38 to i1
-  br i1 %39, label %then10, label %else11
+  %34 = load ptr, ptr %message, align 8
+  store ptr %34, ptr %target, align 8
+  %35 = load ptr, ptr %target, align 8
+  %36 = icmp ne ptr %35, null
+  %37 = zext i1 %36 to i8
+  %38 = trunc i8 %37 to i1
+  br i1 %38, label %then10, label %else11
 
 and.lhs.true:                                     ; preds = %merge2
-  %40 = load ptr, ptr %resolved, align 8
-  %41 = getelementptr %30, ptr %40, i32 0, i32 23
-  %42 = load i32, ptr %41, align 4
-  %43 = icmp eq i32 %42, 0
-  %44 = zext i1 %43 to i8
-  %45 = trunc i8 %44 to i1
-  br i1 %45, label %then7, label %else8
+  %39 = load ptr, ptr %resolved, align 8
+  %40 = getelementptr %30, ptr %39, i32 0, i32 23
+  %41 = load i32, ptr %40, align 4
+  %42 = icmp eq i32 %41, 0
+  %43 = zext i1 %42 to i8
+  %44 = trunc i8 %43 to i1
+  br i1 %44, label %then7, label %else8
 
 then10:                                           ; preds = %then7
-  %46 = load ptr, ptr %target, align 8
-  %47 = getelementptr %5, ptr %46, i32 0, i32 0
-  %48 = getelementptr [1024 x i8], ptr %47, i32 0, i32 0
-  %49 = getelementptr i8, ptr %48, i64 0
-  %50 = load ptr, ptr %resolved, align 8
-  %51 = getelementptr %30, ptr %50, i32 0, i32 24
-  %52 = load i32, ptr %51, align 4
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.537", i32 %52)
-  %54 = load ptr, ptr %target, align 8
-  %55 = getelementptr %5, ptr %54, i32 0, i32 0
-  %56 = getelementptr [1024 x i8], ptr %55, i32 0, i32 0
-  %57 = getelementptr i8, ptr %56, i64 0
-  call void @"$printable.clean"(ptr %57, i64 1024)
-  %58 = load %4, ptr %6, align 1
+  %45 = load ptr, ptr %target, align 8
+  %46 = getelementptr %5, ptr %45, i32 0, i32 0
+  %47 = getelementptr [1024 x i8], ptr %46, i32 0, i32 0
+  %48 = getelementptr i8, ptr %47, i64 0
+  %49 = load ptr, ptr %resolved, align 8
+  %50 = getelementptr %30, ptr %49, i32 0, i32 24
+  %51 = load i32, ptr %50, align 4
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.537", i32 %51)
+  %53 = load ptr, ptr %target, align 8
+  %54 = getelementptr %5, ptr %53, i32 0, i32 0
+  %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
+  %56 = getelementptr i8, ptr %55, i64 0
+  call void @"$printable.clean"(ptr %56, i64 1024)
+  %57 = load %4, ptr %6, align 1
   br label %merge9
 
 else11:                                           ; preds = %then7
@@ -52116,44 +52121,44 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %dead12
-  %59 = load ptr, ptr %resolved, align 8
-  %60 = getelementptr %30, ptr %59, i32 0, i32 17
-  %61 = load i64, ptr %60, align 8
-  %62 = icmp sgt i64 %61, 0
-  %63 = zext i1 %62 to i8
-  %64 = trunc i8 %63 to i1
-  br i1 %64, label %and.lhs.true16, label %else15
+  %58 = load ptr, ptr %resolved, align 8
+  %59 = getelementptr %30, ptr %58, i32 0, i32 17
+  %60 = load i64, ptr %59, align 8
+  %61 = icmp sgt i64 %60, 0
+  %62 = zext i1 %61 to i8
+  %63 = trunc i8 %62 to i1
+  br i1 %63, label %and.lhs.true16, label %else15
 
 then14:                                           ; preds = %and.lhs.true16
-  %65 = load ptr, ptr %message, align 8
-  store ptr %65, ptr %target17, align 8
-  %66 = load ptr, ptr %target17, align 8
-  %67 = icmp ne ptr %66, null
-  %68 = zext i1 %67 to i8
-  %69 = trunc i8 %68 to i1
-  br i1 %69, label %then19, label %else20
+  %64 = load ptr, ptr %message, align 8
+  store ptr %64, ptr %target17, align 8
+  %65 = load ptr, ptr %target17, align 8
+  %66 = icmp ne ptr %65, null
+  %67 = zext i1 %66 to i8
+  %68 = trunc i8 %67 to i1
+  br i1 %68, label %then19, label %else20
 
 and.lhs.true16:                                   ; preds = %merge6
-  %70 = load ptr, ptr %resolved, align 8
-  %71 = getelementptr %30, ptr %70, i32 0, i32 25
-  %72 = load i32, ptr %71, align 4
-  %73 = icmp sgt i32 %72, 0
-  %74 = zext i1 %73 to i8
-  %75 = trunc i8 %74 to i1
-  br i1 %75, label %then14, label %else15
+  %69 = load ptr, ptr %resolved, align 8
+  %70 = getelementptr %30, ptr %69, i32 0, i32 25
+  %71 = load i32, ptr %70, align 4
+  %72 = icmp sgt i32 %71, 0
+  %73 = zext i1 %72 to i8
+  %74 = trunc i8 %73 to i1
+  br i1 %74, label %then14, label %else15
 
 then19:                                           ; preds = %then14
-  %76 = load ptr, ptr %target17, align 8
-  %77 = getelementptr %5, ptr %76, i32 0, i32 0
-  %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
-  %79 = getelementptr i8, ptr %78, i64 0
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.538")
-  %81 = load ptr, ptr %target17, align 8
-  %82 = getelementptr %5, ptr %81, i32 0, i32 0
-  %83 = getelementptr [1024 x i8], ptr %82, i32 0, i32 0
-  %84 = getelementptr i8, ptr %83, i64 0
-  call void @"$printable.clean"(ptr %84, i64 1024)
-  %85 = load %4, ptr %5, align 1
+  %75 = load ptr, ptr %target17, align 8
+  %76 = getelementptr %5, ptr %75, i32 0, i32 0
+  %77 = getelementptr [1024 x i8], ptr %76, i32 0, i32 0
+  %78 = getelementptr i8, ptr %77, i64 0
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.538")
+  %80 = load ptr, ptr %target17, align 8
+  %81 = getelementptr %5, ptr %80, i32 0, i32 0
+  %82 = getelementptr [1024 x i8], ptr %81, i32 0, i32 0
+  %83 = getelementptr i8, ptr %82, i64 0
+  call void @"$printable.clean"(ptr %83, i64 1024)
+  %84 = load %4, ptr %5, align 1
   br label %merge18
 
 else20:                                           ; preds = %then14
@@ -52169,44 +52174,44 @@ else15:                                           ; preds = %and.lhs.true16, %me
   br label %merge13
 
 merge13:                                          ; preds = %else15, %dead21
-  %86 = load ptr, ptr %resolved, align 8
-  %87 = getelementptr %30, ptr %86, i32 0, i32 6
-  %88 = load i32, ptr %87, align 4
-  %89 = load ptr, ptr %model, align 8
-  %90 = getelementptr %11, ptr %89, i32 0, i32 10
-  %91 = load i32, ptr %90, align 4
-  %92 = icmp sgt i32 %88, %91
-  %93 = zext i1 %92 to i8
-  %94 = trunc i8 %93 to i1
-  br i1 %94, label %then23, label %else24
+  %85 = load ptr, ptr %resolved, align 8
+  %86 = getelementptr %30, ptr %85, i32 0, i32 6
+  %87 = load i32, ptr %86, align 4
+  %88 = load ptr, ptr %model, align 8
+  %89 = getelementptr %11, ptr %88, i32 0, i32 10
+  %90 = load i32, ptr %89, align 4
+  %91 = icmp sgt i32 %87, %90
+  %92 = zext i1 %91 to i8
+  %93 = trunc i8 %92 to i1
+  br i1 %93, label %then23, label %else24
 
 then23:                                           ; preds = %merge13
-  %95 = load ptr, ptr %message, align 8
-  store ptr %95, ptr %target25, align 8
-  %96 = load ptr, ptr %target25, align 8
-  %97 = icmp ne ptr %96, null
-  %98 = zext i1 %97 to i8
-  %99 = trunc i8 %98 to i1
-  br i1 %99, label %then27, label %else28
+  %94 = load ptr, ptr %message, align 8
+  store ptr %94, ptr %target25, align 8
+  %95 = load ptr, ptr %target25, align 8
+  %96 = icmp ne ptr %95, null
+  %97 = zext i1 %96 to i8
+  %98 = trunc i8 %97 to i1
+  br i1 %98, label %then27, label %else28
 
 then27:                                           ; preds = %then23
-  %100 = load ptr, ptr %target25, align 8
-  %101 = getelementptr %5, ptr %100, i32 0, i32 0
-  %102 = getelementptr [1024 x i8], ptr %101, i32 0, i32 0
-  %103 = getelementptr i8, ptr %102, i64 0
-  %104 = load ptr, ptr %resolved, align 8
-  %105 = getelementptr %30, ptr %104, i32 0, i32 6
-  %106 = load i32, ptr %105, align 4
-  %107 = load ptr, ptr %model, align 8
-  %108 = getelementptr %11, ptr %107, i32 0, i32 10
-  %109 = load i32, ptr %108, align 4
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.539", i32 %106, i32 %109)
-  %111 = load ptr, ptr %target25, align 8
-  %112 = getelementptr %5, ptr %111, i32 0, i32 0
-  %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
-  %114 = getelementptr i8, ptr %113, i64 0
-  call void @"$printable.clean"(ptr %114, i64 1024)
-  %115 = load %4, ptr %4, align 1
+  %99 = load ptr, ptr %target25, align 8
+  %100 = getelementptr %5, ptr %99, i32 0, i32 0
+  %101 = getelementptr [1024 x i8], ptr %100, i32 0, i32 0
+  %102 = getelementptr i8, ptr %101, i64 0
+  %103 = load ptr, ptr %resolved, align 8
+  %104 = getelementptr %30, ptr %103, i32 0, i32 6
+  %105 = load i32, ptr %104, align 4
+  %106 = load ptr, ptr %model, align 8
+  %107 = getelementptr %11, ptr %106, i32 0, i32 10
+  %108 = load i32, ptr %107, align 4
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %102, i64 1024, ptr @"$string.539", i32 %105, i32 %108)
+  %110 = load ptr, ptr %target25, align 8
+  %111 = getelementptr %5, ptr %110, i32 0, i32 0
+  %112 = getelementptr [1024 x i8], ptr %111, i32 0, i32 0
+  %113 = getelementptr i8, ptr %112, i64 0
+  call void @"$printable.clean"(ptr %113, i64 1024)
+  %114 = load %4, ptr %4, align 1
   br label %merge26
 
 else28:                                           ; preds = %then23
@@ -52222,386 +52227,333 @@ else24:                                           ; preds = %merge13
   br label %merge22
 
 merge22:                                          ; preds = %else24, %dead29
-  %116 = load ptr, ptr %model, align 8
-  %117 = load ptr, ptr %resolved, align 8
-  %118 = getelementptr %30, ptr %117, i32 0, i32 1
-  %119 = load i32, ptr %118, align 4
-  %120 = load ptr, ptr %resolved, align 8
-  %121 = getelementptr %30, ptr %120, i32 0, i32 9
-  %122 = load i32, ptr %121, align 4
-  %123 = call i32 @"$layout.resolve_expert_layout"(ptr %116, i32 %119, i32 %122)
-  %124 = load ptr, ptr %resolved, align 8
-  %125 = getelementptr %30, ptr %124, i32 0, i32 9
-  store i32 %123, ptr %125, align 4
+  %115 = load ptr, ptr %model, align 8
+  %116 = load ptr, ptr %resolved, align 8
+  %117 = getelementptr %30, ptr %116, i32 0, i32 1
+  %118 = load i32, ptr %117, align 4
+  %119 = load ptr, ptr %resolved, align 8
+  %120 = getelementptr %30, ptr %119, i32 0, i32 9
+  %121 = load i32, ptr %120, align 4
+  %122 = call i32 @"$layout.resolve_expert_layout"(ptr %115, i32 %118, i32 %121)
+  %123 = load ptr, ptr %resolved, align 8
+  %124 = getelementptr %30, ptr %123, i32 0, i32 9
+  store i32 %122, ptr %124, align 4
   ret i32 0
 
 dead30:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$options.fill_defaults"(ptr %0, ptr %1) {
+define internal void @"$options.fill_defaults"(ptr %0) {
 entry:
-  %model = alloca ptr, align 8
   %target = alloca ptr, align 8
   store ptr %0, ptr %target, align 8
-  store ptr %1, ptr %model, align 8
-  %2 = load ptr, ptr %target, align 8
-  %3 = getelementptr %30, ptr %2, i32 0, i32 6
-  %4 = load i32, ptr %3, align 4
-  %5 = icmp eq i32 %4, 0
-  %6 = zext i1 %5 to i8
-  %7 = trunc i8 %6 to i1
-  br i1 %7, label %and.lhs.true, label %else
+  %1 = load ptr, ptr %target, align 8
+  %2 = getelementptr %30, ptr %1, i32 0, i32 1
+  %3 = load i32, ptr %2, align 4
+  %4 = icmp eq i32 %3, 0
+  %5 = zext i1 %4 to i8
+  %6 = trunc i8 %5 to i1
+  br i1 %6, label %then, label %else
 
-then:                                             ; preds = %and.lhs.true
-  %8 = load ptr, ptr %model, align 8
-  %9 = getelementptr %11, ptr %8, i32 0, i32 10
-  %10 = load i32, ptr %9, align 4
-  %11 = load ptr, ptr %target, align 8
-  %12 = getelementptr %30, ptr %11, i32 0, i32 6
-  store i32 %10, ptr %12, align 4
+then:                                             ; preds = %entry
+  %7 = load ptr, ptr %target, align 8
+  %8 = getelementptr %30, ptr %7, i32 0, i32 1
+  store i32 0, ptr %8, align 4
   br label %merge
 
-else:                                             ; preds = %and.lhs.true, %entry
+else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  %13 = load ptr, ptr %target, align 8
-  %14 = getelementptr %30, ptr %13, i32 0, i32 1
-  %15 = load i32, ptr %14, align 4
-  %16 = icmp eq i32 %15, 0
-  %17 = zext i1 %16 to i8
-  %18 = trunc i8 %17 to i1
-  br i1 %18, label %then2, label %else3
-
-and.lhs.true:                                     ; preds = %entry
-  %19 = load ptr, ptr %model, align 8
-  %20 = getelementptr %11, ptr %19, i32 0, i32 10
-  %21 = load i32, ptr %20, align 4
-  %22 = icmp slt i32 %21, 4096
-  %23 = zext i1 %22 to i8
-  %24 = trunc i8 %23 to i1
-  br i1 %24, label %then, label %else
+  %9 = load ptr, ptr %target, align 8
+  %10 = getelementptr %30, ptr %9, i32 0, i32 5
+  %11 = load i32, ptr %10, align 4
+  %12 = icmp eq i32 %11, 0
+  %13 = zext i1 %12 to i8
+  %14 = trunc i8 %13 to i1
+  br i1 %14, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  %25 = load ptr, ptr %target, align 8
-  %26 = getelementptr %30, ptr %25, i32 0, i32 1
-  store i32 0, ptr %26, align 4
+  %15 = load ptr, ptr %target, align 8
+  %16 = getelementptr %30, ptr %15, i32 0, i32 5
+  store i32 0, ptr %16, align 4
   br label %merge1
 
 else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %27 = load ptr, ptr %target, align 8
-  %28 = getelementptr %30, ptr %27, i32 0, i32 5
-  %29 = load i32, ptr %28, align 4
-  %30 = icmp eq i32 %29, 0
-  %31 = zext i1 %30 to i8
-  %32 = trunc i8 %31 to i1
-  br i1 %32, label %then5, label %else6
+  %17 = load ptr, ptr %target, align 8
+  %18 = getelementptr %30, ptr %17, i32 0, i32 6
+  %19 = load i32, ptr %18, align 4
+  %20 = icmp eq i32 %19, 0
+  %21 = zext i1 %20 to i8
+  %22 = trunc i8 %21 to i1
+  br i1 %22, label %then5, label %else6
 
 then5:                                            ; preds = %merge1
-  %33 = load ptr, ptr %target, align 8
-  %34 = getelementptr %30, ptr %33, i32 0, i32 5
-  store i32 64, ptr %34, align 4
+  %23 = load ptr, ptr %target, align 8
+  %24 = getelementptr %30, ptr %23, i32 0, i32 6
+  store i32 0, ptr %24, align 4
   br label %merge4
 
 else6:                                            ; preds = %merge1
   br label %merge4
 
 merge4:                                           ; preds = %else6, %then5
-  %35 = load ptr, ptr %target, align 8
-  %36 = getelementptr %30, ptr %35, i32 0, i32 6
-  %37 = load i32, ptr %36, align 4
-  %38 = icmp eq i32 %37, 0
-  %39 = zext i1 %38 to i8
-  %40 = trunc i8 %39 to i1
-  br i1 %40, label %then8, label %else9
+  %25 = load ptr, ptr %target, align 8
+  %26 = getelementptr %30, ptr %25, i32 0, i32 7
+  %27 = load i32, ptr %26, align 4
+  %28 = icmp eq i32 %27, 0
+  %29 = zext i1 %28 to i8
+  %30 = trunc i8 %29 to i1
+  br i1 %30, label %then8, label %else9
 
 then8:                                            ; preds = %merge4
-  %41 = load ptr, ptr %target, align 8
-  %42 = getelementptr %30, ptr %41, i32 0, i32 6
-  store i32 4096, ptr %42, align 4
+  %31 = load ptr, ptr %target, align 8
+  %32 = getelementptr %30, ptr %31, i32 0, i32 7
+  store i32 16, ptr %32, align 4
   br label %merge7
 
 else9:                                            ; preds = %merge4
   br label %merge7
 
 merge7:                                           ; preds = %else9, %then8
-  %43 = load ptr, ptr %target, align 8
-  %44 = getelementptr %30, ptr %43, i32 0, i32 7
-  %45 = load i32, ptr %44, align 4
-  %46 = icmp eq i32 %45, 0
-  %47 = zext i1 %46 to i8
-  %48 = trunc i8 %47 to i1
-  br i1 %48, label %then11, label %else12
+  %33 = load ptr, ptr %target, align 8
+  %34 = getelementptr %30, ptr %33, i32 0, i32 8
+  %35 = load i32, ptr %34, align 4
+  %36 = icmp eq i32 %35, 0
+  %37 = zext i1 %36 to i8
+  %38 = trunc i8 %37 to i1
+  br i1 %38, label %then11, label %else12
 
 then11:                                           ; preds = %merge7
-  %49 = load ptr, ptr %target, align 8
-  %50 = getelementptr %30, ptr %49, i32 0, i32 7
-  store i32 16, ptr %50, align 4
+  %39 = load ptr, ptr %target, align 8
+  %40 = getelementptr %30, ptr %39, i32 0, i32 8
+  store i32 0, ptr %40, align 4
   br label %merge10
 
 else12:                                           ; preds = %merge7
   br label %merge10
 
 merge10:                                          ; preds = %else12, %then11
-  %51 = load ptr, ptr %target, align 8
-  %52 = getelementptr %30, ptr %51, i32 0, i32 8
-  %53 = load i32, ptr %52, align 4
-  %54 = icmp eq i32 %53, 0
-  %55 = zext i1 %54 to i8
-  %56 = trunc i8 %55 to i1
-  br i1 %56, label %then14, label %else15
+  %41 = load ptr, ptr %target, align 8
+  %42 = getelementptr %30, ptr %41, i32 0, i32 9
+  %43 = load i32, ptr %42, align 4
+  %44 = icmp eq i32 %43, 0
+  %45 = zext i1 %44 to i8
+  %46 = trunc i8 %45 to i1
+  br i1 %46, label %then14, label %else15
 
 then14:                                           ; preds = %merge10
-  %57 = load ptr, ptr %target, align 8
-  %58 = getelementptr %30, ptr %57, i32 0, i32 8
-  store i32 0, ptr %58, align 4
+  %47 = load ptr, ptr %target, align 8
+  %48 = getelementptr %30, ptr %47, i32 0, i32 9
+  store i32 0, ptr %48, align 4
   br label %merge13
 
 else15:                                           ; preds = %merge10
   br label %merge13
 
 merge13:                                          ; preds = %else15, %then14
-  %59 = load ptr, ptr %target, align 8
-  %60 = getelementptr %30, ptr %59, i32 0, i32 9
-  %61 = load i32, ptr %60, align 4
-  %62 = icmp eq i32 %61, 0
-  %63 = zext i1 %62 to i8
-  %64 = trunc i8 %63 to i1
-  br i1 %64, label %then17, label %else18
+  %49 = load ptr, ptr %target, align 8
+  %50 = getelementptr %30, ptr %49, i32 0, i32 10
+  %51 = load i32, ptr %50, align 4
+  %52 = icmp eq i32 %51, 0
+  %53 = zext i1 %52 to i8
+  %54 = trunc i8 %53 to i1
+  br i1 %54, label %then17, label %else18
 
 then17:                                           ; preds = %merge13
-  %65 = load ptr, ptr %target, align 8
-  %66 = getelementptr %30, ptr %65, i32 0, i32 9
-  store i32 0, ptr %66, align 4
+  %55 = load ptr, ptr %target, align 8
+  %56 = getelementptr %30, ptr %55, i32 0, i32 10
+  store i32 0, ptr %56, align 4
   br label %merge16
 
 else18:                                           ; preds = %merge13
   br label %merge16
 
 merge16:                                          ; preds = %else18, %then17
-  %67 = load ptr, ptr %target, align 8
-  %68 = getelementptr %30, ptr %67, i32 0, i32 10
-  %69 = load i32, ptr %68, align 4
-  %70 = icmp eq i32 %69, 0
-  %71 = zext i1 %70 to i8
-  %72 = trunc i8 %71 to i1
-  br i1 %72, label %then20, label %else21
+  %57 = load ptr, ptr %target, align 8
+  %58 = getelementptr %30, ptr %57, i32 0, i32 11
+  %59 = load i32, ptr %58, align 4
+  %60 = icmp eq i32 %59, 0
+  %61 = zext i1 %60 to i8
+  %62 = trunc i8 %61 to i1
+  br i1 %62, label %then20, label %else21
 
 then20:                                           ; preds = %merge16
-  %73 = load ptr, ptr %target, align 8
-  %74 = getelementptr %30, ptr %73, i32 0, i32 10
-  store i32 0, ptr %74, align 4
+  %63 = load ptr, ptr %target, align 8
+  %64 = getelementptr %30, ptr %63, i32 0, i32 11
+  store i32 512, ptr %64, align 4
   br label %merge19
 
 else21:                                           ; preds = %merge16
   br label %merge19
 
 merge19:                                          ; preds = %else21, %then20
-  %75 = load ptr, ptr %target, align 8
-  %76 = getelementptr %30, ptr %75, i32 0, i32 11
-  %77 = load i32, ptr %76, align 4
-  %78 = icmp eq i32 %77, 0
-  %79 = zext i1 %78 to i8
-  %80 = trunc i8 %79 to i1
-  br i1 %80, label %then23, label %else24
+  %65 = load ptr, ptr %target, align 8
+  %66 = getelementptr %30, ptr %65, i32 0, i32 12
+  %67 = load i32, ptr %66, align 4
+  %68 = icmp eq i32 %67, 0
+  %69 = zext i1 %68 to i8
+  %70 = trunc i8 %69 to i1
+  br i1 %70, label %then23, label %else24
 
 then23:                                           ; preds = %merge19
-  %81 = load ptr, ptr %target, align 8
-  %82 = getelementptr %30, ptr %81, i32 0, i32 11
-  store i32 512, ptr %82, align 4
+  %71 = load ptr, ptr %target, align 8
+  %72 = getelementptr %30, ptr %71, i32 0, i32 12
+  store i32 0, ptr %72, align 4
   br label %merge22
 
 else24:                                           ; preds = %merge19
   br label %merge22
 
 merge22:                                          ; preds = %else24, %then23
-  %83 = load ptr, ptr %target, align 8
-  %84 = getelementptr %30, ptr %83, i32 0, i32 12
-  %85 = load i32, ptr %84, align 4
-  %86 = icmp eq i32 %85, 0
-  %87 = zext i1 %86 to i8
-  %88 = trunc i8 %87 to i1
-  br i1 %88, label %then26, label %else27
+  %73 = load ptr, ptr %target, align 8
+  %74 = getelementptr %30, ptr %73, i32 0, i32 13
+  %75 = load i32, ptr %74, align 4
+  %76 = icmp eq i32 %75, 0
+  %77 = zext i1 %76 to i8
+  %78 = trunc i8 %77 to i1
+  br i1 %78, label %then26, label %else27
 
 then26:                                           ; preds = %merge22
-  %89 = load ptr, ptr %target, align 8
-  %90 = getelementptr %30, ptr %89, i32 0, i32 12
-  store i32 0, ptr %90, align 4
+  %79 = load ptr, ptr %target, align 8
+  %80 = getelementptr %30, ptr %79, i32 0, i32 13
+  store i32 1024, ptr %80, align 4
   br label %merge25
 
 else27:                                           ; preds = %merge22
   br label %merge25
 
 merge25:                                          ; preds = %else27, %then26
-  %91 = load ptr, ptr %target, align 8
-  %92 = getelementptr %30, ptr %91, i32 0, i32 13
-  %93 = load i32, ptr %92, align 4
-  %94 = icmp eq i32 %93, 0
-  %95 = zext i1 %94 to i8
-  %96 = trunc i8 %95 to i1
-  br i1 %96, label %then29, label %else30
+  %81 = load ptr, ptr %target, align 8
+  %82 = getelementptr %30, ptr %81, i32 0, i32 16
+  %83 = load i32, ptr %82, align 4
+  %84 = icmp eq i32 %83, 0
+  %85 = zext i1 %84 to i8
+  %86 = trunc i8 %85 to i1
+  br i1 %86, label %then29, label %else30
 
 then29:                                           ; preds = %merge25
-  %97 = load ptr, ptr %target, align 8
-  %98 = getelementptr %30, ptr %97, i32 0, i32 13
-  store i32 1024, ptr %98, align 4
+  %87 = load ptr, ptr %target, align 8
+  %88 = getelementptr %30, ptr %87, i32 0, i32 16
+  store i32 0, ptr %88, align 4
   br label %merge28
 
 else30:                                           ; preds = %merge25
   br label %merge28
 
 merge28:                                          ; preds = %else30, %then29
-  %99 = load ptr, ptr %target, align 8
-  %100 = getelementptr %30, ptr %99, i32 0, i32 16
-  %101 = load i32, ptr %100, align 4
-  %102 = icmp eq i32 %101, 0
-  %103 = zext i1 %102 to i8
-  %104 = trunc i8 %103 to i1
-  br i1 %104, label %then32, label %else33
+  %89 = load ptr, ptr %target, align 8
+  %90 = getelementptr %30, ptr %89, i32 0, i32 22
+  %91 = load i32, ptr %90, align 4
+  %92 = icmp eq i32 %91, 0
+  %93 = zext i1 %92 to i8
+  %94 = trunc i8 %93 to i1
+  br i1 %94, label %then32, label %else33
 
 then32:                                           ; preds = %merge28
-  %105 = load ptr, ptr %target, align 8
-  %106 = getelementptr %30, ptr %105, i32 0, i32 16
-  store i32 0, ptr %106, align 4
+  %95 = load ptr, ptr %target, align 8
+  %96 = getelementptr %30, ptr %95, i32 0, i32 22
+  store i32 0, ptr %96, align 4
   br label %merge31
 
 else33:                                           ; preds = %merge28
   br label %merge31
 
 merge31:                                          ; preds = %else33, %then32
-  %107 = load ptr, ptr %target, align 8
-  %108 = getelementptr %30, ptr %107, i32 0, i32 22
-  %109 = load i32, ptr %108, align 4
-  %110 = icmp eq i32 %109, 0
-  %111 = zext i1 %110 to i8
-  %112 = trunc i8 %111 to i1
-  br i1 %112, label %then35, label %else36
+  %97 = load ptr, ptr %target, align 8
+  %98 = getelementptr %30, ptr %97, i32 0, i32 23
+  %99 = load i32, ptr %98, align 4
+  %100 = icmp eq i32 %99, 0
+  %101 = zext i1 %100 to i8
+  %102 = trunc i8 %101 to i1
+  br i1 %102, label %then35, label %else36
 
 then35:                                           ; preds = %merge31
-  %113 = load ptr, ptr %target, align 8
-  %114 = getelementptr %30, ptr %113, i32 0, i32 22
-  store i32 0, ptr %114, align 4
+  %103 = load ptr, ptr %target, align 8
+  %104 = getelementptr %30, ptr %103, i32 0, i32 23
+  store i32 0, ptr %104, align 4
   br label %merge34
 
 else36:                                           ; preds = %merge31
   br label %merge34
 
 merge34:                                          ; preds = %else36, %then35
-  %115 = load ptr, ptr %target, align 8
-  %116 = getelementptr %30, ptr %115, i32 0, i32 23
-  %117 = load i32, ptr %116, align 4
-  %118 = icmp eq i32 %117, 0
-  %119 = zext i1 %118 to i8
-  %120 = trunc i8 %119 to i1
-  br i1 %120, label %then38, label %else39
+  %105 = load ptr, ptr %target, align 8
+  %106 = getelementptr %30, ptr %105, i32 0, i32 24
+  %107 = load i32, ptr %106, align 4
+  %108 = icmp eq i32 %107, 0
+  %109 = zext i1 %108 to i8
+  %110 = trunc i8 %109 to i1
+  br i1 %110, label %then38, label %else39
 
 then38:                                           ; preds = %merge34
-  %121 = load ptr, ptr %target, align 8
-  %122 = getelementptr %30, ptr %121, i32 0, i32 23
-  store i32 0, ptr %122, align 4
+  %111 = load ptr, ptr %target, align 8
+  %112 = getelementptr %30, ptr %111, i32 0, i32 24
+  store i32 0, ptr %112, align 4
   br label %merge37
 
 else39:                                           ; preds = %merge34
   br label %merge37
 
 merge37:                                          ; preds = %else39, %then38
-  %123 = load ptr, ptr %target, align 8
-  %124 = getelementptr %30, ptr %123, i32 0, i32 24
-  %125 = load i32, ptr %124, align 4
-  %126 = icmp eq i32 %125, 0
-  %127 = zext i1 %126 to i8
-  %128 = trunc i8 %127 to i1
-  br i1 %128, label %then41, label %else42
+  %113 = load ptr, ptr %target, align 8
+  %114 = getelementptr %30, ptr %113, i32 0, i32 17
+  %115 = load i64, ptr %114, align 8
+  %116 = icmp eq i64 %115, 0
+  %117 = zext i1 %116 to i8
+  %118 = trunc i8 %117 to i1
+  br i1 %118, label %then41, label %else42
 
 then41:                                           ; preds = %merge37
-  %129 = load ptr, ptr %target, align 8
-  %130 = getelementptr %30, ptr %129, i32 0, i32 24
-  store i32 0, ptr %130, align 4
+  %119 = load ptr, ptr %target, align 8
+  %120 = getelementptr %30, ptr %119, i32 0, i32 17
+  store i64 0, ptr %120, align 8
   br label %merge40
 
 else42:                                           ; preds = %merge37
   br label %merge40
 
 merge40:                                          ; preds = %else42, %then41
-  %131 = load ptr, ptr %target, align 8
-  %132 = getelementptr %30, ptr %131, i32 0, i32 17
-  %133 = load i64, ptr %132, align 8
-  %134 = icmp eq i64 %133, 0
-  %135 = zext i1 %134 to i8
-  %136 = trunc i8 %135 to i1
-  br i1 %136, label %then44, label %else45
+  %121 = load ptr, ptr %target, align 8
+  %122 = getelementptr %30, ptr %121, i32 0, i32 25
+  %123 = load i32, ptr %122, align 4
+  %124 = icmp eq i32 %123, 0
+  %125 = zext i1 %124 to i8
+  %126 = trunc i8 %125 to i1
+  br i1 %126, label %then44, label %else45
 
 then44:                                           ; preds = %merge40
-  %137 = load ptr, ptr %target, align 8
-  %138 = getelementptr %30, ptr %137, i32 0, i32 17
-  store i64 0, ptr %138, align 8
+  %127 = load ptr, ptr %target, align 8
+  %128 = getelementptr %30, ptr %127, i32 0, i32 25
+  store i32 0, ptr %128, align 4
   br label %merge43
 
 else45:                                           ; preds = %merge40
   br label %merge43
 
 merge43:                                          ; preds = %else45, %then44
-  %139 = load ptr, ptr %target, align 8
-  %140 = getelementptr %30, ptr %139, i32 0, i32 25
-  %141 = load i32, ptr %140, align 4
-  %142 = icmp eq i32 %141, 0
-  %143 = zext i1 %142 to i8
-  %144 = trunc i8 %143 to i1
-  br i1 %144, label %then47, label %else48
+  %129 = load ptr, ptr %target, align 8
+  %130 = getelementptr %30, ptr %129, i32 0, i32 26
+  %131 = load i64, ptr %130, align 8
+  %132 = icmp eq i64 %131, 0
+  %133 = zext i1 %132 to i8
+  %134 = trunc i8 %133 to i1
+  br i1 %134, label %then47, label %else48
 
 then47:                                           ; preds = %merge43
-  %145 = load ptr, ptr %target, align 8
-  %146 = getelementptr %30, ptr %145, i32 0, i32 25
-  store i32 0, ptr %146, align 4
+  %135 = load ptr, ptr %target, align 8
+  %136 = getelementptr %30, ptr %135, i32 0, i32 26
+  store i64 0, ptr %136, align 8
   br label %merge46
 
 else48:                                           ; preds = %merge43
   br label %merge46
 
 merge46:                                          ; preds = %else48, %then47
-  %147 = load ptr, ptr %target, align 8
-  %148 = getelementptr %30, ptr %147, i32 0, i32 26
-  %149 = load i64, ptr %148, align 8
-  %150 = icmp eq i64 %149, 0
-  %151 = zext i1 %150 to i8
-  %152 = trunc i8 %151 to i1
-  br i1 %152, label %then50, label %else51
-
-then50:                                           ; preds = %merge46
-  %153 = load ptr, ptr %target, align 8
-  %154 = getelementptr %30, ptr %153, i32 0, i32 26
-  store i64 0, ptr %154, align 8
-  br label %merge49
-
-else51:                                           ; preds = %merge46
-  br label %merge49
-
-merge49:                                          ; preds = %else51, %then50
-  %155 = load ptr, ptr %target, align 8
-  %156 = getelementptr %30, ptr %155, i32 0, i32 16
-  %157 = load i32, ptr %156, align 4
-  %158 = icmp eq i32 %157, 0
-  %159 = zext i1 %158 to i8
-  %160 = trunc i8 %159 to i1
-  br i1 %160, label %then53, label %else54
-
-then53:                                           ; preds = %merge49
-  %161 = load ptr, ptr %target, align 8
-  %162 = getelementptr %30, ptr %161, i32 0, i32 5
-  %163 = load i32, ptr %162, align 4
-  %164 = load ptr, ptr %target, align 8
-  %165 = getelementptr %30, ptr %164, i32 0, i32 16
-  store i32 %163, ptr %165, align 4
-  br label %merge52
-
-else54:                                           ; preds = %merge49
-  br label %merge52
-
-merge52:                                          ; preds = %else54, %then53
   ret void
 }
 
@@ -52713,7 +52665,7 @@ merge:                                            ; preds = %else, %dead
   %54 = load ptr, ptr %given, align 8
   %55 = getelementptr %30, ptr %54, i32 0, i32 5
   %56 = load i32, ptr %55, align 4
-  %57 = icmp slt i32 %56, 1
+  %57 = icmp slt i32 %56, 0
   %58 = zext i1 %57 to i8
   %59 = trunc i8 %58 to i1
   br i1 %59, label %then5, label %or.lhs.false7
@@ -52745,7 +52697,7 @@ then10:                                           ; preds = %then5
   %76 = getelementptr %30, ptr %75, i32 0, i32 5
   %77 = load i32, ptr %76, align 4
   %78 = sext i32 %77 to i64
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.517", i64 %78, i64 1, i64 65536)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.517", i64 %78, i64 0, i64 65536)
   %80 = load ptr, ptr %target8, align 8
   %81 = getelementptr %5, ptr %80, i32 0, i32 0
   %82 = getelementptr [1024 x i8], ptr %81, i32 0, i32 0
@@ -52770,7 +52722,7 @@ merge4:                                           ; preds = %else6, %dead12
   %85 = load ptr, ptr %given, align 8
   %86 = getelementptr %30, ptr %85, i32 0, i32 6
   %87 = load i32, ptr %86, align 4
-  %88 = icmp slt i32 %87, 1
+  %88 = icmp slt i32 %87, 0
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %then14, label %or.lhs.false16
@@ -52802,7 +52754,7 @@ then19:                                           ; preds = %then14
   %107 = getelementptr %30, ptr %106, i32 0, i32 6
   %108 = load i32, ptr %107, align 4
   %109 = sext i32 %108 to i64
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %105, i64 1024, ptr @"$string.518", i64 %109, i64 1, i64 67108864)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %105, i64 1024, ptr @"$string.518", i64 %109, i64 0, i64 67108864)
   %111 = load ptr, ptr %target17, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -54572,13 +54524,11 @@ dead:                                             ; No predecessors!
 define internal i32 @"$Plan.make"(ptr %0, ptr %1, ptr %2, ptr %3, i1 zeroext %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
-  %shape = alloca %166, align 8
-  %8 = alloca %166, align 8
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
   %code14 = alloca i32, align 4
   %code9 = alloca i32, align 4
-  %9 = alloca %4, align 8
+  %8 = alloca %4, align 8
   %code4 = alloca i32, align 4
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -54592,44 +54542,44 @@ entry:
   store ptr %1, ptr %source, align 8
   store ptr %2, ptr %backend, align 8
   store ptr %3, ptr %info, align 8
-  %10 = zext i1 %4 to i8
-  store i8 %10, ptr %shares_memory, align 1
+  %9 = zext i1 %4 to i8
+  store i8 %9, ptr %shares_memory, align 1
   store ptr %5, ptr %given, align 8
   store ptr %6, ptr %message, align 8
-  %11 = load ptr, ptr %self, align 8
-  %12 = call ptr @memset(ptr %11, i32 0, i64 848)
-  %13 = load ptr, ptr %source, align 8
-  %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %29, ptr %14, i32 0, i32 0
-  store ptr %13, ptr %15, align 8
-  %16 = load ptr, ptr %backend, align 8
-  %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %29, ptr %17, i32 0, i32 1
-  store ptr %16, ptr %18, align 8
-  %19 = load i8, ptr %shares_memory, align 1
-  %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %29, ptr %20, i32 0, i32 5
-  store i8 %19, ptr %21, align 1
-  %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %29, ptr %22, i32 0, i32 20
-  store i8 1, ptr %23, align 1
-  %24 = load ptr, ptr %given, align 8
-  %25 = load ptr, ptr %source, align 8
-  %26 = getelementptr %9, ptr %25, i32 0, i32 3
-  %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %29, ptr %27, i32 0, i32 2
-  %29 = load ptr, ptr %message, align 8
-  %30 = call i32 @"$options.resolve"(ptr %24, ptr %26, ptr %28, ptr %29)
-  store i32 %30, ptr %code, align 4
-  %31 = load i32, ptr %code, align 4
-  %32 = icmp ne i32 %31, 0
-  %33 = zext i1 %32 to i8
-  %34 = trunc i8 %33 to i1
-  br i1 %34, label %then, label %else
+  %10 = load ptr, ptr %self, align 8
+  %11 = call ptr @memset(ptr %10, i32 0, i64 984)
+  %12 = load ptr, ptr %source, align 8
+  %13 = load ptr, ptr %self, align 8
+  %14 = getelementptr %29, ptr %13, i32 0, i32 0
+  store ptr %12, ptr %14, align 8
+  %15 = load ptr, ptr %backend, align 8
+  %16 = load ptr, ptr %self, align 8
+  %17 = getelementptr %29, ptr %16, i32 0, i32 1
+  store ptr %15, ptr %17, align 8
+  %18 = load i8, ptr %shares_memory, align 1
+  %19 = load ptr, ptr %self, align 8
+  %20 = getelementptr %29, ptr %19, i32 0, i32 6
+  store i8 %18, ptr %20, align 1
+  %21 = load ptr, ptr %self, align 8
+  %22 = getelementptr %29, ptr %21, i32 0, i32 21
+  store i8 1, ptr %22, align 1
+  %23 = load ptr, ptr %given, align 8
+  %24 = load ptr, ptr %source, align 8
+  %25 = getelementptr %9, ptr %24, i32 0, i32 3
+  %26 = load ptr, ptr %self, align 8
+  %27 = getelementptr %29, ptr %26, i32 0, i32 3
+  %28 = load ptr, ptr %message, align 8
+  %29 = call i32 @"$options.resolve"(ptr %23, ptr %25, ptr %27, ptr %28)
+  store i32 %29, ptr %code, align 4
+  %30 = load i32, ptr %code, align 4
+  %31 = icmp ne i32 %30, 0
+  %32 = zext i1 %31 to i8
+  %33 = trunc i8 %32 to i1
+  br i1 %33, label %then, label %else
 
 then:                                             ; preds = %entry
-  %35 = load i32, ptr %code, align 4
-  ret i32 %35
+  %34 = load i32, ptr %code, align 4
+  ret i32 %34
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -54638,54 +54588,58 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %36 = load ptr, ptr %info, align 8
-  %37 = getelementptr %8, ptr %36, i32 0, i32 1
-  %38 = load i32, ptr %37, align 4
-  %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %29, ptr %39, i32 0, i32 3
-  store i32 %38, ptr %40, align 4
+  %35 = load ptr, ptr %given, align 8
+  %36 = load ptr, ptr %self, align 8
+  %37 = getelementptr %29, ptr %36, i32 0, i32 2
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %37, ptr align 8 %35, i64 136, i1 false)
+  %38 = load ptr, ptr %info, align 8
+  %39 = getelementptr %8, ptr %38, i32 0, i32 1
+  %40 = load i32, ptr %39, align 4
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %29, ptr %41, i32 0, i32 2
-  %43 = getelementptr %30, ptr %42, i32 0, i32 15
-  %44 = load i32, ptr %43, align 4
-  %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %29, ptr %45, i32 0, i32 4
-  store i32 %44, ptr %46, align 4
+  %42 = getelementptr %29, ptr %41, i32 0, i32 4
+  store i32 %40, ptr %42, align 4
+  %43 = load ptr, ptr %self, align 8
+  %44 = getelementptr %29, ptr %43, i32 0, i32 3
+  %45 = getelementptr %30, ptr %44, i32 0, i32 15
+  %46 = load i32, ptr %45, align 4
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %29, ptr %47, i32 0, i32 4
-  %49 = load i32, ptr %48, align 4
-  %50 = icmp slt i32 %49, 0
-  %51 = zext i1 %50 to i8
-  %52 = trunc i8 %51 to i1
-  br i1 %52, label %then2, label %else3
+  %48 = getelementptr %29, ptr %47, i32 0, i32 5
+  store i32 %46, ptr %48, align 4
+  %49 = load ptr, ptr %self, align 8
+  %50 = getelementptr %29, ptr %49, i32 0, i32 5
+  %51 = load i32, ptr %50, align 4
+  %52 = icmp slt i32 %51, 0
+  %53 = zext i1 %52 to i8
+  %54 = trunc i8 %53 to i1
+  br i1 %54, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  %53 = load ptr, ptr %info, align 8
-  %54 = getelementptr %8, ptr %53, i32 0, i32 2
-  %55 = load i32, ptr %54, align 4
-  %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %29, ptr %56, i32 0, i32 4
-  store i32 %55, ptr %57, align 4
+  %55 = load ptr, ptr %info, align 8
+  %56 = getelementptr %8, ptr %55, i32 0, i32 2
+  %57 = load i32, ptr %56, align 4
+  %58 = load ptr, ptr %self, align 8
+  %59 = getelementptr %29, ptr %58, i32 0, i32 5
+  store i32 %57, ptr %59, align 4
   br label %merge1
 
 else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %58 = load ptr, ptr %self, align 8
-  %59 = load ptr, ptr %info, align 8
-  %60 = load ptr, ptr %message, align 8
-  %61 = call i32 @"$Plan.choose_course"(ptr %58, ptr %59, ptr %60)
-  store i32 %61, ptr %code4, align 4
-  %62 = load i32, ptr %code4, align 4
-  %63 = icmp ne i32 %62, 0
-  %64 = zext i1 %63 to i8
-  %65 = trunc i8 %64 to i1
-  br i1 %65, label %then6, label %else7
+  %60 = load ptr, ptr %self, align 8
+  %61 = load ptr, ptr %info, align 8
+  %62 = load ptr, ptr %message, align 8
+  %63 = call i32 @"$Plan.choose_course"(ptr %60, ptr %61, ptr %62)
+  store i32 %63, ptr %code4, align 4
+  %64 = load i32, ptr %code4, align 4
+  %65 = icmp ne i32 %64, 0
+  %66 = zext i1 %65 to i8
+  %67 = trunc i8 %66 to i1
+  br i1 %67, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  %66 = load i32, ptr %code4, align 4
-  ret i32 %66
+  %68 = load i32, ptr %code4, align 4
+  ret i32 %68
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -54694,23 +54648,23 @@ else7:                                            ; preds = %merge1
   br label %merge5
 
 merge5:                                           ; preds = %else7, %dead8
-  %67 = load ptr, ptr %self, align 8
-  %68 = load ptr, ptr %info, align 8
-  call void @"$Plan.choose_memory"(ptr %67, ptr %68)
-  %69 = load %4, ptr %9, align 1
-  %70 = load ptr, ptr %self, align 8
-  %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Plan.shape_step"(ptr %70, ptr %71)
-  store i32 %72, ptr %code9, align 4
-  %73 = load i32, ptr %code9, align 4
-  %74 = icmp ne i32 %73, 0
-  %75 = zext i1 %74 to i8
-  %76 = trunc i8 %75 to i1
-  br i1 %76, label %then11, label %else12
+  %69 = load ptr, ptr %self, align 8
+  %70 = load ptr, ptr %info, align 8
+  call void @"$Plan.choose_memory"(ptr %69, ptr %70)
+  %71 = load %4, ptr %8, align 1
+  %72 = load ptr, ptr %self, align 8
+  %73 = load ptr, ptr %message, align 8
+  %74 = call i32 @"$Plan.measure_weights"(ptr %72, ptr %73)
+  store i32 %74, ptr %code9, align 4
+  %75 = load i32, ptr %code9, align 4
+  %76 = icmp ne i32 %75, 0
+  %77 = zext i1 %76 to i8
+  %78 = trunc i8 %77 to i1
+  br i1 %78, label %then11, label %else12
 
 then11:                                           ; preds = %merge5
-  %77 = load i32, ptr %code9, align 4
-  ret i32 %77
+  %79 = load i32, ptr %code9, align 4
+  ret i32 %79
 
 dead13:                                           ; No predecessors!
   br label %merge10
@@ -54719,19 +54673,19 @@ else12:                                           ; preds = %merge5
   br label %merge10
 
 merge10:                                          ; preds = %else12, %dead13
-  %78 = load ptr, ptr %self, align 8
-  %79 = load ptr, ptr %message, align 8
-  %80 = call i32 @"$Plan.measure_weights"(ptr %78, ptr %79)
-  store i32 %80, ptr %code14, align 4
-  %81 = load i32, ptr %code14, align 4
-  %82 = icmp ne i32 %81, 0
-  %83 = zext i1 %82 to i8
-  %84 = trunc i8 %83 to i1
-  br i1 %84, label %then16, label %else17
+  %80 = load ptr, ptr %self, align 8
+  %81 = load ptr, ptr %message, align 8
+  %82 = call i32 @"$Plan.measure_page"(ptr %80, ptr %81)
+  store i32 %82, ptr %code14, align 4
+  %83 = load i32, ptr %code14, align 4
+  %84 = icmp ne i32 %83, 0
+  %85 = zext i1 %84 to i8
+  %86 = trunc i8 %85 to i1
+  br i1 %86, label %then16, label %else17
 
 then16:                                           ; preds = %merge10
-  %85 = load i32, ptr %code14, align 4
-  ret i32 %85
+  %87 = load i32, ptr %code14, align 4
+  ret i32 %87
 
 dead18:                                           ; No predecessors!
   br label %merge15
@@ -54740,19 +54694,19 @@ else17:                                           ; preds = %merge10
   br label %merge15
 
 merge15:                                          ; preds = %else17, %dead18
-  %86 = load ptr, ptr %self, align 8
-  %87 = load ptr, ptr %message, align 8
-  %88 = call i32 @"$Plan.measure_page"(ptr %86, ptr %87)
-  store i32 %88, ptr %code19, align 4
-  %89 = load i32, ptr %code19, align 4
-  %90 = icmp ne i32 %89, 0
-  %91 = zext i1 %90 to i8
-  %92 = trunc i8 %91 to i1
-  br i1 %92, label %then21, label %else22
+  %88 = load ptr, ptr %self, align 8
+  %89 = load ptr, ptr %message, align 8
+  %90 = call i32 @"$Plan.choose_sizes"(ptr %88, ptr %89)
+  store i32 %90, ptr %code19, align 4
+  %91 = load i32, ptr %code19, align 4
+  %92 = icmp ne i32 %91, 0
+  %93 = zext i1 %92 to i8
+  %94 = trunc i8 %93 to i1
+  br i1 %94, label %then21, label %else22
 
 then21:                                           ; preds = %merge15
-  %93 = load i32, ptr %code19, align 4
-  ret i32 %93
+  %95 = load i32, ptr %code19, align 4
+  ret i32 %95
 
 dead23:                                           ; No predecessors!
   br label %merge20
@@ -54761,19 +54715,19 @@ else22:                                           ; preds = %merge15
   br label %merge20
 
 merge20:                                          ; preds = %else22, %dead23
-  %94 = load ptr, ptr %self, align 8
-  %95 = load ptr, ptr %message, align 8
-  %96 = call i32 @"$Plan.shape_workspace"(ptr %94, ptr %95)
-  store i32 %96, ptr %code24, align 4
-  %97 = load i32, ptr %code24, align 4
-  %98 = icmp ne i32 %97, 0
-  %99 = zext i1 %98 to i8
-  %100 = trunc i8 %99 to i1
-  br i1 %100, label %then26, label %else27
+  %96 = load ptr, ptr %self, align 8
+  %97 = load ptr, ptr %message, align 8
+  %98 = call i32 @"$Plan.check_page_tables"(ptr %96, ptr %97)
+  store i32 %98, ptr %code24, align 4
+  %99 = load i32, ptr %code24, align 4
+  %100 = icmp ne i32 %99, 0
+  %101 = zext i1 %100 to i8
+  %102 = trunc i8 %101 to i1
+  br i1 %102, label %then26, label %else27
 
 then26:                                           ; preds = %merge20
-  %101 = load i32, ptr %code24, align 4
-  ret i32 %101
+  %103 = load i32, ptr %code24, align 4
+  ret i32 %103
 
 dead28:                                           ; No predecessors!
   br label %merge25
@@ -54782,20 +54736,9 @@ else27:                                           ; preds = %merge20
   br label %merge25
 
 merge25:                                          ; preds = %else27, %dead28
-  %102 = load ptr, ptr %self, align 8
-  call void @"$Plan.buffer_shape"(ptr noalias sret(%166) %8, ptr %102, i32 0)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %8, i64 168, i1 false)
-  %103 = call i64 @"$buffers.bytes"(ptr %shape)
   %104 = load ptr, ptr %self, align 8
-  %105 = getelementptr %29, ptr %104, i32 0, i32 15
-  store i64 %103, ptr %105, align 8
-  %106 = call i64 @"$buffers.host_bytes"(ptr %shape)
-  %107 = load ptr, ptr %self, align 8
-  %108 = getelementptr %29, ptr %107, i32 0, i32 17
-  store i64 %106, ptr %108, align 8
-  %109 = load ptr, ptr %self, align 8
-  call void @"$Plan.choose_pages"(ptr %109)
-  %110 = load %4, ptr %7, align 1
+  call void @"$Plan.choose_pages"(ptr %104)
+  %105 = load %4, ptr %7, align 1
   ret i32 0
 
 dead29:                                           ; No predecessors!
@@ -54806,8 +54749,8 @@ define internal i32 @"$Plan.choose_course"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target13 = alloca ptr, align 8
-  %layout = alloca %167, align 8
-  %4 = alloca %167, align 8
+  %layout = alloca %166, align 8
+  %4 = alloca %166, align 8
   %5 = alloca %4, align 8
   %target = alloca ptr, align 8
   %o = alloca ptr, align 8
@@ -54818,7 +54761,7 @@ entry:
   store ptr %1, ptr %info, align 8
   store ptr %2, ptr %message, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %29, ptr %6, i32 0, i32 2
+  %7 = getelementptr %29, ptr %6, i32 0, i32 3
   store ptr %7, ptr %o, align 8
   %8 = load ptr, ptr %o, align 8
   %9 = getelementptr %30, ptr %8, i32 0, i32 20
@@ -54898,10 +54841,10 @@ and.end:                                          ; preds = %and.rhs, %and.lhs.t
   %51 = phi i1 [ false, %and.lhs.true4 ], [ false, %merge ], [ %50, %and.rhs ]
   %52 = zext i1 %51 to i8
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %29, ptr %53, i32 0, i32 6
+  %54 = getelementptr %29, ptr %53, i32 0, i32 7
   store i8 %52, ptr %54, align 1
   %55 = load ptr, ptr %self, align 8
-  call void @"$Plan.layout"(ptr noalias sret(%167) %4, ptr %55, i32 0)
+  call void @"$Plan.layout"(ptr noalias sret(%166) %4, ptr %55, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %layout, ptr align 8 %4, i64 40, i1 false)
   %56 = load ptr, ptr %info, align 8
   %57 = getelementptr %8, ptr %56, i32 0, i32 9
@@ -54930,7 +54873,7 @@ and.end6:                                         ; preds = %and.rhs5, %and.end
   %71 = phi i1 [ false, %and.end ], [ %70, %and.rhs5 ]
   %72 = zext i1 %71 to i8
   %73 = load ptr, ptr %self, align 8
-  %74 = getelementptr %29, ptr %73, i32 0, i32 8
+  %74 = getelementptr %29, ptr %73, i32 0, i32 9
   store i8 %72, ptr %74, align 1
   %75 = load ptr, ptr %o, align 8
   %76 = getelementptr %30, ptr %75, i32 0, i32 21
@@ -54968,7 +54911,7 @@ or.end:                                           ; preds = %and.end8, %and.end6
   %96 = phi i1 [ true, %and.end6 ], [ %95, %and.end8 ]
   %97 = zext i1 %96 to i8
   %98 = load ptr, ptr %self, align 8
-  %99 = getelementptr %29, ptr %98, i32 0, i32 7
+  %99 = getelementptr %29, ptr %98, i32 0, i32 8
   store i8 %97, ptr %99, align 1
   %100 = load ptr, ptr %info, align 8
   %101 = getelementptr %8, ptr %100, i32 0, i32 7
@@ -55043,11 +54986,11 @@ dead18:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Plan.layout"(ptr noalias sret(%167) %0, ptr %1, i32 %2) {
+define internal void @"$Plan.layout"(ptr noalias sret(%166) %0, ptr %1, i32 %2) {
 entry:
-  %3 = alloca %167, align 8
-  %4 = alloca %168, align 8
-  %"<structcast>" = alloca %168, align 8
+  %3 = alloca %166, align 8
+  %4 = alloca %167, align 8
+  %"<structcast>" = alloca %167, align 8
   %rank = alloca i32, align 4
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
@@ -55064,19 +55007,19 @@ entry:
   %14 = getelementptr %29, ptr %13, i32 0, i32 1
   %15 = load ptr, ptr %14, align 8
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %29, ptr %16, i32 0, i32 2
+  %17 = getelementptr %29, ptr %16, i32 0, i32 3
   %18 = getelementptr %30, ptr %17, i32 0, i32 1
   %19 = load i32, ptr %18, align 4
   %20 = load i32, ptr %rank, align 4
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %29, ptr %21, i32 0, i32 2
+  %22 = getelementptr %29, ptr %21, i32 0, i32 3
   %23 = getelementptr %30, ptr %22, i32 0, i32 9
   %24 = load i32, ptr %23, align 4
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %29, ptr %25, i32 0, i32 8
+  %26 = getelementptr %29, ptr %25, i32 0, i32 9
   %27 = load i8, ptr %26, align 1
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %29, ptr %28, i32 0, i32 4
+  %29 = getelementptr %29, ptr %28, i32 0, i32 5
   %30 = load i32, ptr %29, align 4
   %31 = icmp eq i32 %30, 2
   %32 = zext i1 %31 to i8
@@ -55095,54 +55038,54 @@ and.rhs:                                          ; preds = %entry
 and.end:                                          ; preds = %and.rhs, %entry
   %40 = phi i1 [ false, %entry ], [ %39, %and.rhs ]
   %41 = zext i1 %40 to i8
-  %42 = getelementptr %168, ptr %4, i32 0, i32 0
+  %42 = getelementptr %167, ptr %4, i32 0, i32 0
   store ptr %8, ptr %42, align 8
-  %43 = getelementptr %168, ptr %4, i32 0, i32 1
+  %43 = getelementptr %167, ptr %4, i32 0, i32 1
   store ptr %12, ptr %43, align 8
-  %44 = getelementptr %168, ptr %4, i32 0, i32 2
+  %44 = getelementptr %167, ptr %4, i32 0, i32 2
   store ptr %15, ptr %44, align 8
-  %45 = getelementptr %168, ptr %4, i32 0, i32 3
+  %45 = getelementptr %167, ptr %4, i32 0, i32 3
   store i32 %19, ptr %45, align 4
-  %46 = getelementptr %168, ptr %4, i32 0, i32 4
+  %46 = getelementptr %167, ptr %4, i32 0, i32 4
   store i32 %20, ptr %46, align 4
-  %47 = getelementptr %168, ptr %4, i32 0, i32 5
+  %47 = getelementptr %167, ptr %4, i32 0, i32 5
   store i32 %24, ptr %47, align 4
-  %48 = getelementptr %168, ptr %4, i32 0, i32 6
+  %48 = getelementptr %167, ptr %4, i32 0, i32 6
   store i8 %27, ptr %48, align 1
-  %49 = getelementptr %168, ptr %4, i32 0, i32 7
+  %49 = getelementptr %167, ptr %4, i32 0, i32 7
   store i8 %41, ptr %49, align 1
-  %50 = load %168, ptr %4, align 8
-  store %168 %50, ptr %"<structcast>", align 8
-  %51 = getelementptr %167, ptr %3, i32 0, i32 0
-  %52 = getelementptr %168, ptr %"<structcast>", i32 0, i32 0
+  %50 = load %167, ptr %4, align 8
+  store %167 %50, ptr %"<structcast>", align 8
+  %51 = getelementptr %166, ptr %3, i32 0, i32 0
+  %52 = getelementptr %167, ptr %"<structcast>", i32 0, i32 0
   %53 = load ptr, ptr %52, align 8
   store ptr %53, ptr %51, align 8
-  %54 = getelementptr %167, ptr %3, i32 0, i32 1
-  %55 = getelementptr %168, ptr %"<structcast>", i32 0, i32 1
+  %54 = getelementptr %166, ptr %3, i32 0, i32 1
+  %55 = getelementptr %167, ptr %"<structcast>", i32 0, i32 1
   %56 = load ptr, ptr %55, align 8
   store ptr %56, ptr %54, align 8
-  %57 = getelementptr %167, ptr %3, i32 0, i32 2
-  %58 = getelementptr %168, ptr %"<structcast>", i32 0, i32 2
+  %57 = getelementptr %166, ptr %3, i32 0, i32 2
+  %58 = getelementptr %167, ptr %"<structcast>", i32 0, i32 2
   %59 = load ptr, ptr %58, align 8
   store ptr %59, ptr %57, align 8
-  %60 = getelementptr %167, ptr %3, i32 0, i32 3
-  %61 = getelementptr %168, ptr %"<structcast>", i32 0, i32 3
+  %60 = getelementptr %166, ptr %3, i32 0, i32 3
+  %61 = getelementptr %167, ptr %"<structcast>", i32 0, i32 3
   %62 = load i32, ptr %61, align 4
   store i32 %62, ptr %60, align 4
-  %63 = getelementptr %167, ptr %3, i32 0, i32 4
-  %64 = getelementptr %168, ptr %"<structcast>", i32 0, i32 4
+  %63 = getelementptr %166, ptr %3, i32 0, i32 4
+  %64 = getelementptr %167, ptr %"<structcast>", i32 0, i32 4
   %65 = load i32, ptr %64, align 4
   store i32 %65, ptr %63, align 4
-  %66 = getelementptr %167, ptr %3, i32 0, i32 5
-  %67 = getelementptr %168, ptr %"<structcast>", i32 0, i32 5
+  %66 = getelementptr %166, ptr %3, i32 0, i32 5
+  %67 = getelementptr %167, ptr %"<structcast>", i32 0, i32 5
   %68 = load i32, ptr %67, align 4
   store i32 %68, ptr %66, align 4
-  %69 = getelementptr %167, ptr %3, i32 0, i32 6
-  %70 = getelementptr %168, ptr %"<structcast>", i32 0, i32 6
+  %69 = getelementptr %166, ptr %3, i32 0, i32 6
+  %70 = getelementptr %167, ptr %"<structcast>", i32 0, i32 6
   %71 = load i8, ptr %70, align 1
   store i8 %71, ptr %69, align 1
-  %72 = getelementptr %167, ptr %3, i32 0, i32 7
-  %73 = getelementptr %168, ptr %"<structcast>", i32 0, i32 7
+  %72 = getelementptr %166, ptr %3, i32 0, i32 7
+  %73 = getelementptr %167, ptr %"<structcast>", i32 0, i32 7
   %74 = load i8, ptr %73, align 1
   store i8 %74, ptr %72, align 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %3, i64 40, i1 false)
@@ -55158,11 +55101,11 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %167, ptr %1, i32 0, i32 0
+  %2 = getelementptr %166, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   store ptr %3, ptr %c, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %167, ptr %4, i32 0, i32 3
+  %5 = getelementptr %166, ptr %4, i32 0, i32 3
   %6 = load i32, ptr %5, align 4
   %7 = icmp eq i32 %6, 1
   %8 = zext i1 %7 to i8
@@ -55233,14 +55176,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %info, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %29, ptr %2, i32 0, i32 2
+  %3 = getelementptr %29, ptr %2, i32 0, i32 3
   %4 = getelementptr %30, ptr %3, i32 0, i32 17
   %5 = load i64, ptr %4, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %29, ptr %6, i32 0, i32 9
+  %7 = getelementptr %29, ptr %6, i32 0, i32 10
   store i64 %5, ptr %7, align 8
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %29, ptr %8, i32 0, i32 9
+  %9 = getelementptr %29, ptr %8, i32 0, i32 10
   %10 = load i64, ptr %9, align 8
   %11 = icmp eq i64 %10, 0
   %12 = zext i1 %11 to i8
@@ -55249,7 +55192,7 @@ entry:
 
 then:                                             ; preds = %entry
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %29, ptr %14, i32 0, i32 2
+  %15 = getelementptr %29, ptr %14, i32 0, i32 3
   %16 = getelementptr %30, ptr %15, i32 0, i32 25
   %17 = load i32, ptr %16, align 4
   store i32 %17, ptr %hundredths, align 4
@@ -55261,7 +55204,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %29, ptr %22, i32 0, i32 5
+  %23 = getelementptr %29, ptr %22, i32 0, i32 6
   %24 = load i8, ptr %23, align 1
   %25 = trunc i8 %24 to i1
   %26 = select i1 %25, i32 90, i32 97
@@ -55280,7 +55223,7 @@ merge1:                                           ; preds = %else3, %then2
   %32 = sext i32 %31 to i64
   %33 = mul i64 %30, %32
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %29, ptr %34, i32 0, i32 9
+  %35 = getelementptr %29, ptr %34, i32 0, i32 10
   store i64 %33, ptr %35, align 8
   br label %merge
 
@@ -55291,198 +55234,20 @@ merge:                                            ; preds = %else, %merge1
   ret void
 }
 
-define internal i32 @"$Plan.shape_step"(ptr %0, ptr %1) {
-entry:
-  %2 = alloca %4, align 8
-  %target = alloca ptr, align 8
-  %o = alloca ptr, align 8
-  %message = alloca ptr, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  store ptr %1, ptr %message, align 8
-  %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %29, ptr %3, i32 0, i32 2
-  store ptr %4, ptr %o, align 8
-  %5 = load ptr, ptr %o, align 8
-  %6 = getelementptr %30, ptr %5, i32 0, i32 6
-  %7 = load i32, ptr %6, align 4
-  %8 = load ptr, ptr %o, align 8
-  %9 = getelementptr %30, ptr %8, i32 0, i32 7
-  %10 = load i32, ptr %9, align 4
-  %11 = add i32 %7, %10
-  %12 = sub i32 %11, 1
-  %13 = load ptr, ptr %o, align 8
-  %14 = getelementptr %30, ptr %13, i32 0, i32 7
-  %15 = load i32, ptr %14, align 4
-  %16 = sdiv i32 %12, %15
-  %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %29, ptr %17, i32 0, i32 10
-  store i32 %16, ptr %18, align 4
-  %19 = load ptr, ptr %o, align 8
-  %20 = getelementptr %30, ptr %19, i32 0, i32 5
-  %21 = load i32, ptr %20, align 4
-  %22 = sext i32 %21 to i64
-  %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %29, ptr %23, i32 0, i32 10
-  %25 = load i32, ptr %24, align 4
-  %26 = sext i32 %25 to i64
-  %27 = mul i64 %22, %26
-  %28 = icmp sgt i64 %27, 2147483647
-  %29 = zext i1 %28 to i8
-  %30 = trunc i8 %29 to i1
-  br i1 %30, label %then, label %else
-
-then:                                             ; preds = %entry
-  %31 = load ptr, ptr %message, align 8
-  store ptr %31, ptr %target, align 8
-  %32 = load ptr, ptr %target, align 8
-  %33 = icmp ne ptr %32, null
-  %34 = zext i1 %33 to i8
-  %35 = trunc i8 %34 to i1
-  br i1 %35, label %then2, label %else3
-
-then2:                                            ; preds = %then
-  %36 = load ptr, ptr %target, align 8
-  %37 = getelementptr %5, ptr %36, i32 0, i32 0
-  %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
-  %39 = getelementptr i8, ptr %38, i64 0
-  %40 = load ptr, ptr %o, align 8
-  %41 = getelementptr %30, ptr %40, i32 0, i32 5
-  %42 = load i32, ptr %41, align 4
-  %43 = load ptr, ptr %o, align 8
-  %44 = getelementptr %30, ptr %43, i32 0, i32 6
-  %45 = load i32, ptr %44, align 4
-  %46 = load ptr, ptr %o, align 8
-  %47 = getelementptr %30, ptr %46, i32 0, i32 7
-  %48 = load i32, ptr %47, align 4
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.544", i32 %42, i32 %45, i32 %48, i64 2147483647)
-  %50 = load ptr, ptr %target, align 8
-  %51 = getelementptr %5, ptr %50, i32 0, i32 0
-  %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
-  %53 = getelementptr i8, ptr %52, i64 0
-  call void @"$printable.clean"(ptr %53, i64 1024)
-  %54 = load %4, ptr %2, align 1
-  br label %merge1
-
-else3:                                            ; preds = %then
-  br label %merge1
-
-merge1:                                           ; preds = %else3, %then2
-  ret i32 1
-
-dead:                                             ; No predecessors!
-  br label %merge
-
-else:                                             ; preds = %entry
-  br label %merge
-
-merge:                                            ; preds = %else, %dead
-  %55 = load ptr, ptr %o, align 8
-  %56 = getelementptr %30, ptr %55, i32 0, i32 11
-  %57 = load i32, ptr %56, align 4
-  %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %29, ptr %58, i32 0, i32 19
-  %60 = getelementptr %32, ptr %59, i32 0, i32 0
-  store i32 %57, ptr %60, align 4
-  %61 = load ptr, ptr %o, align 8
-  %62 = getelementptr %30, ptr %61, i32 0, i32 5
-  %63 = load i32, ptr %62, align 4
-  %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %29, ptr %64, i32 0, i32 19
-  %66 = getelementptr %32, ptr %65, i32 0, i32 1
-  store i32 %63, ptr %66, align 4
-  %67 = load ptr, ptr %self, align 8
-  %68 = getelementptr %29, ptr %67, i32 0, i32 10
-  %69 = load i32, ptr %68, align 4
-  %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %29, ptr %70, i32 0, i32 19
-  %72 = getelementptr %32, ptr %71, i32 0, i32 2
-  store i32 %69, ptr %72, align 4
-  %73 = load ptr, ptr %o, align 8
-  %74 = getelementptr %30, ptr %73, i32 0, i32 16
-  %75 = load i32, ptr %74, align 4
-  %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %29, ptr %76, i32 0, i32 19
-  %78 = getelementptr %32, ptr %77, i32 0, i32 3
-  store i32 %75, ptr %78, align 4
-  %79 = load ptr, ptr %o, align 8
-  %80 = getelementptr %30, ptr %79, i32 0, i32 16
-  %81 = load i32, ptr %80, align 4
-  %82 = mul i32 16, %81
-  %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %29, ptr %83, i32 0, i32 19
-  %85 = getelementptr %32, ptr %84, i32 0, i32 4
-  store i32 %82, ptr %85, align 4
-  %86 = load ptr, ptr %self, align 8
-  %87 = getelementptr %29, ptr %86, i32 0, i32 19
-  %88 = getelementptr %32, ptr %87, i32 0, i32 4
-  %89 = load i32, ptr %88, align 4
-  %90 = icmp slt i32 %89, 1024
-  %91 = zext i1 %90 to i8
-  %92 = trunc i8 %91 to i1
-  br i1 %92, label %then5, label %else6
-
-then5:                                            ; preds = %merge
-  %93 = load ptr, ptr %self, align 8
-  %94 = getelementptr %29, ptr %93, i32 0, i32 19
-  %95 = getelementptr %32, ptr %94, i32 0, i32 4
-  store i32 1024, ptr %95, align 4
-  br label %merge4
-
-else6:                                            ; preds = %merge
-  br label %merge4
-
-merge4:                                           ; preds = %else6, %then5
-  %96 = load ptr, ptr %o, align 8
-  %97 = getelementptr %30, ptr %96, i32 0, i32 16
-  %98 = load i32, ptr %97, align 4
-  %99 = load ptr, ptr %o, align 8
-  %100 = getelementptr %30, ptr %99, i32 0, i32 5
-  %101 = load i32, ptr %100, align 4
-  %102 = icmp slt i32 %98, %101
-  %103 = zext i1 %102 to i8
-  %104 = load ptr, ptr %o, align 8
-  %105 = getelementptr %30, ptr %104, i32 0, i32 16
-  %106 = load i32, ptr %105, align 4
-  %107 = load ptr, ptr %o, align 8
-  %108 = getelementptr %30, ptr %107, i32 0, i32 5
-  %109 = load i32, ptr %108, align 4
-  %110 = trunc i8 %103 to i1
-  %111 = select i1 %110, i32 %106, i32 %109
-  %112 = load ptr, ptr %self, align 8
-  %113 = getelementptr %29, ptr %112, i32 0, i32 19
-  %114 = getelementptr %32, ptr %113, i32 0, i32 5
-  store i32 %111, ptr %114, align 4
-  %115 = load ptr, ptr %self, align 8
-  %116 = getelementptr %29, ptr %115, i32 0, i32 0
-  %117 = load ptr, ptr %116, align 8
-  %118 = getelementptr %9, ptr %117, i32 0, i32 3
-  %119 = getelementptr %11, ptr %118, i32 0, i32 3
-  %120 = load i32, ptr %119, align 4
-  %121 = load ptr, ptr %self, align 8
-  %122 = getelementptr %29, ptr %121, i32 0, i32 19
-  %123 = getelementptr %32, ptr %122, i32 0, i32 6
-  store i32 %120, ptr %123, align 4
-  ret i32 0
-
-dead7:                                            ; No predecessors!
-  ret i32 undef
-}
-
 define internal i32 @"$Plan.measure_weights"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
   %unbound = alloca %56, align 8
-  %layout = alloca %167, align 8
-  %3 = alloca %167, align 8
+  %layout = alloca %166, align 8
+  %3 = alloca %166, align 8
   %message = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Plan.layout"(ptr noalias sret(%167) %3, ptr %4, i32 0)
+  call void @"$Plan.layout"(ptr noalias sret(%166) %3, ptr %4, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %layout, ptr align 8 %3, i64 40, i1 false)
   %5 = load ptr, ptr %message, align 8
   %6 = call i32 @"$Layout.check"(ptr %layout, ptr %5)
@@ -55505,7 +55270,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %29, ptr %12, i32 0, i32 14
+  %13 = getelementptr %29, ptr %12, i32 0, i32 15
   %14 = load ptr, ptr %message, align 8
   %15 = call i32 @"$layout.assign"(ptr %layout, ptr null, ptr %unbound, ptr %13, ptr %14)
   store i32 %15, ptr %code1, align 4
@@ -55547,10 +55312,10 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %167, ptr %2, i32 0, i32 0
+  %3 = getelementptr %166, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %167, ptr %5, i32 0, i32 3
+  %6 = getelementptr %166, ptr %5, i32 0, i32 3
   %7 = load i32, ptr %6, align 4
   store ptr %4, ptr %model, align 8
   store i32 %7, ptr %world_size, align 4
@@ -55659,7 +55424,7 @@ merge14:                                          ; preds = %else16, %dead17
   %50 = call i32 @"$ModelConfig.shared_width"(ptr %49)
   %51 = load i32, ptr %world_size, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_split"(ptr @"$string.546", i32 %50, i32 %51, ptr %52)
+  %53 = call i32 @"$check_split"(ptr @"$string.545", i32 %50, i32 %51, ptr %52)
   store i32 %53, ptr %code18, align 4
   %54 = load i32, ptr %code18, align 4
   %55 = icmp ne i32 %54, 0
@@ -55690,7 +55455,7 @@ then24:                                           ; preds = %merge19
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %world_size, align 4
   %67 = load ptr, ptr %message, align 8
-  %68 = call i32 @"$check_split"(ptr @"$string.547", i32 %65, i32 %66, ptr %67)
+  %68 = call i32 @"$check_split"(ptr @"$string.546", i32 %65, i32 %66, ptr %67)
   ret i32 %68
 
 dead26:                                           ; No predecessors!
@@ -55705,7 +55470,7 @@ merge23:                                          ; preds = %else25, %dead26
   %71 = load i32, ptr %70, align 4
   %72 = load i32, ptr %world_size, align 4
   %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$check_split"(ptr @"$string.548", i32 %71, i32 %72, ptr %73)
+  %74 = call i32 @"$check_split"(ptr @"$string.547", i32 %71, i32 %72, ptr %73)
   ret i32 %74
 
 dead27:                                           ; No predecessors!
@@ -55749,7 +55514,7 @@ then2:                                            ; preds = %then
   %20 = load i32, ptr %world_size, align 4
   %21 = load ptr, ptr %name, align 8
   %22 = load i32, ptr %value, align 4
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.545", i32 %20, ptr %21, i32 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.544", i32 %20, ptr %21, i32 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -55798,7 +55563,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %167, ptr %1, i32 0, i32 5
+  %2 = getelementptr %166, ptr %1, i32 0, i32 5
   %3 = load i32, ptr %2, align 4
   %4 = icmp eq i32 %3, 2
   %5 = zext i1 %4 to i8
@@ -55815,10 +55580,10 @@ entry:
   %code = alloca i32, align 4
   %6 = alloca %4, align 8
   %target = alloca ptr, align 8
-  %at = alloca %169, align 8
-  %7 = alloca %169, align 8
-  %8 = alloca %170, align 8
-  %"<structcast>" = alloca %170, align 8
+  %at = alloca %168, align 8
+  %7 = alloca %168, align 8
+  %8 = alloca %169, align 8
+  %"<structcast>" = alloca %169, align 8
   %message = alloca ptr, align 8
   %bytes = alloca ptr, align 8
   %model = alloca ptr, align 8
@@ -55831,41 +55596,41 @@ entry:
   store ptr %4, ptr %message, align 8
   %9 = load ptr, ptr %base, align 8
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %167, ptr %10, i32 0, i32 2
+  %11 = getelementptr %166, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %11, align 8
   %13 = load ptr, ptr %message, align 8
-  %14 = getelementptr %170, ptr %8, i32 0, i32 0
+  %14 = getelementptr %169, ptr %8, i32 0, i32 0
   store ptr %9, ptr %14, align 8
-  %15 = getelementptr %170, ptr %8, i32 0, i32 1
+  %15 = getelementptr %169, ptr %8, i32 0, i32 1
   store i32 0, ptr %15, align 4
-  %16 = getelementptr %170, ptr %8, i32 0, i32 2
+  %16 = getelementptr %169, ptr %8, i32 0, i32 2
   store ptr %12, ptr %16, align 8
-  %17 = getelementptr %170, ptr %8, i32 0, i32 3
+  %17 = getelementptr %169, ptr %8, i32 0, i32 3
   store ptr %13, ptr %17, align 8
-  %18 = load %170, ptr %8, align 8
-  store %170 %18, ptr %"<structcast>", align 8
-  %19 = getelementptr %169, ptr %7, i32 0, i32 0
-  %20 = getelementptr %170, ptr %"<structcast>", i32 0, i32 0
+  %18 = load %169, ptr %8, align 8
+  store %169 %18, ptr %"<structcast>", align 8
+  %19 = getelementptr %168, ptr %7, i32 0, i32 0
+  %20 = getelementptr %169, ptr %"<structcast>", i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
   store ptr %21, ptr %19, align 8
-  %22 = getelementptr %169, ptr %7, i32 0, i32 1
-  %23 = getelementptr %170, ptr %"<structcast>", i32 0, i32 1
+  %22 = getelementptr %168, ptr %7, i32 0, i32 1
+  %23 = getelementptr %169, ptr %"<structcast>", i32 0, i32 1
   %24 = load i32, ptr %23, align 4
   %25 = sext i32 %24 to i64
   store i64 %25, ptr %22, align 8
-  %26 = getelementptr %169, ptr %7, i32 0, i32 2
-  %27 = getelementptr %170, ptr %"<structcast>", i32 0, i32 2
+  %26 = getelementptr %168, ptr %7, i32 0, i32 2
+  %27 = getelementptr %169, ptr %"<structcast>", i32 0, i32 2
   %28 = load ptr, ptr %27, align 8
   store ptr %28, ptr %26, align 8
-  %29 = getelementptr %169, ptr %7, i32 0, i32 3
-  %30 = getelementptr %170, ptr %"<structcast>", i32 0, i32 3
+  %29 = getelementptr %168, ptr %7, i32 0, i32 3
+  %30 = getelementptr %169, ptr %"<structcast>", i32 0, i32 3
   %31 = load ptr, ptr %30, align 8
   store ptr %31, ptr %29, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %at, ptr align 8 %7, i64 32, i1 false)
   %32 = load ptr, ptr %model, align 8
   %33 = call ptr @memset(ptr %32, i32 0, i64 136)
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %167, ptr %34, i32 0, i32 0
+  %35 = getelementptr %166, ptr %34, i32 0, i32 0
   %36 = load ptr, ptr %35, align 8
   %37 = getelementptr %11, ptr %36, i32 0, i32 2
   %38 = load i32, ptr %37, align 4
@@ -55898,11 +55663,11 @@ then2:                                            ; preds = %then
   %57 = getelementptr [1024 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %167, ptr %59, i32 0, i32 0
+  %60 = getelementptr %166, ptr %59, i32 0, i32 0
   %61 = load ptr, ptr %60, align 8
   %62 = getelementptr %11, ptr %61, i32 0, i32 2
   %63 = load i32, ptr %62, align 4
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.549", i32 %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.548", i32 %63)
   %65 = load ptr, ptr %target, align 8
   %66 = getelementptr %5, ptr %65, i32 0, i32 0
   %67 = getelementptr [1024 x i8], ptr %66, i32 0, i32 0
@@ -55928,7 +55693,7 @@ merge:                                            ; preds = %else, %dead
   %71 = load ptr, ptr %model, align 8
   %72 = call i32 @"$assign_model"(ptr %70, ptr %at, ptr %71)
   store i32 %72, ptr %code, align 4
-  %73 = getelementptr %169, ptr %at, i32 0, i32 1
+  %73 = getelementptr %168, ptr %at, i32 0, i32 1
   %74 = load i64, ptr %73, align 8
   %75 = load ptr, ptr %bytes, align 8
   store i64 %74, ptr %75, align 8
@@ -55974,7 +55739,7 @@ entry:
   store ptr %1, ptr %at, align 8
   store ptr %2, ptr %model, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %167, ptr %3, i32 0, i32 0
+  %4 = getelementptr %166, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   store ptr %5, ptr %c, align 8
   %6 = load ptr, ptr %self, align 8
@@ -56020,7 +55785,7 @@ entry:
   %39 = load ptr, ptr %model, align 8
   %40 = getelementptr %56, ptr %39, i32 0, i32 1
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %167, ptr %41, i32 0, i32 1
+  %42 = getelementptr %166, ptr %41, i32 0, i32 1
   %43 = load ptr, ptr %42, align 8
   %44 = call i32 @"$WeightTypes.embedding"(ptr %43)
   %45 = load ptr, ptr %c, align 8
@@ -56060,7 +55825,7 @@ merge:                                            ; preds = %else, %dead
   %65 = load ptr, ptr %model, align 8
   %66 = getelementptr %56, ptr %65, i32 0, i32 3
   %67 = load ptr, ptr %self, align 8
-  %68 = getelementptr %167, ptr %67, i32 0, i32 1
+  %68 = getelementptr %166, ptr %67, i32 0, i32 1
   %69 = load ptr, ptr %68, align 8
   %70 = call i32 @"$WeightTypes.head"(ptr %69)
   %71 = load ptr, ptr %model, align 8
@@ -56089,7 +55854,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %167, ptr %83, i32 0, i32 7
+  %84 = getelementptr %166, ptr %83, i32 0, i32 7
   %85 = load i8, ptr %84, align 1
   %86 = trunc i8 %85 to i1
   br i1 %86, label %then7, label %else8
@@ -56185,7 +55950,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %167, ptr %1, i32 0, i32 3
+  %2 = getelementptr %166, ptr %1, i32 0, i32 3
   %3 = load i32, ptr %2, align 4
   %4 = icmp sgt i32 %3, 1
   %5 = zext i1 %4 to i8
@@ -56194,12 +55959,12 @@ entry:
 
 and.rhs:                                          ; preds = %entry
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %167, ptr %7, i32 0, i32 0
+  %8 = getelementptr %166, ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %8, align 8
   %10 = getelementptr %11, ptr %9, i32 0, i32 3
   %11 = load i32, ptr %10, align 4
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %167, ptr %12, i32 0, i32 3
+  %13 = getelementptr %166, ptr %12, i32 0, i32 3
   %14 = load i32, ptr %13, align 4
   %15 = srem i32 %11, %14
   %16 = icmp eq i32 %15, 0
@@ -56229,7 +55994,7 @@ entry:
 
 then:                                             ; preds = %entry
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %167, ptr %5, i32 0, i32 4
+  %6 = getelementptr %166, ptr %5, i32 0, i32 4
   %7 = load i32, ptr %6, align 4
   %8 = load ptr, ptr %self, align 8
   %9 = call i32 @"$Layout.num_local_experts"(ptr %8)
@@ -56261,12 +56026,12 @@ entry:
 
 then:                                             ; preds = %entry
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %167, ptr %5, i32 0, i32 0
+  %6 = getelementptr %166, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = getelementptr %11, ptr %7, i32 0, i32 18
   %9 = load i32, ptr %8, align 4
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %167, ptr %10, i32 0, i32 3
+  %11 = getelementptr %166, ptr %10, i32 0, i32 3
   %12 = load i32, ptr %11, align 4
   %13 = sdiv i32 %9, %12
   ret i32 %13
@@ -56279,7 +56044,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %167, ptr %14, i32 0, i32 0
+  %15 = getelementptr %166, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = getelementptr %11, ptr %16, i32 0, i32 18
   %18 = load i32, ptr %17, align 4
@@ -56294,12 +56059,12 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %167, ptr %1, i32 0, i32 0
+  %2 = getelementptr %166, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   %4 = getelementptr %11, ptr %3, i32 0, i32 4
   %5 = load i32, ptr %4, align 4
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %167, ptr %6, i32 0, i32 3
+  %7 = getelementptr %166, ptr %6, i32 0, i32 3
   %8 = load i32, ptr %7, align 4
   %9 = sdiv i32 %5, %8
   ret i32 %9
@@ -56313,12 +56078,12 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %167, ptr %1, i32 0, i32 0
+  %2 = getelementptr %166, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   %4 = getelementptr %11, ptr %3, i32 0, i32 5
   %5 = load i32, ptr %4, align 4
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %167, ptr %6, i32 0, i32 3
+  %7 = getelementptr %166, ptr %6, i32 0, i32 3
   %8 = load i32, ptr %7, align 4
   %9 = sdiv i32 %5, %8
   ret i32 %9
@@ -56339,12 +56104,12 @@ entry:
 
 then:                                             ; preds = %entry
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %167, ptr %5, i32 0, i32 0
+  %6 = getelementptr %166, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = getelementptr %11, ptr %7, i32 0, i32 3
   %9 = load i32, ptr %8, align 4
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %167, ptr %10, i32 0, i32 3
+  %11 = getelementptr %166, ptr %10, i32 0, i32 3
   %12 = load i32, ptr %11, align 4
   %13 = sdiv i32 %9, %12
   ret i32 %13
@@ -56357,7 +56122,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %167, ptr %14, i32 0, i32 0
+  %15 = getelementptr %166, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = getelementptr %11, ptr %16, i32 0, i32 3
   %18 = load i32, ptr %17, align 4
@@ -56509,7 +56274,7 @@ entry:
   store ptr %1, ptr %matrix, align 8
   store ptr %2, ptr %bytes, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %169, ptr %4, i32 0, i32 2
+  %5 = getelementptr %168, ptr %4, i32 0, i32 2
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %63, ptr %6, i32 0, i32 19
   %8 = load ptr, ptr %7, align 8
@@ -56525,7 +56290,7 @@ entry:
 
 then:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %169, ptr %16, i32 0, i32 3
+  %17 = getelementptr %168, ptr %16, i32 0, i32 3
   %18 = load ptr, ptr %17, align 8
   store ptr %18, ptr %target, align 8
   %19 = load ptr, ptr %target, align 8
@@ -56551,7 +56316,7 @@ then2:                                            ; preds = %then
   %36 = load ptr, ptr %matrix, align 8
   %37 = getelementptr %57, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.550", i32 %29, i32 %32, i32 %35, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.549", i32 %29, i32 %32, i32 %35, i32 %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -56588,15 +56353,15 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %bytes, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %169, ptr %2, i32 0, i32 0
+  %3 = getelementptr %168, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %169, ptr %5, i32 0, i32 1
+  %6 = getelementptr %168, ptr %5, i32 0, i32 1
   %7 = load i64, ptr %6, align 8
   %8 = getelementptr i8, ptr %4, i64 %7
   store ptr %8, ptr %memory, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %169, ptr %9, i32 0, i32 1
+  %10 = getelementptr %168, ptr %9, i32 0, i32 1
   %11 = load i64, ptr %10, align 8
   %12 = load i64, ptr %bytes, align 8
   %13 = add i64 %11, %12
@@ -56605,7 +56370,7 @@ entry:
   %16 = sdiv i64 %15, 256
   %17 = mul i64 %16, 256
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %169, ptr %18, i32 0, i32 1
+  %19 = getelementptr %168, ptr %18, i32 0, i32 1
   store i64 %17, ptr %19, align 8
   %20 = load ptr, ptr %memory, align 8
   ret ptr %20
@@ -56701,7 +56466,7 @@ entry:
   %6 = call ptr @memset(ptr %5, i32 0, i64 360)
   %7 = load i32, ptr %layer, align 4
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %167, ptr %8, i32 0, i32 0
+  %9 = getelementptr %166, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   %11 = getelementptr %11, ptr %10, i32 0, i32 17
   %12 = load i32, ptr %11, align 4
@@ -56788,7 +56553,7 @@ merge6:                                           ; preds = %else8, %dead9
 then11:                                           ; preds = %merge6
   %52 = load ptr, ptr %at, align 8
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %167, ptr %53, i32 0, i32 0
+  %54 = getelementptr %166, ptr %53, i32 0, i32 0
   %55 = load ptr, ptr %54, align 8
   %56 = getelementptr %11, ptr %55, i32 0, i32 18
   %57 = load i32, ptr %56, align 4
@@ -56802,7 +56567,7 @@ dead13:                                           ; No predecessors!
 
 else12:                                           ; preds = %merge6
   %60 = load ptr, ptr %self, align 8
-  %61 = getelementptr %167, ptr %60, i32 0, i32 0
+  %61 = getelementptr %166, ptr %60, i32 0, i32 0
   %62 = load ptr, ptr %61, align 8
   %63 = getelementptr %11, ptr %62, i32 0, i32 20
   %64 = load i32, ptr %63, align 4
@@ -56849,7 +56614,7 @@ entry:
   store i32 %2, ptr %layer, align 4
   store ptr %3, ptr %weights, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %167, ptr %4, i32 0, i32 0
+  %5 = getelementptr %166, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   store ptr %6, ptr %model, align 8
   %7 = load ptr, ptr %self, align 8
@@ -56918,7 +56683,7 @@ merge:                                            ; preds = %else, %then
   %55 = load ptr, ptr %weights, align 8
   %56 = getelementptr %77, ptr %55, i32 0, i32 6
   %57 = load ptr, ptr %self, align 8
-  %58 = getelementptr %167, ptr %57, i32 0, i32 1
+  %58 = getelementptr %166, ptr %57, i32 0, i32 1
   %59 = load ptr, ptr %58, align 8
   %60 = load i32, ptr %layer, align 4
   %61 = call ptr @"$WeightTypes.at"(ptr %59, i32 %60, i32 0)
@@ -56954,7 +56719,7 @@ merge1:                                           ; preds = %else3, %dead
   %78 = load ptr, ptr %weights, align 8
   %79 = getelementptr %77, ptr %78, i32 0, i32 7
   %80 = load ptr, ptr %self, align 8
-  %81 = getelementptr %167, ptr %80, i32 0, i32 1
+  %81 = getelementptr %166, ptr %80, i32 0, i32 1
   %82 = load ptr, ptr %81, align 8
   %83 = load i32, ptr %layer, align 4
   %84 = call ptr @"$WeightTypes.at"(ptr %82, i32 %83, i32 1)
@@ -56985,7 +56750,7 @@ entry:
   store ptr %3, ptr %weights, align 8
   store i32 %4, ptr %width, align 4
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %167, ptr %5, i32 0, i32 0
+  %6 = getelementptr %166, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = getelementptr %11, ptr %7, i32 0, i32 1
   %9 = load i32, ptr %8, align 4
@@ -56994,7 +56759,7 @@ entry:
   %11 = load ptr, ptr %weights, align 8
   %12 = getelementptr %77, ptr %11, i32 0, i32 8
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %167, ptr %13, i32 0, i32 1
+  %14 = getelementptr %166, ptr %13, i32 0, i32 1
   %15 = load ptr, ptr %14, align 8
   %16 = load i32, ptr %layer, align 4
   %17 = call ptr @"$WeightTypes.at"(ptr %15, i32 %16, i32 2)
@@ -57025,7 +56790,7 @@ merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %weights, align 8
   %30 = getelementptr %77, ptr %29, i32 0, i32 9
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %167, ptr %31, i32 0, i32 1
+  %32 = getelementptr %166, ptr %31, i32 0, i32 1
   %33 = load ptr, ptr %32, align 8
   %34 = load i32, ptr %layer, align 4
   %35 = call ptr @"$WeightTypes.at"(ptr %33, i32 %34, i32 3)
@@ -57044,12 +56809,12 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %167, ptr %1, i32 0, i32 0
+  %2 = getelementptr %166, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   %4 = getelementptr %11, ptr %3, i32 0, i32 16
   %5 = load i32, ptr %4, align 4
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %167, ptr %6, i32 0, i32 3
+  %7 = getelementptr %166, ptr %6, i32 0, i32 3
   %8 = load i32, ptr %7, align 4
   %9 = sdiv i32 %5, %8
   ret i32 %9
@@ -57074,7 +56839,7 @@ entry:
   store i32 %2, ptr %layer, align 4
   store ptr %3, ptr %weights, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %167, ptr %4, i32 0, i32 0
+  %5 = getelementptr %166, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %11, ptr %6, i32 0, i32 1
   %8 = load i32, ptr %7, align 4
@@ -57089,13 +56854,13 @@ entry:
   %14 = load ptr, ptr %weights, align 8
   %15 = getelementptr %77, ptr %14, i32 0, i32 10
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %167, ptr %16, i32 0, i32 1
+  %17 = getelementptr %166, ptr %16, i32 0, i32 1
   %18 = load ptr, ptr %17, align 8
   %19 = load i32, ptr %layer, align 4
   %20 = call ptr @"$WeightTypes.at"(ptr %18, i32 %19, i32 4)
   %21 = load i32, ptr %20, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %167, ptr %22, i32 0, i32 0
+  %23 = getelementptr %166, ptr %22, i32 0, i32 0
   %24 = load ptr, ptr %23, align 8
   %25 = getelementptr %11, ptr %24, i32 0, i32 18
   %26 = load i32, ptr %25, align 4
@@ -57121,7 +56886,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %34 = load ptr, ptr %at, align 8
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %167, ptr %35, i32 0, i32 0
+  %36 = getelementptr %166, ptr %35, i32 0, i32 0
   %37 = load ptr, ptr %36, align 8
   %38 = getelementptr %11, ptr %37, i32 0, i32 18
   %39 = load i32, ptr %38, align 4
@@ -57157,7 +56922,7 @@ merge1:                                           ; preds = %else3, %then2
   %57 = load ptr, ptr %weights, align 8
   %58 = getelementptr %77, ptr %57, i32 0, i32 12
   %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %167, ptr %59, i32 0, i32 1
+  %60 = getelementptr %166, ptr %59, i32 0, i32 1
   %61 = load ptr, ptr %60, align 8
   %62 = load i32, ptr %layer, align 4
   %63 = call ptr @"$WeightTypes.at"(ptr %61, i32 %62, i32 5)
@@ -57193,7 +56958,7 @@ merge5:                                           ; preds = %else7, %dead8
   %80 = load ptr, ptr %weights, align 8
   %81 = getelementptr %77, ptr %80, i32 0, i32 13
   %82 = load ptr, ptr %self, align 8
-  %83 = getelementptr %167, ptr %82, i32 0, i32 1
+  %83 = getelementptr %166, ptr %82, i32 0, i32 1
   %84 = load ptr, ptr %83, align 8
   %85 = load i32, ptr %layer, align 4
   %86 = call ptr @"$WeightTypes.at"(ptr %84, i32 %85, i32 6)
@@ -57223,7 +56988,7 @@ entry:
 
 then:                                             ; preds = %entry
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %167, ptr %5, i32 0, i32 0
+  %6 = getelementptr %166, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = getelementptr %11, ptr %7, i32 0, i32 21
   %9 = load i32, ptr %8, align 4
@@ -57237,12 +57002,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %167, ptr %10, i32 0, i32 0
+  %11 = getelementptr %166, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %11, ptr %12, i32 0, i32 21
   %14 = load i32, ptr %13, align 4
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %167, ptr %15, i32 0, i32 3
+  %16 = getelementptr %166, ptr %15, i32 0, i32 3
   %17 = load i32, ptr %16, align 4
   %18 = sdiv i32 %14, %17
   ret i32 %18
@@ -57259,13 +57024,13 @@ entry:
   store ptr %0, ptr %self, align 8
   store i32 %1, ptr %layer, align 4
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %167, ptr %2, i32 0, i32 1
+  %3 = getelementptr %166, ptr %2, i32 0, i32 1
   %4 = load ptr, ptr %3, align 8
   %5 = load i32, ptr %layer, align 4
   %6 = call ptr @"$WeightTypes.at"(ptr %4, i32 %5, i32 2)
   %7 = load i32, ptr %6, align 4
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %167, ptr %8, i32 0, i32 1
+  %9 = getelementptr %166, ptr %8, i32 0, i32 1
   %10 = load ptr, ptr %9, align 8
   %11 = load i32, ptr %layer, align 4
   %12 = call ptr @"$WeightTypes.at"(ptr %10, i32 %11, i32 5)
@@ -57274,20 +57039,20 @@ entry:
   %15 = zext i1 %14 to i8
   store i8 %15, ptr %has_equal_gates, align 1
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %167, ptr %16, i32 0, i32 6
+  %17 = getelementptr %166, ptr %16, i32 0, i32 6
   %18 = load i8, ptr %17, align 1
   %19 = trunc i8 %18 to i1
   br i1 %19, label %and.lhs.true, label %and.end
 
 and.rhs:                                          ; preds = %and.lhs.true
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %167, ptr %20, i32 0, i32 1
+  %21 = getelementptr %166, ptr %20, i32 0, i32 1
   %22 = load ptr, ptr %21, align 8
   %23 = load i32, ptr %layer, align 4
   %24 = call ptr @"$WeightTypes.at"(ptr %22, i32 %23, i32 3)
   %25 = load i32, ptr %24, align 4
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %167, ptr %26, i32 0, i32 1
+  %27 = getelementptr %166, ptr %26, i32 0, i32 1
   %28 = load ptr, ptr %27, align 8
   %29 = load i32, ptr %layer, align 4
   %30 = call ptr @"$WeightTypes.at"(ptr %28, i32 %29, i32 6)
@@ -57510,11 +57275,11 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %167, ptr %1, i32 0, i32 0
+  %2 = getelementptr %166, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   %4 = call i32 @"$ModelConfig.shared_width"(ptr %3)
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %167, ptr %5, i32 0, i32 3
+  %6 = getelementptr %166, ptr %5, i32 0, i32 3
   %7 = load i32, ptr %6, align 4
   %8 = sdiv i32 %4, %7
   ret i32 %8
@@ -57559,7 +57324,7 @@ entry:
   %8 = getelementptr %63, ptr %7, i32 0, i32 20
   %9 = load ptr, ptr %8, align 8
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %29, ptr %10, i32 0, i32 13
+  %11 = getelementptr %29, ptr %10, i32 0, i32 14
   %12 = call i32 %9(ptr %cache, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
@@ -57579,7 +57344,7 @@ then:                                             ; preds = %or.lhs.false, %entr
 
 or.lhs.false:                                     ; preds = %entry
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %29, ptr %22, i32 0, i32 13
+  %23 = getelementptr %29, ptr %22, i32 0, i32 14
   %24 = load i64, ptr %23, align 8
   %25 = icmp sle i64 %24, 0
   %26 = zext i1 %25 to i8
@@ -57592,7 +57357,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %29, ptr %32, i32 0, i32 4
+  %33 = getelementptr %29, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
   %35 = call ptr @"$dtypes.name"(i32 %34)
   %36 = getelementptr %60, ptr %cache, i32 0, i32 3
@@ -57601,7 +57366,7 @@ then2:                                            ; preds = %then
   %39 = load i32, ptr %38, align 4
   %40 = getelementptr %60, ptr %cache, i32 0, i32 5
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.551", ptr %35, i32 %37, i32 %39, i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.550", ptr %35, i32 %37, i32 %39, i32 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -57632,17 +57397,17 @@ dead4:                                            ; No predecessors!
 define internal void @"$Plan.cache"(ptr noalias sret(%60) %0, ptr %1, i32 %2) {
 entry:
   %cache = alloca %60, align 8
-  %layout = alloca %167, align 8
-  %3 = alloca %167, align 8
+  %layout = alloca %166, align 8
+  %3 = alloca %166, align 8
   %num_pages = alloca i32, align 4
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
   store i32 %2, ptr %num_pages, align 4
   %4 = load ptr, ptr %self, align 8
-  call void @"$Plan.layout"(ptr noalias sret(%167) %3, ptr %4, i32 0)
+  call void @"$Plan.layout"(ptr noalias sret(%166) %3, ptr %4, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %layout, ptr align 8 %3, i64 40, i1 false)
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %29, ptr %5, i32 0, i32 4
+  %6 = getelementptr %29, ptr %5, i32 0, i32 5
   %7 = load i32, ptr %6, align 4
   %8 = getelementptr %60, ptr %cache, i32 0, i32 0
   store i32 %7, ptr %8, align 4
@@ -57658,7 +57423,7 @@ entry:
   %17 = getelementptr %60, ptr %cache, i32 0, i32 2
   store i32 %16, ptr %17, align 4
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %29, ptr %18, i32 0, i32 2
+  %19 = getelementptr %29, ptr %18, i32 0, i32 3
   %20 = getelementptr %30, ptr %19, i32 0, i32 7
   %21 = load i32, ptr %20, align 4
   %22 = getelementptr %60, ptr %cache, i32 0, i32 3
@@ -57687,17 +57452,610 @@ dead:                                             ; No predecessors!
   ret void
 }
 
+define internal i32 @"$Plan.choose_sizes"(ptr %0, ptr %1) {
+entry:
+  %code = alloca i32, align 4
+  %least = alloca i64, align 8
+  %most = alloca i64, align 8
+  %o = alloca ptr, align 8
+  %message = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %message, align 8
+  %2 = load ptr, ptr %self, align 8
+  %3 = getelementptr %29, ptr %2, i32 0, i32 3
+  store ptr %3, ptr %o, align 8
+  %4 = load ptr, ptr %self, align 8
+  %5 = call i64 @"$Plan.positions_of_pool"(ptr %4)
+  store i64 %5, ptr %most, align 8
+  %6 = load i64, ptr %most, align 8
+  %7 = call i64 @"$smaller"(i64 512, i64 %6)
+  store i64 %7, ptr %least, align 8
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %29, ptr %8, i32 0, i32 2
+  %10 = getelementptr %30, ptr %9, i32 0, i32 6
+  %11 = load i32, ptr %10, align 4
+  %12 = icmp eq i32 %11, 0
+  %13 = zext i1 %12 to i8
+  %14 = trunc i8 %13 to i1
+  br i1 %14, label %then, label %else
+
+then:                                             ; preds = %entry
+  %15 = load i64, ptr %least, align 8
+  %16 = trunc i64 %15 to i32
+  %17 = load ptr, ptr %o, align 8
+  %18 = getelementptr %30, ptr %17, i32 0, i32 6
+  store i32 %16, ptr %18, align 4
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %then
+  %19 = load ptr, ptr %self, align 8
+  %20 = getelementptr %29, ptr %19, i32 0, i32 2
+  %21 = getelementptr %30, ptr %20, i32 0, i32 5
+  %22 = load i32, ptr %21, align 4
+  %23 = icmp eq i32 %22, 0
+  %24 = zext i1 %23 to i8
+  %25 = trunc i8 %24 to i1
+  br i1 %25, label %then2, label %else3
+
+then2:                                            ; preds = %merge
+  %26 = load ptr, ptr %self, align 8
+  %27 = load ptr, ptr %self, align 8
+  %28 = call i32 @"$Plan.default_batch"(ptr %27)
+  %29 = sext i32 %28 to i64
+  %30 = load ptr, ptr %message, align 8
+  %31 = call i32 @"$anon (./terra/plan/sizes.t:30)"(ptr %26, i64 1, i64 %29, ptr %30)
+  store i32 %31, ptr %code, align 4
+  %32 = load i32, ptr %code, align 4
+  %33 = icmp ne i32 %32, 0
+  %34 = zext i1 %33 to i8
+  %35 = trunc i8 %34 to i1
+  br i1 %35, label %then5, label %else6
+
+then5:                                            ; preds = %then2
+  %36 = load i32, ptr %code, align 4
+  ret i32 %36
+
+dead:                                             ; No predecessors!
+  br label %merge4
+
+else6:                                            ; preds = %then2
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %dead
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %merge4
+  %37 = load ptr, ptr %self, align 8
+  %38 = getelementptr %29, ptr %37, i32 0, i32 2
+  %39 = getelementptr %30, ptr %38, i32 0, i32 6
+  %40 = load i32, ptr %39, align 4
+  %41 = icmp eq i32 %40, 0
+  %42 = zext i1 %41 to i8
+  %43 = trunc i8 %42 to i1
+  br i1 %43, label %then8, label %else9
+
+then8:                                            ; preds = %merge1
+  %44 = load ptr, ptr %self, align 8
+  %45 = load i64, ptr %least, align 8
+  %46 = load ptr, ptr %o, align 8
+  %47 = getelementptr %30, ptr %46, i32 0, i32 7
+  %48 = load i32, ptr %47, align 4
+  %49 = sext i32 %48 to i64
+  %50 = call i64 @"$pages_of"(i64 %45, i64 %49)
+  %51 = load i64, ptr %most, align 8
+  %52 = load ptr, ptr %o, align 8
+  %53 = getelementptr %30, ptr %52, i32 0, i32 7
+  %54 = load i32, ptr %53, align 4
+  %55 = sext i32 %54 to i64
+  %56 = call i64 @"$pages_of"(i64 %51, i64 %55)
+  %57 = load ptr, ptr %message, align 8
+  %58 = call i32 @"$anon (./terra/plan/sizes.t:30).554"(ptr %44, i64 %50, i64 %56, ptr %57)
+  ret i32 %58
+
+dead10:                                           ; No predecessors!
+  br label %merge7
+
+else9:                                            ; preds = %merge1
+  br label %merge7
+
+merge7:                                           ; preds = %else9, %dead10
+  %59 = load ptr, ptr %self, align 8
+  %60 = load ptr, ptr %message, align 8
+  %61 = call i32 @"$Plan.measure_buffers"(ptr %59, ptr %60)
+  ret i32 %61
+
+dead11:                                           ; No predecessors!
+  ret i32 undef
+}
+
+define internal i64 @"$Plan.positions_of_pool"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %29, ptr %1, i32 0, i32 2
+  %3 = getelementptr %30, ptr %2, i32 0, i32 8
+  %4 = load i32, ptr %3, align 4
+  %5 = icmp eq i32 %4, 0
+  %6 = zext i1 %5 to i8
+  %7 = trunc i8 %6 to i1
+  br i1 %7, label %then, label %else
+
+then:                                             ; preds = %entry
+  %8 = load ptr, ptr %self, align 8
+  %9 = call i64 @"$Plan.positions"(ptr %8)
+  ret i64 %9
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %10 = load ptr, ptr %self, align 8
+  %11 = call i64 @"$Plan.positions"(ptr %10)
+  %12 = load ptr, ptr %self, align 8
+  %13 = getelementptr %29, ptr %12, i32 0, i32 2
+  %14 = getelementptr %30, ptr %13, i32 0, i32 8
+  %15 = load i32, ptr %14, align 4
+  %16 = sext i32 %15 to i64
+  %17 = load ptr, ptr %self, align 8
+  %18 = getelementptr %29, ptr %17, i32 0, i32 3
+  %19 = getelementptr %30, ptr %18, i32 0, i32 7
+  %20 = load i32, ptr %19, align 4
+  %21 = sext i32 %20 to i64
+  %22 = mul i64 %16, %21
+  %23 = call i64 @"$smaller"(i64 %11, i64 %22)
+  ret i64 %23
+
+dead1:                                            ; No predecessors!
+  ret i64 undef
+}
+
+define internal i64 @"$Plan.positions"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %29, ptr %1, i32 0, i32 0
+  %3 = load ptr, ptr %2, align 8
+  %4 = getelementptr %9, ptr %3, i32 0, i32 3
+  %5 = getelementptr %11, ptr %4, i32 0, i32 10
+  %6 = load i32, ptr %5, align 4
+  %7 = sext i32 %6 to i64
+  ret i64 %7
+
+dead:                                             ; No predecessors!
+  ret i64 undef
+}
+
+define internal i64 @"$smaller"(i64 %0, i64 %1) {
+entry:
+  %b = alloca i64, align 8
+  %a = alloca i64, align 8
+  store i64 %0, ptr %a, align 8
+  store i64 %1, ptr %b, align 8
+  %2 = load i64, ptr %a, align 8
+  %3 = load i64, ptr %b, align 8
+  %4 = icmp slt i64 %2, %3
+  %5 = zext i1 %4 to i8
+  %6 = load i64, ptr %a, align 8
+  %7 = load i64, ptr %b, align 8
+  %8 = trunc i8 %5 to i1
+  %9 = select i1 %8, i64 %6, i64 %7
+  ret i64 %9
+
+dead:                                             ; No predecessors!
+  ret i64 undef
+}
+
+define internal i32 @"$anon (./terra/plan/sizes.t:30)"(ptr %0, i64 %1, i64 %2, ptr %3) {
+entry:
+  %code = alloca i32, align 4
+  %middle = alloca i64, align 8
+  %fits = alloca i8, align 1
+  %high = alloca i64, align 8
+  %low = alloca i64, align 8
+  %message = alloca ptr, align 8
+  %most = alloca i64, align 8
+  %least = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %least, align 8
+  store i64 %2, ptr %most, align 8
+  store ptr %3, ptr %message, align 8
+  %4 = load i64, ptr %least, align 8
+  %5 = load i64, ptr %most, align 8
+  %6 = call i64 @"$smaller"(i64 %4, i64 %5)
+  %7 = load i64, ptr %most, align 8
+  store i64 %6, ptr %low, align 8
+  store i64 %7, ptr %high, align 8
+  br label %condition
+
+condition:                                        ; preds = %merge2, %entry
+  %8 = load i64, ptr %low, align 8
+  %9 = load i64, ptr %high, align 8
+  %10 = icmp slt i64 %8, %9
+  %11 = zext i1 %10 to i8
+  %12 = trunc i8 %11 to i1
+  br i1 %12, label %whilebody, label %merge
+
+whilebody:                                        ; preds = %condition
+  %13 = load i64, ptr %high, align 8
+  %14 = load i64, ptr %high, align 8
+  %15 = load i64, ptr %low, align 8
+  %16 = sub i64 %14, %15
+  %17 = sdiv i64 %16, 2
+  %18 = sub i64 %13, %17
+  store i64 %18, ptr %middle, align 8
+  %19 = load ptr, ptr %self, align 8
+  %20 = load i64, ptr %middle, align 8
+  %21 = load ptr, ptr %message, align 8
+  %22 = call i32 @"$choose_batch"(ptr %19, i64 %20, ptr %fits, ptr %21)
+  store i32 %22, ptr %code, align 4
+  %23 = load i32, ptr %code, align 4
+  %24 = icmp ne i32 %23, 0
+  %25 = zext i1 %24 to i8
+  %26 = trunc i8 %25 to i1
+  br i1 %26, label %then, label %else
+
+then:                                             ; preds = %whilebody
+  %27 = load i32, ptr %code, align 4
+  ret i32 %27
+
+dead:                                             ; No predecessors!
+  br label %merge1
+
+else:                                             ; preds = %whilebody
+  br label %merge1
+
+merge1:                                           ; preds = %else, %dead
+  %28 = load i8, ptr %fits, align 1
+  %29 = trunc i8 %28 to i1
+  br i1 %29, label %then3, label %else4
+
+then3:                                            ; preds = %merge1
+  %30 = load i64, ptr %middle, align 8
+  store i64 %30, ptr %low, align 8
+  br label %merge2
+
+else4:                                            ; preds = %merge1
+  %31 = load i64, ptr %middle, align 8
+  %32 = sub i64 %31, 1
+  store i64 %32, ptr %high, align 8
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %then3
+  br label %condition
+
+merge:                                            ; preds = %condition
+  %33 = load ptr, ptr %self, align 8
+  %34 = load i64, ptr %low, align 8
+  %35 = load ptr, ptr %message, align 8
+  %36 = call i32 @"$choose_batch"(ptr %33, i64 %34, ptr %fits, ptr %35)
+  ret i32 %36
+
+dead5:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$choose_batch"(ptr %0, i64 %1, ptr %2, ptr %3) {
+entry:
+  %longest = alloca i64, align 8
+  %usual = alloca i64, align 8
+  %code = alloca i32, align 4
+  %o = alloca ptr, align 8
+  %message = alloca ptr, align 8
+  %fits = alloca ptr, align 8
+  %max_batch = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %max_batch, align 8
+  store ptr %2, ptr %fits, align 8
+  store ptr %3, ptr %message, align 8
+  %4 = load ptr, ptr %self, align 8
+  %5 = getelementptr %29, ptr %4, i32 0, i32 3
+  store ptr %5, ptr %o, align 8
+  %6 = load i64, ptr %max_batch, align 8
+  %7 = trunc i64 %6 to i32
+  %8 = load ptr, ptr %o, align 8
+  %9 = getelementptr %30, ptr %8, i32 0, i32 5
+  store i32 %7, ptr %9, align 4
+  %10 = load ptr, ptr %self, align 8
+  %11 = load ptr, ptr %message, align 8
+  %12 = call i32 @"$Plan.measure_buffers"(ptr %10, ptr %11)
+  store i32 %12, ptr %code, align 4
+  %13 = load i32, ptr %code, align 4
+  %14 = icmp ne i32 %13, 0
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %then, label %else
+
+then:                                             ; preds = %entry
+  %17 = load i32, ptr %code, align 4
+  ret i32 %17
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %18 = load ptr, ptr %o, align 8
+  %19 = getelementptr %30, ptr %18, i32 0, i32 6
+  %20 = load i32, ptr %19, align 4
+  %21 = sext i32 %20 to i64
+  %22 = call i64 @"$smaller"(i64 %21, i64 512)
+  %23 = load ptr, ptr %o, align 8
+  %24 = getelementptr %30, ptr %23, i32 0, i32 7
+  %25 = load i32, ptr %24, align 4
+  %26 = sext i32 %25 to i64
+  %27 = call i64 @"$pages_of"(i64 %22, i64 %26)
+  store i64 %27, ptr %usual, align 8
+  %28 = load ptr, ptr %self, align 8
+  %29 = getelementptr %29, ptr %28, i32 0, i32 2
+  %30 = getelementptr %30, ptr %29, i32 0, i32 6
+  %31 = load i32, ptr %30, align 4
+  %32 = icmp eq i32 %31, 0
+  %33 = zext i1 %32 to i8
+  %34 = load ptr, ptr %self, align 8
+  %35 = call i64 @"$Plan.positions"(ptr %34)
+  %36 = load ptr, ptr %o, align 8
+  %37 = getelementptr %30, ptr %36, i32 0, i32 6
+  %38 = load i32, ptr %37, align 4
+  %39 = sext i32 %38 to i64
+  %40 = trunc i8 %33 to i1
+  %41 = select i1 %40, i64 %35, i64 %39
+  %42 = load ptr, ptr %o, align 8
+  %43 = getelementptr %30, ptr %42, i32 0, i32 7
+  %44 = load i32, ptr %43, align 4
+  %45 = sext i32 %44 to i64
+  %46 = call i64 @"$pages_of"(i64 %41, i64 %45)
+  store i64 %46, ptr %longest, align 8
+  %47 = load ptr, ptr %self, align 8
+  %48 = call zeroext i1 @"$Plan.holds_one_request"(ptr %47)
+  %49 = zext i1 %48 to i8
+  %50 = trunc i8 %49 to i1
+  br i1 %50, label %and.lhs.true, label %and.end
+
+and.rhs:                                          ; preds = %and.lhs.true
+  %51 = load i64, ptr %max_batch, align 8
+  %52 = load i64, ptr %longest, align 8
+  %53 = mul i64 %51, %52
+  %54 = icmp sle i64 %53, 2147483647
+  %55 = zext i1 %54 to i8
+  %56 = trunc i8 %55 to i1
+  br label %and.end
+
+and.end:                                          ; preds = %and.rhs, %and.lhs.true, %merge
+  %57 = phi i1 [ false, %and.lhs.true ], [ false, %merge ], [ %56, %and.rhs ]
+  %58 = zext i1 %57 to i8
+  %59 = load ptr, ptr %fits, align 8
+  store i8 %58, ptr %59, align 1
+  ret i32 0
+
+and.lhs.true:                                     ; preds = %merge
+  %60 = load i64, ptr %max_batch, align 8
+  %61 = load i64, ptr %usual, align 8
+  %62 = mul i64 %60, %61
+  %63 = load ptr, ptr %self, align 8
+  %64 = call i64 @"$Plan.most_pages_of_pool"(ptr %63)
+  %65 = icmp sle i64 %62, %64
+  %66 = zext i1 %65 to i8
+  %67 = trunc i8 %66 to i1
+  br i1 %67, label %and.rhs, label %and.end
+
+dead1:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Plan.measure_buffers"(ptr %0, ptr %1) {
+entry:
+  %shape = alloca %170, align 8
+  %2 = alloca %170, align 8
+  %code = alloca i32, align 4
+  %3 = alloca %4, align 8
+  %message = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %message, align 8
+  %4 = load ptr, ptr %self, align 8
+  %5 = getelementptr %29, ptr %4, i32 0, i32 2
+  %6 = getelementptr %30, ptr %5, i32 0, i32 16
+  %7 = load i32, ptr %6, align 4
+  %8 = icmp eq i32 %7, 0
+  %9 = zext i1 %8 to i8
+  %10 = trunc i8 %9 to i1
+  br i1 %10, label %then, label %else
+
+then:                                             ; preds = %entry
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %29, ptr %11, i32 0, i32 3
+  %13 = getelementptr %30, ptr %12, i32 0, i32 5
+  %14 = load i32, ptr %13, align 4
+  %15 = load ptr, ptr %self, align 8
+  %16 = getelementptr %29, ptr %15, i32 0, i32 3
+  %17 = getelementptr %30, ptr %16, i32 0, i32 16
+  store i32 %14, ptr %17, align 4
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %then
+  %18 = load ptr, ptr %self, align 8
+  call void @"$Plan.shape_step"(ptr %18)
+  %19 = load %4, ptr %3, align 1
+  %20 = load ptr, ptr %self, align 8
+  %21 = load ptr, ptr %message, align 8
+  %22 = call i32 @"$Plan.shape_workspace"(ptr %20, ptr %21)
+  store i32 %22, ptr %code, align 4
+  %23 = load i32, ptr %code, align 4
+  %24 = icmp ne i32 %23, 0
+  %25 = zext i1 %24 to i8
+  %26 = trunc i8 %25 to i1
+  br i1 %26, label %then2, label %else3
+
+then2:                                            ; preds = %merge
+  %27 = load i32, ptr %code, align 4
+  ret i32 %27
+
+dead:                                             ; No predecessors!
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %dead
+  %28 = load ptr, ptr %self, align 8
+  call void @"$Plan.buffer_shape"(ptr noalias sret(%170) %2, ptr %28, i32 0)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %2, i64 168, i1 false)
+  %29 = call i64 @"$buffers.bytes"(ptr %shape)
+  %30 = load ptr, ptr %self, align 8
+  %31 = getelementptr %29, ptr %30, i32 0, i32 16
+  store i64 %29, ptr %31, align 8
+  %32 = call i64 @"$buffers.host_bytes"(ptr %shape)
+  %33 = load ptr, ptr %self, align 8
+  %34 = getelementptr %29, ptr %33, i32 0, i32 18
+  store i64 %32, ptr %34, align 8
+  ret i32 0
+
+dead4:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal void @"$Plan.shape_step"(ptr %0) {
+entry:
+  %o = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %29, ptr %1, i32 0, i32 3
+  store ptr %2, ptr %o, align 8
+  %3 = load ptr, ptr %o, align 8
+  %4 = getelementptr %30, ptr %3, i32 0, i32 6
+  %5 = load i32, ptr %4, align 4
+  %6 = load ptr, ptr %o, align 8
+  %7 = getelementptr %30, ptr %6, i32 0, i32 7
+  %8 = load i32, ptr %7, align 4
+  %9 = add i32 %5, %8
+  %10 = sub i32 %9, 1
+  %11 = load ptr, ptr %o, align 8
+  %12 = getelementptr %30, ptr %11, i32 0, i32 7
+  %13 = load i32, ptr %12, align 4
+  %14 = sdiv i32 %10, %13
+  %15 = load ptr, ptr %self, align 8
+  %16 = getelementptr %29, ptr %15, i32 0, i32 11
+  store i32 %14, ptr %16, align 4
+  %17 = load ptr, ptr %o, align 8
+  %18 = getelementptr %30, ptr %17, i32 0, i32 11
+  %19 = load i32, ptr %18, align 4
+  %20 = load ptr, ptr %self, align 8
+  %21 = getelementptr %29, ptr %20, i32 0, i32 20
+  %22 = getelementptr %32, ptr %21, i32 0, i32 0
+  store i32 %19, ptr %22, align 4
+  %23 = load ptr, ptr %o, align 8
+  %24 = getelementptr %30, ptr %23, i32 0, i32 5
+  %25 = load i32, ptr %24, align 4
+  %26 = load ptr, ptr %self, align 8
+  %27 = getelementptr %29, ptr %26, i32 0, i32 20
+  %28 = getelementptr %32, ptr %27, i32 0, i32 1
+  store i32 %25, ptr %28, align 4
+  %29 = load ptr, ptr %self, align 8
+  %30 = getelementptr %29, ptr %29, i32 0, i32 11
+  %31 = load i32, ptr %30, align 4
+  %32 = load ptr, ptr %self, align 8
+  %33 = getelementptr %29, ptr %32, i32 0, i32 20
+  %34 = getelementptr %32, ptr %33, i32 0, i32 2
+  store i32 %31, ptr %34, align 4
+  %35 = load ptr, ptr %o, align 8
+  %36 = getelementptr %30, ptr %35, i32 0, i32 16
+  %37 = load i32, ptr %36, align 4
+  %38 = load ptr, ptr %self, align 8
+  %39 = getelementptr %29, ptr %38, i32 0, i32 20
+  %40 = getelementptr %32, ptr %39, i32 0, i32 3
+  store i32 %37, ptr %40, align 4
+  %41 = load ptr, ptr %o, align 8
+  %42 = getelementptr %30, ptr %41, i32 0, i32 16
+  %43 = load i32, ptr %42, align 4
+  %44 = mul i32 16, %43
+  %45 = load ptr, ptr %self, align 8
+  %46 = getelementptr %29, ptr %45, i32 0, i32 20
+  %47 = getelementptr %32, ptr %46, i32 0, i32 4
+  store i32 %44, ptr %47, align 4
+  %48 = load ptr, ptr %self, align 8
+  %49 = getelementptr %29, ptr %48, i32 0, i32 20
+  %50 = getelementptr %32, ptr %49, i32 0, i32 4
+  %51 = load i32, ptr %50, align 4
+  %52 = icmp slt i32 %51, 1024
+  %53 = zext i1 %52 to i8
+  %54 = trunc i8 %53 to i1
+  br i1 %54, label %then, label %else
+
+then:                                             ; preds = %entry
+  %55 = load ptr, ptr %self, align 8
+  %56 = getelementptr %29, ptr %55, i32 0, i32 20
+  %57 = getelementptr %32, ptr %56, i32 0, i32 4
+  store i32 1024, ptr %57, align 4
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %then
+  %58 = load ptr, ptr %o, align 8
+  %59 = getelementptr %30, ptr %58, i32 0, i32 16
+  %60 = load i32, ptr %59, align 4
+  %61 = load ptr, ptr %o, align 8
+  %62 = getelementptr %30, ptr %61, i32 0, i32 5
+  %63 = load i32, ptr %62, align 4
+  %64 = icmp slt i32 %60, %63
+  %65 = zext i1 %64 to i8
+  %66 = load ptr, ptr %o, align 8
+  %67 = getelementptr %30, ptr %66, i32 0, i32 16
+  %68 = load i32, ptr %67, align 4
+  %69 = load ptr, ptr %o, align 8
+  %70 = getelementptr %30, ptr %69, i32 0, i32 5
+  %71 = load i32, ptr %70, align 4
+  %72 = trunc i8 %65 to i1
+  %73 = select i1 %72, i32 %68, i32 %71
+  %74 = load ptr, ptr %self, align 8
+  %75 = getelementptr %29, ptr %74, i32 0, i32 20
+  %76 = getelementptr %32, ptr %75, i32 0, i32 5
+  store i32 %73, ptr %76, align 4
+  %77 = load ptr, ptr %self, align 8
+  %78 = getelementptr %29, ptr %77, i32 0, i32 0
+  %79 = load ptr, ptr %78, align 8
+  %80 = getelementptr %9, ptr %79, i32 0, i32 3
+  %81 = getelementptr %11, ptr %80, i32 0, i32 3
+  %82 = load i32, ptr %81, align 4
+  %83 = load ptr, ptr %self, align 8
+  %84 = getelementptr %29, ptr %83, i32 0, i32 20
+  %85 = getelementptr %32, ptr %84, i32 0, i32 6
+  store i32 %82, ptr %85, align 4
+  ret void
+}
+
 define internal i32 @"$Plan.shape_workspace"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
   %code = alloca i32, align 4
   %w = alloca ptr, align 8
-  %"<aggcopy>" = alloca %167, align 8
-  %layout = alloca %167, align 8
+  %"<aggcopy>" = alloca %166, align 8
+  %layout = alloca %166, align 8
   %o = alloca ptr, align 8
   %c = alloca ptr, align 8
-  %3 = alloca %167, align 8
+  %3 = alloca %166, align 8
   %message = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -57707,15 +58065,15 @@ entry:
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %9, ptr %6, i32 0, i32 3
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %29, ptr %8, i32 0, i32 2
+  %9 = getelementptr %29, ptr %8, i32 0, i32 3
   %10 = load ptr, ptr %self, align 8
-  call void @"$Plan.layout"(ptr noalias sret(%167) %3, ptr %10, i32 0)
+  call void @"$Plan.layout"(ptr noalias sret(%166) %3, ptr %10, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>", ptr align 8 %3, i64 40, i1 false)
   store ptr %7, ptr %c, align 8
   store ptr %9, ptr %o, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %layout, ptr align 8 %"<aggcopy>", i64 40, i1 false)
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %29, ptr %11, i32 0, i32 18
+  %12 = getelementptr %29, ptr %11, i32 0, i32 19
   store ptr %12, ptr %w, align 8
   %13 = load ptr, ptr %w, align 8
   %14 = getelementptr %31, ptr %13, i32 0, i32 0
@@ -57739,7 +58097,7 @@ entry:
   %29 = getelementptr %31, ptr %28, i32 0, i32 3
   store i32 %27, ptr %29, align 4
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %29, ptr %30, i32 0, i32 10
+  %31 = getelementptr %29, ptr %30, i32 0, i32 11
   %32 = load i32, ptr %31, align 4
   %33 = load ptr, ptr %o, align 8
   %34 = getelementptr %30, ptr %33, i32 0, i32 7
@@ -57811,7 +58169,7 @@ entry:
   %89 = load ptr, ptr %88, align 8
   %90 = load ptr, ptr %w, align 8
   %91 = load ptr, ptr %self, align 8
-  %92 = getelementptr %29, ptr %91, i32 0, i32 16
+  %92 = getelementptr %29, ptr %91, i32 0, i32 17
   %93 = call i32 %89(ptr %90, ptr %92)
   store i32 %93, ptr %code, align 4
   %94 = load i32, ptr %code, align 4
@@ -57840,7 +58198,7 @@ then2:                                            ; preds = %then
   %110 = load ptr, ptr %o, align 8
   %111 = getelementptr %30, ptr %110, i32 0, i32 6
   %112 = load i32, ptr %111, align 4
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.552", i32 %109, i32 %112)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.551", i32 %109, i32 %112)
   %114 = load ptr, ptr %target, align 8
   %115 = getelementptr %5, ptr %114, i32 0, i32 0
   %116 = getelementptr [1024 x i8], ptr %115, i32 0, i32 0
@@ -57876,7 +58234,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i32 0, ptr %width, align 4
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %167, ptr %1, i32 0, i32 0
+  %2 = getelementptr %166, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   %4 = call zeroext i1 @"$ModelConfig.has_dense_layers"(ptr %3)
   %5 = zext i1 %4 to i8
@@ -57894,7 +58252,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %167, ptr %9, i32 0, i32 0
+  %10 = getelementptr %166, ptr %9, i32 0, i32 0
   %11 = load ptr, ptr %10, align 8
   %12 = call zeroext i1 @"$ModelConfig.has_moe_layers"(ptr %11)
   %13 = zext i1 %12 to i8
@@ -57932,7 +58290,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %29, ptr %1, i32 0, i32 8
+  %2 = getelementptr %29, ptr %1, i32 0, i32 9
   %3 = load i8, ptr %2, align 1
   %4 = trunc i8 %3 to i1
   %5 = select i1 %4, i32 1, i32 0
@@ -57942,16 +58300,16 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Plan.buffer_shape"(ptr noalias sret(%166) %0, ptr %1, i32 %2) {
+define internal void @"$Plan.buffer_shape"(ptr noalias sret(%170) %0, ptr %1, i32 %2) {
 entry:
-  %3 = alloca %166, align 8
+  %3 = alloca %170, align 8
   %4 = alloca %171, align 8
   %"<structcast>" = alloca %171, align 8
-  %"<aggcopy>" = alloca %167, align 8
-  %layout = alloca %167, align 8
+  %"<aggcopy>" = alloca %166, align 8
+  %layout = alloca %166, align 8
   %o = alloca ptr, align 8
   %c = alloca ptr, align 8
-  %5 = alloca %167, align 8
+  %5 = alloca %166, align 8
   %rank = alloca i32, align 4
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
@@ -57961,10 +58319,10 @@ entry:
   %8 = load ptr, ptr %7, align 8
   %9 = getelementptr %9, ptr %8, i32 0, i32 3
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %29, ptr %10, i32 0, i32 2
+  %11 = getelementptr %29, ptr %10, i32 0, i32 3
   %12 = load ptr, ptr %self, align 8
   %13 = load i32, ptr %rank, align 4
-  call void @"$Plan.layout"(ptr noalias sret(%167) %5, ptr %12, i32 %13)
+  call void @"$Plan.layout"(ptr noalias sret(%166) %5, ptr %12, i32 %13)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>", ptr align 8 %5, i64 40, i1 false)
   store ptr %9, ptr %c, align 8
   store ptr %11, ptr %o, align 8
@@ -57977,7 +58335,7 @@ entry:
   %19 = getelementptr %30, ptr %18, i32 0, i32 11
   %20 = load i32, ptr %19, align 4
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %29, ptr %21, i32 0, i32 3
+  %22 = getelementptr %29, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
   %24 = call i64 @"$dtypes.bytes"(i32 %23)
   %25 = load ptr, ptr %c, align 8
@@ -58012,10 +58370,10 @@ entry:
   %54 = getelementptr %11, ptr %53, i32 0, i32 7
   %55 = load i32, ptr %54, align 4
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %29, ptr %56, i32 0, i32 16
+  %57 = getelementptr %29, ptr %56, i32 0, i32 17
   %58 = load i64, ptr %57, align 8
   %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %29, ptr %59, i32 0, i32 19
+  %60 = getelementptr %29, ptr %59, i32 0, i32 20
   %61 = load %32, ptr %60, align 4
   %62 = getelementptr %171, ptr %4, i32 0, i32 0
   store i32 %14, ptr %62, align 4
@@ -58055,89 +58413,89 @@ entry:
   store %32 %61, ptr %79, align 4
   %80 = load %171, ptr %4, align 8
   store %171 %80, ptr %"<structcast>", align 8
-  %81 = getelementptr %166, ptr %3, i32 0, i32 0
+  %81 = getelementptr %170, ptr %3, i32 0, i32 0
   %82 = getelementptr %171, ptr %"<structcast>", i32 0, i32 0
   %83 = load i32, ptr %82, align 4
   store i32 %83, ptr %81, align 4
-  %84 = getelementptr %166, ptr %3, i32 0, i32 1
+  %84 = getelementptr %170, ptr %3, i32 0, i32 1
   %85 = getelementptr %171, ptr %"<structcast>", i32 0, i32 1
   %86 = load i32, ptr %85, align 4
   %87 = sext i32 %86 to i64
   store i64 %87, ptr %84, align 8
-  %88 = getelementptr %166, ptr %3, i32 0, i32 2
+  %88 = getelementptr %170, ptr %3, i32 0, i32 2
   %89 = getelementptr %171, ptr %"<structcast>", i32 0, i32 2
   %90 = load i32, ptr %89, align 4
   %91 = sext i32 %90 to i64
   store i64 %91, ptr %88, align 8
-  %92 = getelementptr %166, ptr %3, i32 0, i32 3
+  %92 = getelementptr %170, ptr %3, i32 0, i32 3
   %93 = getelementptr %171, ptr %"<structcast>", i32 0, i32 3
   %94 = load i64, ptr %93, align 8
   store i64 %94, ptr %92, align 8
-  %95 = getelementptr %166, ptr %3, i32 0, i32 4
+  %95 = getelementptr %170, ptr %3, i32 0, i32 4
   %96 = getelementptr %171, ptr %"<structcast>", i32 0, i32 4
   %97 = load i32, ptr %96, align 4
   %98 = sext i32 %97 to i64
   store i64 %98, ptr %95, align 8
-  %99 = getelementptr %166, ptr %3, i32 0, i32 5
+  %99 = getelementptr %170, ptr %3, i32 0, i32 5
   %100 = getelementptr %171, ptr %"<structcast>", i32 0, i32 5
   %101 = load i32, ptr %100, align 4
   %102 = sext i32 %101 to i64
   store i64 %102, ptr %99, align 8
-  %103 = getelementptr %166, ptr %3, i32 0, i32 6
+  %103 = getelementptr %170, ptr %3, i32 0, i32 6
   %104 = getelementptr %171, ptr %"<structcast>", i32 0, i32 6
   %105 = load i32, ptr %104, align 4
   %106 = sext i32 %105 to i64
   store i64 %106, ptr %103, align 8
-  %107 = getelementptr %166, ptr %3, i32 0, i32 7
+  %107 = getelementptr %170, ptr %3, i32 0, i32 7
   %108 = getelementptr %171, ptr %"<structcast>", i32 0, i32 7
   %109 = load i32, ptr %108, align 4
   %110 = sext i32 %109 to i64
   store i64 %110, ptr %107, align 8
-  %111 = getelementptr %166, ptr %3, i32 0, i32 8
+  %111 = getelementptr %170, ptr %3, i32 0, i32 8
   %112 = getelementptr %171, ptr %"<structcast>", i32 0, i32 8
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
   store i64 %114, ptr %111, align 8
-  %115 = getelementptr %166, ptr %3, i32 0, i32 9
+  %115 = getelementptr %170, ptr %3, i32 0, i32 9
   %116 = getelementptr %171, ptr %"<structcast>", i32 0, i32 9
   %117 = load i32, ptr %116, align 4
   %118 = sext i32 %117 to i64
   store i64 %118, ptr %115, align 8
-  %119 = getelementptr %166, ptr %3, i32 0, i32 10
+  %119 = getelementptr %170, ptr %3, i32 0, i32 10
   %120 = getelementptr %171, ptr %"<structcast>", i32 0, i32 10
   %121 = load i32, ptr %120, align 4
   %122 = sext i32 %121 to i64
   store i64 %122, ptr %119, align 8
-  %123 = getelementptr %166, ptr %3, i32 0, i32 11
+  %123 = getelementptr %170, ptr %3, i32 0, i32 11
   %124 = getelementptr %171, ptr %"<structcast>", i32 0, i32 11
   %125 = load i32, ptr %124, align 4
   %126 = sext i32 %125 to i64
   store i64 %126, ptr %123, align 8
-  %127 = getelementptr %166, ptr %3, i32 0, i32 12
+  %127 = getelementptr %170, ptr %3, i32 0, i32 12
   %128 = getelementptr %171, ptr %"<structcast>", i32 0, i32 12
   %129 = load i32, ptr %128, align 4
   %130 = sext i32 %129 to i64
   store i64 %130, ptr %127, align 8
-  %131 = getelementptr %166, ptr %3, i32 0, i32 13
+  %131 = getelementptr %170, ptr %3, i32 0, i32 13
   %132 = getelementptr %171, ptr %"<structcast>", i32 0, i32 13
   %133 = load i32, ptr %132, align 4
   %134 = sext i32 %133 to i64
   store i64 %134, ptr %131, align 8
-  %135 = getelementptr %166, ptr %3, i32 0, i32 14
+  %135 = getelementptr %170, ptr %3, i32 0, i32 14
   %136 = getelementptr %171, ptr %"<structcast>", i32 0, i32 14
   %137 = load i32, ptr %136, align 4
   %138 = sext i32 %137 to i64
   store i64 %138, ptr %135, align 8
-  %139 = getelementptr %166, ptr %3, i32 0, i32 15
+  %139 = getelementptr %170, ptr %3, i32 0, i32 15
   %140 = getelementptr %171, ptr %"<structcast>", i32 0, i32 15
   %141 = load i32, ptr %140, align 4
   %142 = sext i32 %141 to i64
   store i64 %142, ptr %139, align 8
-  %143 = getelementptr %166, ptr %3, i32 0, i32 16
+  %143 = getelementptr %170, ptr %3, i32 0, i32 16
   %144 = getelementptr %171, ptr %"<structcast>", i32 0, i32 16
   %145 = load i64, ptr %144, align 8
   store i64 %145, ptr %143, align 8
-  %146 = getelementptr %166, ptr %3, i32 0, i32 17
+  %146 = getelementptr %170, ptr %3, i32 0, i32 17
   %147 = getelementptr %171, ptr %"<structcast>", i32 0, i32 17
   %148 = load %32, ptr %147, align 4
   store %32 %148, ptr %146, align 4
@@ -58197,20 +58555,20 @@ entry:
   store ptr %1, ptr %shape, align 8
   store ptr %2, ptr %base, align 8
   %6 = load ptr, ptr %shape, align 8
-  %7 = getelementptr %166, ptr %6, i32 0, i32 17
+  %7 = getelementptr %170, ptr %6, i32 0, i32 17
   %8 = call i64 @"$step_bytes"(ptr %7)
   store i64 %8, ptr %offset, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %58, ptr %9, i32 0, i32 0
   %11 = load ptr, ptr %shape, align 8
-  %12 = getelementptr %166, ptr %11, i32 0, i32 17
+  %12 = getelementptr %170, ptr %11, i32 0, i32 17
   %13 = load ptr, ptr %base, align 8
   call void @"$anon (./terra/scheduling/batch.t:114)"(ptr %10, ptr %12, ptr %13)
   %14 = load %4, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %58, ptr %15, i32 0, i32 1
   %17 = load ptr, ptr %shape, align 8
-  %18 = getelementptr %166, ptr %17, i32 0, i32 17
+  %18 = getelementptr %170, ptr %17, i32 0, i32 17
   %19 = load ptr, ptr %self, align 8
   %20 = getelementptr %58, ptr %19, i32 0, i32 0
   call void @"$batch.StepInputs.bind_decode"(ptr %16, ptr %18, ptr %20)
@@ -58218,24 +58576,24 @@ entry:
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %58, ptr %22, i32 0, i32 2
   %24 = load ptr, ptr %shape, align 8
-  %25 = getelementptr %166, ptr %24, i32 0, i32 17
+  %25 = getelementptr %170, ptr %24, i32 0, i32 17
   %26 = load ptr, ptr %base, align 8
   %27 = load ptr, ptr %shape, align 8
-  %28 = getelementptr %166, ptr %27, i32 0, i32 17
+  %28 = getelementptr %170, ptr %27, i32 0, i32 17
   %29 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %28)
   %30 = call i64 @"$aligned"(i64 %29)
   %31 = getelementptr i8, ptr %26, i64 %30
-  call void @"$anon (./terra/scheduling/batch.t:114).554"(ptr %23, ptr %25, ptr %31)
+  call void @"$anon (./terra/scheduling/batch.t:114).553"(ptr %23, ptr %25, ptr %31)
   %32 = load %4, ptr %3, align 1
   %33 = load ptr, ptr %shape, align 8
-  %34 = getelementptr %166, ptr %33, i32 0, i32 2
+  %34 = getelementptr %170, ptr %33, i32 0, i32 2
   %35 = load i64, ptr %34, align 8
   %36 = load ptr, ptr %shape, align 8
-  %37 = getelementptr %166, ptr %36, i32 0, i32 4
+  %37 = getelementptr %170, ptr %36, i32 0, i32 4
   %38 = load i64, ptr %37, align 8
   %39 = mul i64 %35, %38
   %40 = load ptr, ptr %shape, align 8
-  %41 = getelementptr %166, ptr %40, i32 0, i32 3
+  %41 = getelementptr %170, ptr %40, i32 0, i32 3
   %42 = load i64, ptr %41, align 8
   %43 = mul i64 %39, %42
   store i64 %43, ptr %bytes, align 8
@@ -58267,14 +58625,14 @@ merge:                                            ; preds = %else, %then
   %58 = add i64 %55, %57
   store i64 %58, ptr %offset, align 8
   %59 = load ptr, ptr %shape, align 8
-  %60 = getelementptr %166, ptr %59, i32 0, i32 2
+  %60 = getelementptr %170, ptr %59, i32 0, i32 2
   %61 = load i64, ptr %60, align 8
   %62 = load ptr, ptr %shape, align 8
-  %63 = getelementptr %166, ptr %62, i32 0, i32 4
+  %63 = getelementptr %170, ptr %62, i32 0, i32 4
   %64 = load i64, ptr %63, align 8
   %65 = mul i64 %61, %64
   %66 = load ptr, ptr %shape, align 8
-  %67 = getelementptr %166, ptr %66, i32 0, i32 3
+  %67 = getelementptr %170, ptr %66, i32 0, i32 3
   %68 = load i64, ptr %67, align 8
   %69 = mul i64 %65, %68
   store i64 %69, ptr %bytes1, align 8
@@ -58306,14 +58664,14 @@ merge2:                                           ; preds = %else4, %then3
   %84 = add i64 %81, %83
   store i64 %84, ptr %offset, align 8
   %85 = load ptr, ptr %shape, align 8
-  %86 = getelementptr %166, ptr %85, i32 0, i32 2
+  %86 = getelementptr %170, ptr %85, i32 0, i32 2
   %87 = load i64, ptr %86, align 8
   %88 = load ptr, ptr %shape, align 8
-  %89 = getelementptr %166, ptr %88, i32 0, i32 4
+  %89 = getelementptr %170, ptr %88, i32 0, i32 4
   %90 = load i64, ptr %89, align 8
   %91 = mul i64 %87, %90
   %92 = load ptr, ptr %shape, align 8
-  %93 = getelementptr %166, ptr %92, i32 0, i32 3
+  %93 = getelementptr %170, ptr %92, i32 0, i32 3
   %94 = load i64, ptr %93, align 8
   %95 = mul i64 %91, %94
   store i64 %95, ptr %bytes5, align 8
@@ -58345,28 +58703,28 @@ merge6:                                           ; preds = %else8, %then7
   %110 = add i64 %107, %109
   store i64 %110, ptr %offset, align 8
   %111 = load ptr, ptr %shape, align 8
-  %112 = getelementptr %166, ptr %111, i32 0, i32 2
+  %112 = getelementptr %170, ptr %111, i32 0, i32 2
   %113 = load i64, ptr %112, align 8
   %114 = load ptr, ptr %shape, align 8
-  %115 = getelementptr %166, ptr %114, i32 0, i32 4
+  %115 = getelementptr %170, ptr %114, i32 0, i32 4
   %116 = load i64, ptr %115, align 8
   %117 = load ptr, ptr %shape, align 8
-  %118 = getelementptr %166, ptr %117, i32 0, i32 6
+  %118 = getelementptr %170, ptr %117, i32 0, i32 6
   %119 = load i64, ptr %118, align 8
   %120 = load ptr, ptr %shape, align 8
-  %121 = getelementptr %166, ptr %120, i32 0, i32 5
+  %121 = getelementptr %170, ptr %120, i32 0, i32 5
   %122 = load i64, ptr %121, align 8
   %123 = mul i64 %119, %122
   %124 = icmp sgt i64 %116, %123
   %125 = zext i1 %124 to i8
   %126 = load ptr, ptr %shape, align 8
-  %127 = getelementptr %166, ptr %126, i32 0, i32 4
+  %127 = getelementptr %170, ptr %126, i32 0, i32 4
   %128 = load i64, ptr %127, align 8
   %129 = load ptr, ptr %shape, align 8
-  %130 = getelementptr %166, ptr %129, i32 0, i32 6
+  %130 = getelementptr %170, ptr %129, i32 0, i32 6
   %131 = load i64, ptr %130, align 8
   %132 = load ptr, ptr %shape, align 8
-  %133 = getelementptr %166, ptr %132, i32 0, i32 5
+  %133 = getelementptr %170, ptr %132, i32 0, i32 5
   %134 = load i64, ptr %133, align 8
   %135 = mul i64 %131, %134
   %136 = trunc i8 %125 to i1
@@ -58401,7 +58759,7 @@ merge10:                                          ; preds = %else12, %then11
   %153 = add i64 %150, %152
   store i64 %153, ptr %offset, align 8
   %154 = load ptr, ptr %shape, align 8
-  %155 = getelementptr %166, ptr %154, i32 0, i32 2
+  %155 = getelementptr %170, ptr %154, i32 0, i32 2
   %156 = load i64, ptr %155, align 8
   %157 = mul i64 %156, 4
   store i64 %157, ptr %bytes13, align 8
@@ -58433,23 +58791,23 @@ merge14:                                          ; preds = %else16, %then15
   %172 = add i64 %169, %171
   store i64 %172, ptr %offset, align 8
   %173 = load ptr, ptr %shape, align 8
-  %174 = getelementptr %166, ptr %173, i32 0, i32 2
+  %174 = getelementptr %170, ptr %173, i32 0, i32 2
   %175 = load i64, ptr %174, align 8
   %176 = load ptr, ptr %shape, align 8
-  %177 = getelementptr %166, ptr %176, i32 0, i32 6
+  %177 = getelementptr %170, ptr %176, i32 0, i32 6
   %178 = load i64, ptr %177, align 8
   %179 = load ptr, ptr %shape, align 8
-  %180 = getelementptr %166, ptr %179, i32 0, i32 7
+  %180 = getelementptr %170, ptr %179, i32 0, i32 7
   %181 = load i64, ptr %180, align 8
   %182 = mul i64 2, %181
   %183 = add i64 %178, %182
   %184 = load ptr, ptr %shape, align 8
-  %185 = getelementptr %166, ptr %184, i32 0, i32 5
+  %185 = getelementptr %170, ptr %184, i32 0, i32 5
   %186 = load i64, ptr %185, align 8
   %187 = mul i64 %183, %186
   %188 = mul i64 %175, %187
   %189 = load ptr, ptr %shape, align 8
-  %190 = getelementptr %166, ptr %189, i32 0, i32 3
+  %190 = getelementptr %170, ptr %189, i32 0, i32 3
   %191 = load i64, ptr %190, align 8
   %192 = mul i64 %188, %191
   store i64 %192, ptr %bytes17, align 8
@@ -58481,18 +58839,18 @@ merge18:                                          ; preds = %else20, %then19
   %207 = add i64 %204, %206
   store i64 %207, ptr %offset, align 8
   %208 = load ptr, ptr %shape, align 8
-  %209 = getelementptr %166, ptr %208, i32 0, i32 2
+  %209 = getelementptr %170, ptr %208, i32 0, i32 2
   %210 = load i64, ptr %209, align 8
   %211 = load ptr, ptr %shape, align 8
-  %212 = getelementptr %166, ptr %211, i32 0, i32 6
+  %212 = getelementptr %170, ptr %211, i32 0, i32 6
   %213 = load i64, ptr %212, align 8
   %214 = load ptr, ptr %shape, align 8
-  %215 = getelementptr %166, ptr %214, i32 0, i32 5
+  %215 = getelementptr %170, ptr %214, i32 0, i32 5
   %216 = load i64, ptr %215, align 8
   %217 = mul i64 %213, %216
   %218 = mul i64 %210, %217
   %219 = load ptr, ptr %shape, align 8
-  %220 = getelementptr %166, ptr %219, i32 0, i32 3
+  %220 = getelementptr %170, ptr %219, i32 0, i32 3
   %221 = load i64, ptr %220, align 8
   %222 = mul i64 %218, %221
   store i64 %222, ptr %bytes21, align 8
@@ -58524,18 +58882,18 @@ merge22:                                          ; preds = %else24, %then23
   %237 = add i64 %234, %236
   store i64 %237, ptr %offset, align 8
   %238 = load ptr, ptr %shape, align 8
-  %239 = getelementptr %166, ptr %238, i32 0, i32 2
+  %239 = getelementptr %170, ptr %238, i32 0, i32 2
   %240 = load i64, ptr %239, align 8
   %241 = load ptr, ptr %shape, align 8
-  %242 = getelementptr %166, ptr %241, i32 0, i32 6
+  %242 = getelementptr %170, ptr %241, i32 0, i32 6
   %243 = load i64, ptr %242, align 8
   %244 = load ptr, ptr %shape, align 8
-  %245 = getelementptr %166, ptr %244, i32 0, i32 5
+  %245 = getelementptr %170, ptr %244, i32 0, i32 5
   %246 = load i64, ptr %245, align 8
   %247 = mul i64 %243, %246
   %248 = mul i64 %240, %247
   %249 = load ptr, ptr %shape, align 8
-  %250 = getelementptr %166, ptr %249, i32 0, i32 3
+  %250 = getelementptr %170, ptr %249, i32 0, i32 3
   %251 = load i64, ptr %250, align 8
   %252 = mul i64 %248, %251
   store i64 %252, ptr %bytes25, align 8
@@ -58567,15 +58925,15 @@ merge26:                                          ; preds = %else28, %then27
   %267 = add i64 %264, %266
   store i64 %267, ptr %offset, align 8
   %268 = load ptr, ptr %shape, align 8
-  %269 = getelementptr %166, ptr %268, i32 0, i32 2
+  %269 = getelementptr %170, ptr %268, i32 0, i32 2
   %270 = load i64, ptr %269, align 8
   %271 = load ptr, ptr %shape, align 8
-  %272 = getelementptr %166, ptr %271, i32 0, i32 8
+  %272 = getelementptr %170, ptr %271, i32 0, i32 8
   %273 = load i64, ptr %272, align 8
   %274 = mul i64 2, %273
   %275 = mul i64 %270, %274
   %276 = load ptr, ptr %shape, align 8
-  %277 = getelementptr %166, ptr %276, i32 0, i32 3
+  %277 = getelementptr %170, ptr %276, i32 0, i32 3
   %278 = load i64, ptr %277, align 8
   %279 = mul i64 %275, %278
   store i64 %279, ptr %bytes29, align 8
@@ -58607,14 +58965,14 @@ merge30:                                          ; preds = %else32, %then31
   %294 = add i64 %291, %293
   store i64 %294, ptr %offset, align 8
   %295 = load ptr, ptr %shape, align 8
-  %296 = getelementptr %166, ptr %295, i32 0, i32 2
+  %296 = getelementptr %170, ptr %295, i32 0, i32 2
   %297 = load i64, ptr %296, align 8
   %298 = load ptr, ptr %shape, align 8
-  %299 = getelementptr %166, ptr %298, i32 0, i32 8
+  %299 = getelementptr %170, ptr %298, i32 0, i32 8
   %300 = load i64, ptr %299, align 8
   %301 = mul i64 %297, %300
   %302 = load ptr, ptr %shape, align 8
-  %303 = getelementptr %166, ptr %302, i32 0, i32 3
+  %303 = getelementptr %170, ptr %302, i32 0, i32 3
   %304 = load i64, ptr %303, align 8
   %305 = mul i64 %301, %304
   store i64 %305, ptr %bytes33, align 8
@@ -58646,10 +59004,10 @@ merge34:                                          ; preds = %else36, %then35
   %320 = add i64 %317, %319
   store i64 %320, ptr %offset, align 8
   %321 = load ptr, ptr %shape, align 8
-  %322 = getelementptr %166, ptr %321, i32 0, i32 2
+  %322 = getelementptr %170, ptr %321, i32 0, i32 2
   %323 = load i64, ptr %322, align 8
   %324 = load ptr, ptr %shape, align 8
-  %325 = getelementptr %166, ptr %324, i32 0, i32 8
+  %325 = getelementptr %170, ptr %324, i32 0, i32 8
   %326 = load i64, ptr %325, align 8
   %327 = mul i64 %323, %326
   store i64 %327, ptr %bytes37, align 8
@@ -58681,7 +59039,7 @@ merge38:                                          ; preds = %else40, %then39
   %342 = add i64 %339, %341
   store i64 %342, ptr %offset, align 8
   %343 = load ptr, ptr %shape, align 8
-  %344 = getelementptr %166, ptr %343, i32 0, i32 2
+  %344 = getelementptr %170, ptr %343, i32 0, i32 2
   %345 = load i64, ptr %344, align 8
   %346 = mul i64 %345, 4
   store i64 %346, ptr %bytes41, align 8
@@ -58713,14 +59071,14 @@ merge42:                                          ; preds = %else44, %then43
   %361 = add i64 %358, %360
   store i64 %361, ptr %offset, align 8
   %362 = load ptr, ptr %shape, align 8
-  %363 = getelementptr %166, ptr %362, i32 0, i32 2
+  %363 = getelementptr %170, ptr %362, i32 0, i32 2
   %364 = load i64, ptr %363, align 8
   %365 = load ptr, ptr %shape, align 8
-  %366 = getelementptr %166, ptr %365, i32 0, i32 4
+  %366 = getelementptr %170, ptr %365, i32 0, i32 4
   %367 = load i64, ptr %366, align 8
   %368 = mul i64 %364, %367
   %369 = load ptr, ptr %shape, align 8
-  %370 = getelementptr %166, ptr %369, i32 0, i32 3
+  %370 = getelementptr %170, ptr %369, i32 0, i32 3
   %371 = load i64, ptr %370, align 8
   %372 = mul i64 %368, %371
   store i64 %372, ptr %bytes45, align 8
@@ -58752,10 +59110,10 @@ merge46:                                          ; preds = %else48, %then47
   %387 = add i64 %384, %386
   store i64 %387, ptr %offset, align 8
   %388 = load ptr, ptr %shape, align 8
-  %389 = getelementptr %166, ptr %388, i32 0, i32 2
+  %389 = getelementptr %170, ptr %388, i32 0, i32 2
   %390 = load i64, ptr %389, align 8
   %391 = load ptr, ptr %shape, align 8
-  %392 = getelementptr %166, ptr %391, i32 0, i32 9
+  %392 = getelementptr %170, ptr %391, i32 0, i32 9
   %393 = load i64, ptr %392, align 8
   %394 = mul i64 %390, %393
   %395 = mul i64 %394, 4
@@ -58788,10 +59146,10 @@ merge50:                                          ; preds = %else52, %then51
   %410 = add i64 %407, %409
   store i64 %410, ptr %offset, align 8
   %411 = load ptr, ptr %shape, align 8
-  %412 = getelementptr %166, ptr %411, i32 0, i32 2
+  %412 = getelementptr %170, ptr %411, i32 0, i32 2
   %413 = load i64, ptr %412, align 8
   %414 = load ptr, ptr %shape, align 8
-  %415 = getelementptr %166, ptr %414, i32 0, i32 9
+  %415 = getelementptr %170, ptr %414, i32 0, i32 9
   %416 = load i64, ptr %415, align 8
   %417 = mul i64 %413, %416
   %418 = mul i64 %417, 4
@@ -58824,10 +59182,10 @@ merge54:                                          ; preds = %else56, %then55
   %433 = add i64 %430, %432
   store i64 %433, ptr %offset, align 8
   %434 = load ptr, ptr %shape, align 8
-  %435 = getelementptr %166, ptr %434, i32 0, i32 10
+  %435 = getelementptr %170, ptr %434, i32 0, i32 10
   %436 = load i64, ptr %435, align 8
   %437 = load ptr, ptr %shape, align 8
-  %438 = getelementptr %166, ptr %437, i32 0, i32 11
+  %438 = getelementptr %170, ptr %437, i32 0, i32 11
   %439 = load i64, ptr %438, align 8
   %440 = mul i64 %436, %439
   %441 = mul i64 %440, 4
@@ -58860,10 +59218,10 @@ merge58:                                          ; preds = %else60, %then59
   %456 = add i64 %453, %455
   store i64 %456, ptr %offset, align 8
   %457 = load ptr, ptr %shape, align 8
-  %458 = getelementptr %166, ptr %457, i32 0, i32 10
+  %458 = getelementptr %170, ptr %457, i32 0, i32 10
   %459 = load i64, ptr %458, align 8
   %460 = load ptr, ptr %shape, align 8
-  %461 = getelementptr %166, ptr %460, i32 0, i32 12
+  %461 = getelementptr %170, ptr %460, i32 0, i32 12
   %462 = load i64, ptr %461, align 8
   %463 = mul i64 %459, %462
   %464 = mul i64 %463, 4
@@ -58896,7 +59254,7 @@ merge62:                                          ; preds = %else64, %then63
   %479 = add i64 %476, %478
   store i64 %479, ptr %offset, align 8
   %480 = load ptr, ptr %shape, align 8
-  %481 = getelementptr %166, ptr %480, i32 0, i32 14
+  %481 = getelementptr %170, ptr %480, i32 0, i32 14
   %482 = load i64, ptr %481, align 8
   %483 = mul i64 %482, 4
   store i64 %483, ptr %bytes65, align 8
@@ -58928,15 +59286,15 @@ merge66:                                          ; preds = %else68, %then67
   %498 = add i64 %495, %497
   store i64 %498, ptr %offset, align 8
   %499 = load ptr, ptr %shape, align 8
-  %500 = getelementptr %166, ptr %499, i32 0, i32 1
+  %500 = getelementptr %170, ptr %499, i32 0, i32 1
   %501 = load i64, ptr %500, align 8
   %502 = icmp sgt i64 %501, 1
   %503 = zext i1 %502 to i8
   %504 = load ptr, ptr %shape, align 8
-  %505 = getelementptr %166, ptr %504, i32 0, i32 1
+  %505 = getelementptr %170, ptr %504, i32 0, i32 1
   %506 = load i64, ptr %505, align 8
   %507 = load ptr, ptr %shape, align 8
-  %508 = getelementptr %166, ptr %507, i32 0, i32 10
+  %508 = getelementptr %170, ptr %507, i32 0, i32 10
   %509 = load i64, ptr %508, align 8
   %510 = mul i64 %506, %509
   %511 = mul i64 %510, 4
@@ -58971,10 +59329,10 @@ merge70:                                          ; preds = %else72, %then71
   %528 = add i64 %525, %527
   store i64 %528, ptr %offset, align 8
   %529 = load ptr, ptr %shape, align 8
-  %530 = getelementptr %166, ptr %529, i32 0, i32 14
+  %530 = getelementptr %170, ptr %529, i32 0, i32 14
   %531 = load i64, ptr %530, align 8
   %532 = load ptr, ptr %shape, align 8
-  %533 = getelementptr %166, ptr %532, i32 0, i32 15
+  %533 = getelementptr %170, ptr %532, i32 0, i32 15
   %534 = load i64, ptr %533, align 8
   %535 = sdiv i64 %534, 2
   %536 = mul i64 %531, %535
@@ -59008,10 +59366,10 @@ merge74:                                          ; preds = %else76, %then75
   %552 = add i64 %549, %551
   store i64 %552, ptr %offset, align 8
   %553 = load ptr, ptr %shape, align 8
-  %554 = getelementptr %166, ptr %553, i32 0, i32 14
+  %554 = getelementptr %170, ptr %553, i32 0, i32 14
   %555 = load i64, ptr %554, align 8
   %556 = load ptr, ptr %shape, align 8
-  %557 = getelementptr %166, ptr %556, i32 0, i32 15
+  %557 = getelementptr %170, ptr %556, i32 0, i32 15
   %558 = load i64, ptr %557, align 8
   %559 = sdiv i64 %558, 2
   %560 = mul i64 %555, %559
@@ -59045,7 +59403,7 @@ merge78:                                          ; preds = %else80, %then79
   %576 = add i64 %573, %575
   store i64 %576, ptr %offset, align 8
   %577 = load ptr, ptr %shape, align 8
-  %578 = getelementptr %166, ptr %577, i32 0, i32 16
+  %578 = getelementptr %170, ptr %577, i32 0, i32 16
   %579 = load i64, ptr %578, align 8
   store i64 %579, ptr %bytes81, align 8
   %580 = load ptr, ptr %self, align 8
@@ -59076,15 +59434,15 @@ merge82:                                          ; preds = %else84, %then83
   %594 = add i64 %591, %593
   store i64 %594, ptr %offset, align 8
   %595 = load ptr, ptr %shape, align 8
-  %596 = getelementptr %166, ptr %595, i32 0, i32 0
+  %596 = getelementptr %170, ptr %595, i32 0, i32 0
   %597 = load i32, ptr %596, align 4
   %598 = icmp eq i32 %597, 0
   %599 = zext i1 %598 to i8
   %600 = load ptr, ptr %shape, align 8
-  %601 = getelementptr %166, ptr %600, i32 0, i32 13
+  %601 = getelementptr %170, ptr %600, i32 0, i32 13
   %602 = load i64, ptr %601, align 8
   %603 = load ptr, ptr %shape, align 8
-  %604 = getelementptr %166, ptr %603, i32 0, i32 12
+  %604 = getelementptr %170, ptr %603, i32 0, i32 12
   %605 = load i64, ptr %604, align 8
   %606 = mul i64 %602, %605
   %607 = mul i64 %606, 4
@@ -59133,7 +59491,7 @@ entry:
   %2 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %1)
   %3 = call i64 @"$aligned"(i64 %2)
   %4 = load ptr, ptr %shape, align 8
-  %5 = call i64 @"$anon (./terra/scheduling/batch.t:108).553"(ptr %4)
+  %5 = call i64 @"$anon (./terra/scheduling/batch.t:108).552"(ptr %4)
   %6 = call i64 @"$aligned"(i64 %5)
   %7 = add i64 %3, %6
   ret i64 %7
@@ -59479,7 +59837,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/scheduling/batch.t:108).553"(ptr %0) {
+define internal i64 @"$anon (./terra/scheduling/batch.t:108).552"(ptr %0) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$shape" = alloca ptr, align 8
@@ -60100,7 +60458,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$anon (./terra/scheduling/batch.t:114).554"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$anon (./terra/scheduling/batch.t:114).553"(ptr %0, ptr %1, ptr %2) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$data" = alloca ptr, align 8
@@ -60218,7 +60576,7 @@ entry:
   %shape = alloca ptr, align 8
   store ptr %0, ptr %shape, align 8
   %1 = load ptr, ptr %shape, align 8
-  %2 = getelementptr %166, ptr %1, i32 0, i32 17
+  %2 = getelementptr %170, ptr %1, i32 0, i32 17
   %3 = call i64 @"$step_bytes"(ptr %2)
   %4 = mul i64 2, %3
   ret i64 %4
@@ -60227,193 +60585,69 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Plan.choose_pages"(ptr %0) {
+define internal i64 @"$pages_of"(i64 %0, i64 %1) {
 entry:
-  %1 = alloca %4, align 8
-  %2 = alloca %4, align 8
-  %3 = alloca %4, align 8
-  %4 = alloca %4, align 8
-  %most = alloca i64, align 8
-  %num_pages = alloca i64, align 8
-  %room = alloca i64, align 8
+  %page_size = alloca i64, align 8
+  %num_tokens = alloca i64, align 8
+  store i64 %0, ptr %num_tokens, align 8
+  store i64 %1, ptr %page_size, align 8
+  %2 = load i64, ptr %num_tokens, align 8
+  %3 = load i64, ptr %page_size, align 8
+  %4 = add i64 %2, %3
+  %5 = sub i64 %4, 1
+  %6 = load i64, ptr %page_size, align 8
+  %7 = sdiv i64 %5, %6
+  ret i64 %7
+
+dead:                                             ; No predecessors!
+  ret i64 undef
+}
+
+define internal zeroext i1 @"$Plan.holds_one_request"(ptr %0) {
+entry:
+  %has_tables = alloca i8, align 1
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  %5 = load ptr, ptr %self, align 8
-  %6 = call i64 @"$Plan.room_for_pages"(ptr %5)
-  store i64 %6, ptr %room, align 8
-  %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %29, ptr %7, i32 0, i32 2
-  %9 = getelementptr %30, ptr %8, i32 0, i32 5
-  %10 = load i32, ptr %9, align 4
-  %11 = sext i32 %10 to i64
-  %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %29, ptr %12, i32 0, i32 10
-  %14 = load i32, ptr %13, align 4
-  %15 = sext i32 %14 to i64
-  %16 = mul i64 %11, %15
-  %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %29, ptr %17, i32 0, i32 11
-  store i64 %16, ptr %18, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %29, ptr %1, i32 0, i32 3
+  %3 = getelementptr %30, ptr %2, i32 0, i32 5
+  %4 = load i32, ptr %3, align 4
+  %5 = sext i32 %4 to i64
+  %6 = load ptr, ptr %self, align 8
+  %7 = getelementptr %29, ptr %6, i32 0, i32 11
+  %8 = load i32, ptr %7, align 4
+  %9 = sext i32 %8 to i64
+  %10 = mul i64 %5, %9
+  %11 = icmp sle i64 %10, 2147483647
+  %12 = zext i1 %11 to i8
+  store i8 %12, ptr %has_tables, align 1
+  %13 = load i8, ptr %has_tables, align 1
+  %14 = trunc i8 %13 to i1
+  br i1 %14, label %and.rhs, label %and.end
+
+and.rhs:                                          ; preds = %entry
+  %15 = load ptr, ptr %self, align 8
+  %16 = getelementptr %29, ptr %15, i32 0, i32 11
+  %17 = load i32, ptr %16, align 4
+  %18 = sext i32 %17 to i64
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %29, ptr %19, i32 0, i32 11
-  %21 = load i64, ptr %20, align 8
-  store i64 %21, ptr %num_pages, align 8
-  %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %29, ptr %22, i32 0, i32 2
-  %24 = getelementptr %30, ptr %23, i32 0, i32 8
-  %25 = load i32, ptr %24, align 4
-  %26 = icmp sgt i32 %25, 0
-  %27 = zext i1 %26 to i8
-  %28 = trunc i8 %27 to i1
-  br i1 %28, label %then, label %else
+  %20 = call i64 @"$Plan.room_for_pages"(ptr %19)
+  %21 = load ptr, ptr %self, align 8
+  %22 = call i64 @"$Plan.most_pages_of_pool"(ptr %21)
+  %23 = call i64 @"$smaller"(i64 %20, i64 %22)
+  %24 = icmp sle i64 %18, %23
+  %25 = zext i1 %24 to i8
+  %26 = trunc i8 %25 to i1
+  br label %and.end
 
-then:                                             ; preds = %entry
-  %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %29, ptr %29, i32 0, i32 2
-  %31 = getelementptr %30, ptr %30, i32 0, i32 8
-  %32 = load i32, ptr %31, align 4
-  %33 = sext i32 %32 to i64
-  store i64 %33, ptr %num_pages, align 8
-  br label %merge
+and.end:                                          ; preds = %and.rhs, %entry
+  %27 = phi i1 [ false, %entry ], [ %26, %and.rhs ]
+  %28 = zext i1 %27 to i8
+  %29 = icmp ne i8 %28, 0
+  ret i1 %29
 
-else:                                             ; preds = %entry
-  %34 = load i64, ptr %num_pages, align 8
-  %35 = load i64, ptr %room, align 8
-  %36 = icmp sgt i64 %34, %35
-  %37 = zext i1 %36 to i8
-  %38 = trunc i8 %37 to i1
-  br i1 %38, label %then1, label %else2
-
-then1:                                            ; preds = %else
-  %39 = load i64, ptr %room, align 8
-  store i64 %39, ptr %num_pages, align 8
-  br label %merge
-
-else2:                                            ; preds = %else
-  br label %merge
-
-merge:                                            ; preds = %else2, %then1, %then
-  %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %29, ptr %40, i32 0, i32 2
-  %42 = getelementptr %30, ptr %41, i32 0, i32 7
-  %43 = load i32, ptr %42, align 4
-  %44 = sext i32 %43 to i64
-  %45 = sdiv i64 2147483647, %44
-  store i64 %45, ptr %most, align 8
-  %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %29, ptr %46, i32 0, i32 2
-  %48 = getelementptr %30, ptr %47, i32 0, i32 8
-  %49 = load i32, ptr %48, align 4
-  %50 = icmp eq i32 %49, 0
-  %51 = zext i1 %50 to i8
-  %52 = trunc i8 %51 to i1
-  br i1 %52, label %and.lhs.true, label %else5
-
-then4:                                            ; preds = %and.lhs.true
-  %53 = load i64, ptr %most, align 8
-  store i64 %53, ptr %num_pages, align 8
-  br label %merge3
-
-else5:                                            ; preds = %and.lhs.true, %merge
-  br label %merge3
-
-merge3:                                           ; preds = %else5, %then4
-  %54 = load ptr, ptr %self, align 8
-  %55 = getelementptr %29, ptr %54, i32 0, i32 2
-  %56 = getelementptr %30, ptr %55, i32 0, i32 8
-  %57 = load i32, ptr %56, align 4
-  %58 = icmp sgt i32 %57, 0
-  %59 = zext i1 %58 to i8
-  %60 = trunc i8 %59 to i1
-  br i1 %60, label %and.lhs.true9, label %else8
-
-and.lhs.true:                                     ; preds = %merge
-  %61 = load i64, ptr %num_pages, align 8
-  %62 = load i64, ptr %most, align 8
-  %63 = icmp sgt i64 %61, %62
-  %64 = zext i1 %63 to i8
-  %65 = trunc i8 %64 to i1
-  br i1 %65, label %then4, label %else5
-
-then7:                                            ; preds = %and.lhs.true9
-  %66 = load ptr, ptr %self, align 8
-  %67 = load i64, ptr %num_pages, align 8
-  call void @"$Plan.refuse_pool"(ptr %66, i64 %67)
-  %68 = load %4, ptr %4, align 1
-  br label %merge6
-
-else8:                                            ; preds = %and.lhs.true9, %merge3
-  %69 = load i64, ptr %num_pages, align 8
-  %70 = load i64, ptr %most, align 8
-  %71 = icmp sgt i64 %69, %70
-  %72 = zext i1 %71 to i8
-  %73 = trunc i8 %72 to i1
-  br i1 %73, label %then10, label %else11
-
-and.lhs.true9:                                    ; preds = %merge3
-  %74 = load i64, ptr %num_pages, align 8
-  %75 = load ptr, ptr %self, align 8
-  %76 = getelementptr %29, ptr %75, i32 0, i32 10
-  %77 = load i32, ptr %76, align 4
-  %78 = sext i32 %77 to i64
-  %79 = icmp slt i64 %74, %78
-  %80 = zext i1 %79 to i8
-  %81 = trunc i8 %80 to i1
-  br i1 %81, label %then7, label %else8
-
-then10:                                           ; preds = %else8
-  %82 = load ptr, ptr %self, align 8
-  call void @"$Plan.refuse"(ptr %82, ptr @"$string.556")
-  %83 = load %4, ptr %3, align 1
-  br label %merge6
-
-else11:                                           ; preds = %else8
-  %84 = load i64, ptr %num_pages, align 8
-  %85 = load ptr, ptr %self, align 8
-  %86 = getelementptr %29, ptr %85, i32 0, i32 10
-  %87 = load i32, ptr %86, align 4
-  %88 = sext i32 %87 to i64
-  %89 = icmp slt i64 %84, %88
-  %90 = zext i1 %89 to i8
-  %91 = trunc i8 %90 to i1
-  br i1 %91, label %then12, label %else13
-
-then12:                                           ; preds = %else11
-  %92 = load ptr, ptr %self, align 8
-  %93 = load ptr, ptr %self, align 8
-  %94 = getelementptr %29, ptr %93, i32 0, i32 10
-  %95 = load i32, ptr %94, align 4
-  %96 = sext i32 %95 to i64
-  call void @"$Plan.refuse_memory"(ptr %92, i64 %96)
-  %97 = load %4, ptr %2, align 1
-  store i64 0, ptr %num_pages, align 8
-  br label %merge6
-
-else13:                                           ; preds = %else11
-  %98 = load i64, ptr %num_pages, align 8
-  %99 = load i64, ptr %room, align 8
-  %100 = icmp sgt i64 %98, %99
-  %101 = zext i1 %100 to i8
-  %102 = trunc i8 %101 to i1
-  br i1 %102, label %then14, label %else15
-
-then14:                                           ; preds = %else13
-  %103 = load ptr, ptr %self, align 8
-  %104 = load i64, ptr %num_pages, align 8
-  call void @"$Plan.refuse_memory"(ptr %103, i64 %104)
-  %105 = load %4, ptr %1, align 1
-  br label %merge6
-
-else15:                                           ; preds = %else13
-  br label %merge6
-
-merge6:                                           ; preds = %else15, %then14, %then12, %then10, %then7
-  %106 = load i64, ptr %num_pages, align 8
-  %107 = trunc i64 %106 to i32
-  %108 = load ptr, ptr %self, align 8
-  %109 = getelementptr %29, ptr %108, i32 0, i32 12
-  store i32 %107, ptr %109, align 4
-  ret void
+dead:                                             ; No predecessors!
+  ret i1 undef
 }
 
 define internal i64 @"$Plan.room_for_pages"(ptr %0) {
@@ -60421,13 +60655,13 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %29, ptr %1, i32 0, i32 9
+  %2 = getelementptr %29, ptr %1, i32 0, i32 10
   %3 = load i64, ptr %2, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = call i64 @"$Plan.fixed_bytes"(ptr %4)
   %6 = sub i64 %3, %5
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %29, ptr %7, i32 0, i32 13
+  %8 = getelementptr %29, ptr %7, i32 0, i32 14
   %9 = load i64, ptr %8, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = call i64 @"$Plan.num_sharing"(ptr %10)
@@ -60445,10 +60679,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %29, ptr %1, i32 0, i32 14
+  %2 = getelementptr %29, ptr %1, i32 0, i32 15
   %3 = load i64, ptr %2, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %29, ptr %4, i32 0, i32 15
+  %5 = getelementptr %29, ptr %4, i32 0, i32 16
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %3, %6
   %8 = load ptr, ptr %self, align 8
@@ -60456,7 +60690,7 @@ entry:
   %10 = mul i64 %7, %9
   store i64 %10, ptr %fixed, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %29, ptr %11, i32 0, i32 5
+  %12 = getelementptr %29, ptr %11, i32 0, i32 6
   %13 = load i8, ptr %12, align 1
   %14 = trunc i8 %13 to i1
   br i1 %14, label %then, label %else
@@ -60464,7 +60698,7 @@ entry:
 then:                                             ; preds = %entry
   %15 = load i64, ptr %fixed, align 8
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %29, ptr %16, i32 0, i32 17
+  %17 = getelementptr %29, ptr %16, i32 0, i32 18
   %18 = load i64, ptr %17, align 8
   %19 = add i64 %15, %18
   store i64 %19, ptr %fixed, align 8
@@ -60486,14 +60720,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %29, ptr %1, i32 0, i32 5
+  %2 = getelementptr %29, ptr %1, i32 0, i32 6
   %3 = load i8, ptr %2, align 1
   %4 = trunc i8 %3 to i1
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %29, ptr %5, i32 0, i32 2
+  %6 = getelementptr %29, ptr %5, i32 0, i32 3
   %7 = getelementptr %30, ptr %6, i32 0, i32 1
   %8 = load i32, ptr %7, align 4
   %9 = sext i32 %8 to i64
@@ -60512,6 +60746,534 @@ dead1:                                            ; No predecessors!
   ret i64 undef
 }
 
+define internal i64 @"$Plan.most_pages_of_pool"(ptr %0) {
+entry:
+  %share = alloca i64, align 8
+  %room = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %29, ptr %1, i32 0, i32 2
+  %3 = getelementptr %30, ptr %2, i32 0, i32 8
+  %4 = load i32, ptr %3, align 4
+  %5 = icmp sgt i32 %4, 0
+  %6 = zext i1 %5 to i8
+  %7 = trunc i8 %6 to i1
+  br i1 %7, label %then, label %else
+
+then:                                             ; preds = %entry
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %29, ptr %8, i32 0, i32 2
+  %10 = getelementptr %30, ptr %9, i32 0, i32 8
+  %11 = load i32, ptr %10, align 4
+  %12 = sext i32 %11 to i64
+  ret i64 %12
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %13 = load ptr, ptr %self, align 8
+  %14 = call i64 @"$Plan.room_for_pages"(ptr %13)
+  store i64 %14, ptr %room, align 8
+  %15 = load ptr, ptr %self, align 8
+  %16 = getelementptr %29, ptr %15, i32 0, i32 6
+  %17 = load i8, ptr %16, align 1
+  %18 = trunc i8 %17 to i1
+  br i1 %18, label %and.lhs.true4, label %else3
+
+then2:                                            ; preds = %and.lhs.true
+  %19 = load i64, ptr %room, align 8
+  %20 = sdiv i64 %19, 4
+  store i64 %20, ptr %share, align 8
+  %21 = load i64, ptr %share, align 8
+  %22 = load ptr, ptr %self, align 8
+  %23 = getelementptr %29, ptr %22, i32 0, i32 11
+  %24 = load i32, ptr %23, align 4
+  %25 = sext i32 %24 to i64
+  %26 = icmp slt i64 %21, %25
+  %27 = zext i1 %26 to i8
+  %28 = load i64, ptr %room, align 8
+  %29 = load ptr, ptr %self, align 8
+  %30 = getelementptr %29, ptr %29, i32 0, i32 11
+  %31 = load i32, ptr %30, align 4
+  %32 = sext i32 %31 to i64
+  %33 = call i64 @"$smaller"(i64 %28, i64 %32)
+  %34 = load i64, ptr %share, align 8
+  %35 = trunc i8 %27 to i1
+  %36 = select i1 %35, i64 %33, i64 %34
+  ret i64 %36
+
+and.lhs.true:                                     ; preds = %and.lhs.true4
+  %37 = load ptr, ptr %self, align 8
+  %38 = getelementptr %29, ptr %37, i32 0, i32 2
+  %39 = getelementptr %30, ptr %38, i32 0, i32 25
+  %40 = load i32, ptr %39, align 4
+  %41 = icmp eq i32 %40, 0
+  %42 = zext i1 %41 to i8
+  %43 = trunc i8 %42 to i1
+  br i1 %43, label %then2, label %else3
+
+and.lhs.true4:                                    ; preds = %merge
+  %44 = load ptr, ptr %self, align 8
+  %45 = getelementptr %29, ptr %44, i32 0, i32 2
+  %46 = getelementptr %30, ptr %45, i32 0, i32 17
+  %47 = load i64, ptr %46, align 8
+  %48 = icmp eq i64 %47, 0
+  %49 = zext i1 %48 to i8
+  %50 = trunc i8 %49 to i1
+  br i1 %50, label %and.lhs.true, label %else3
+
+dead5:                                            ; No predecessors!
+  br label %merge1
+
+else3:                                            ; preds = %and.lhs.true, %and.lhs.true4, %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %dead5
+  %51 = load i64, ptr %room, align 8
+  ret i64 %51
+
+dead6:                                            ; No predecessors!
+  ret i64 undef
+}
+
+define internal i32 @"$Plan.default_batch"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %29, ptr %1, i32 0, i32 6
+  %3 = load i8, ptr %2, align 1
+  %4 = trunc i8 %3 to i1
+  %5 = select i1 %4, i32 64, i32 256
+  ret i32 %5
+
+dead:                                             ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$anon (./terra/plan/sizes.t:30).554"(ptr %0, i64 %1, i64 %2, ptr %3) {
+entry:
+  %code = alloca i32, align 4
+  %middle = alloca i64, align 8
+  %fits = alloca i8, align 1
+  %high = alloca i64, align 8
+  %low = alloca i64, align 8
+  %message = alloca ptr, align 8
+  %most = alloca i64, align 8
+  %least = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %least, align 8
+  store i64 %2, ptr %most, align 8
+  store ptr %3, ptr %message, align 8
+  %4 = load i64, ptr %least, align 8
+  %5 = load i64, ptr %most, align 8
+  %6 = call i64 @"$smaller"(i64 %4, i64 %5)
+  %7 = load i64, ptr %most, align 8
+  store i64 %6, ptr %low, align 8
+  store i64 %7, ptr %high, align 8
+  br label %condition
+
+condition:                                        ; preds = %merge2, %entry
+  %8 = load i64, ptr %low, align 8
+  %9 = load i64, ptr %high, align 8
+  %10 = icmp slt i64 %8, %9
+  %11 = zext i1 %10 to i8
+  %12 = trunc i8 %11 to i1
+  br i1 %12, label %whilebody, label %merge
+
+whilebody:                                        ; preds = %condition
+  %13 = load i64, ptr %high, align 8
+  %14 = load i64, ptr %high, align 8
+  %15 = load i64, ptr %low, align 8
+  %16 = sub i64 %14, %15
+  %17 = sdiv i64 %16, 2
+  %18 = sub i64 %13, %17
+  store i64 %18, ptr %middle, align 8
+  %19 = load ptr, ptr %self, align 8
+  %20 = load i64, ptr %middle, align 8
+  %21 = load ptr, ptr %message, align 8
+  %22 = call i32 @"$choose_pages_of_context"(ptr %19, i64 %20, ptr %fits, ptr %21)
+  store i32 %22, ptr %code, align 4
+  %23 = load i32, ptr %code, align 4
+  %24 = icmp ne i32 %23, 0
+  %25 = zext i1 %24 to i8
+  %26 = trunc i8 %25 to i1
+  br i1 %26, label %then, label %else
+
+then:                                             ; preds = %whilebody
+  %27 = load i32, ptr %code, align 4
+  ret i32 %27
+
+dead:                                             ; No predecessors!
+  br label %merge1
+
+else:                                             ; preds = %whilebody
+  br label %merge1
+
+merge1:                                           ; preds = %else, %dead
+  %28 = load i8, ptr %fits, align 1
+  %29 = trunc i8 %28 to i1
+  br i1 %29, label %then3, label %else4
+
+then3:                                            ; preds = %merge1
+  %30 = load i64, ptr %middle, align 8
+  store i64 %30, ptr %low, align 8
+  br label %merge2
+
+else4:                                            ; preds = %merge1
+  %31 = load i64, ptr %middle, align 8
+  %32 = sub i64 %31, 1
+  store i64 %32, ptr %high, align 8
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %then3
+  br label %condition
+
+merge:                                            ; preds = %condition
+  %33 = load ptr, ptr %self, align 8
+  %34 = load i64, ptr %low, align 8
+  %35 = load ptr, ptr %message, align 8
+  %36 = call i32 @"$choose_pages_of_context"(ptr %33, i64 %34, ptr %fits, ptr %35)
+  ret i32 %36
+
+dead5:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$choose_pages_of_context"(ptr %0, i64 %1, ptr %2, ptr %3) {
+entry:
+  %code = alloca i32, align 4
+  %message = alloca ptr, align 8
+  %fits = alloca ptr, align 8
+  %num_pages = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %num_pages, align 8
+  store ptr %2, ptr %fits, align 8
+  store ptr %3, ptr %message, align 8
+  %4 = load i64, ptr %num_pages, align 8
+  %5 = load ptr, ptr %self, align 8
+  %6 = getelementptr %29, ptr %5, i32 0, i32 3
+  %7 = getelementptr %30, ptr %6, i32 0, i32 7
+  %8 = load i32, ptr %7, align 4
+  %9 = sext i32 %8 to i64
+  %10 = mul i64 %4, %9
+  %11 = load ptr, ptr %self, align 8
+  %12 = call i64 @"$Plan.positions_of_pool"(ptr %11)
+  %13 = call i64 @"$smaller"(i64 %10, i64 %12)
+  %14 = trunc i64 %13 to i32
+  %15 = load ptr, ptr %self, align 8
+  %16 = getelementptr %29, ptr %15, i32 0, i32 3
+  %17 = getelementptr %30, ptr %16, i32 0, i32 6
+  store i32 %14, ptr %17, align 4
+  %18 = load ptr, ptr %self, align 8
+  %19 = load ptr, ptr %message, align 8
+  %20 = call i32 @"$Plan.measure_buffers"(ptr %18, ptr %19)
+  store i32 %20, ptr %code, align 4
+  %21 = load i32, ptr %code, align 4
+  %22 = icmp ne i32 %21, 0
+  %23 = zext i1 %22 to i8
+  %24 = trunc i8 %23 to i1
+  br i1 %24, label %then, label %else
+
+then:                                             ; preds = %entry
+  %25 = load i32, ptr %code, align 4
+  ret i32 %25
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %26 = load ptr, ptr %self, align 8
+  %27 = call zeroext i1 @"$Plan.holds_one_request"(ptr %26)
+  %28 = zext i1 %27 to i8
+  %29 = load ptr, ptr %fits, align 8
+  store i8 %28, ptr %29, align 1
+  ret i32 0
+
+dead1:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Plan.check_page_tables"(ptr %0, ptr %1) {
+entry:
+  %2 = alloca %4, align 8
+  %target = alloca ptr, align 8
+  %o = alloca ptr, align 8
+  %message = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %message, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %29, ptr %3, i32 0, i32 3
+  store ptr %4, ptr %o, align 8
+  %5 = load ptr, ptr %o, align 8
+  %6 = getelementptr %30, ptr %5, i32 0, i32 5
+  %7 = load i32, ptr %6, align 4
+  %8 = sext i32 %7 to i64
+  %9 = load ptr, ptr %self, align 8
+  %10 = getelementptr %29, ptr %9, i32 0, i32 11
+  %11 = load i32, ptr %10, align 4
+  %12 = sext i32 %11 to i64
+  %13 = mul i64 %8, %12
+  %14 = icmp sgt i64 %13, 2147483647
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %then, label %else
+
+then:                                             ; preds = %entry
+  %17 = load ptr, ptr %message, align 8
+  store ptr %17, ptr %target, align 8
+  %18 = load ptr, ptr %target, align 8
+  %19 = icmp ne ptr %18, null
+  %20 = zext i1 %19 to i8
+  %21 = trunc i8 %20 to i1
+  br i1 %21, label %then2, label %else3
+
+then2:                                            ; preds = %then
+  %22 = load ptr, ptr %target, align 8
+  %23 = getelementptr %5, ptr %22, i32 0, i32 0
+  %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
+  %25 = getelementptr i8, ptr %24, i64 0
+  %26 = load ptr, ptr %o, align 8
+  %27 = getelementptr %30, ptr %26, i32 0, i32 5
+  %28 = load i32, ptr %27, align 4
+  %29 = load ptr, ptr %o, align 8
+  %30 = getelementptr %30, ptr %29, i32 0, i32 6
+  %31 = load i32, ptr %30, align 4
+  %32 = load ptr, ptr %o, align 8
+  %33 = getelementptr %30, ptr %32, i32 0, i32 7
+  %34 = load i32, ptr %33, align 4
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.555", i32 %28, i32 %31, i32 %34, i64 2147483647)
+  %36 = load ptr, ptr %target, align 8
+  %37 = getelementptr %5, ptr %36, i32 0, i32 0
+  %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
+  %39 = getelementptr i8, ptr %38, i64 0
+  call void @"$printable.clean"(ptr %39, i64 1024)
+  %40 = load %4, ptr %2, align 1
+  br label %merge1
+
+else3:                                            ; preds = %then
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  ret i32 1
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  ret i32 0
+
+dead4:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal void @"$Plan.choose_pages"(ptr %0) {
+entry:
+  %1 = alloca %4, align 8
+  %2 = alloca %4, align 8
+  %3 = alloca %4, align 8
+  %4 = alloca %4, align 8
+  %most = alloca i64, align 8
+  %num_pages = alloca i64, align 8
+  %most_pages = alloca i64, align 8
+  %room = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %5 = load ptr, ptr %self, align 8
+  %6 = call i64 @"$Plan.room_for_pages"(ptr %5)
+  %7 = load ptr, ptr %self, align 8
+  %8 = call i64 @"$Plan.most_pages_of_pool"(ptr %7)
+  store i64 %6, ptr %room, align 8
+  store i64 %8, ptr %most_pages, align 8
+  %9 = load ptr, ptr %self, align 8
+  %10 = getelementptr %29, ptr %9, i32 0, i32 3
+  %11 = getelementptr %30, ptr %10, i32 0, i32 5
+  %12 = load i32, ptr %11, align 4
+  %13 = sext i32 %12 to i64
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %29, ptr %14, i32 0, i32 11
+  %16 = load i32, ptr %15, align 4
+  %17 = sext i32 %16 to i64
+  %18 = mul i64 %13, %17
+  %19 = load ptr, ptr %self, align 8
+  %20 = getelementptr %29, ptr %19, i32 0, i32 12
+  store i64 %18, ptr %20, align 8
+  %21 = load ptr, ptr %self, align 8
+  %22 = getelementptr %29, ptr %21, i32 0, i32 12
+  %23 = load i64, ptr %22, align 8
+  store i64 %23, ptr %num_pages, align 8
+  %24 = load ptr, ptr %self, align 8
+  %25 = getelementptr %29, ptr %24, i32 0, i32 3
+  %26 = getelementptr %30, ptr %25, i32 0, i32 8
+  %27 = load i32, ptr %26, align 4
+  %28 = icmp sgt i32 %27, 0
+  %29 = zext i1 %28 to i8
+  %30 = trunc i8 %29 to i1
+  br i1 %30, label %then, label %else
+
+then:                                             ; preds = %entry
+  %31 = load ptr, ptr %self, align 8
+  %32 = getelementptr %29, ptr %31, i32 0, i32 3
+  %33 = getelementptr %30, ptr %32, i32 0, i32 8
+  %34 = load i32, ptr %33, align 4
+  %35 = sext i32 %34 to i64
+  store i64 %35, ptr %num_pages, align 8
+  br label %merge
+
+else:                                             ; preds = %entry
+  %36 = load i64, ptr %num_pages, align 8
+  %37 = load i64, ptr %most_pages, align 8
+  %38 = icmp sgt i64 %36, %37
+  %39 = zext i1 %38 to i8
+  %40 = trunc i8 %39 to i1
+  br i1 %40, label %then1, label %else2
+
+then1:                                            ; preds = %else
+  %41 = load i64, ptr %most_pages, align 8
+  store i64 %41, ptr %num_pages, align 8
+  br label %merge
+
+else2:                                            ; preds = %else
+  br label %merge
+
+merge:                                            ; preds = %else2, %then1, %then
+  %42 = load ptr, ptr %self, align 8
+  %43 = getelementptr %29, ptr %42, i32 0, i32 3
+  %44 = getelementptr %30, ptr %43, i32 0, i32 7
+  %45 = load i32, ptr %44, align 4
+  %46 = sext i32 %45 to i64
+  %47 = sdiv i64 2147483647, %46
+  store i64 %47, ptr %most, align 8
+  %48 = load ptr, ptr %self, align 8
+  %49 = getelementptr %29, ptr %48, i32 0, i32 3
+  %50 = getelementptr %30, ptr %49, i32 0, i32 8
+  %51 = load i32, ptr %50, align 4
+  %52 = icmp eq i32 %51, 0
+  %53 = zext i1 %52 to i8
+  %54 = trunc i8 %53 to i1
+  br i1 %54, label %and.lhs.true, label %else5
+
+then4:                                            ; preds = %and.lhs.true
+  %55 = load i64, ptr %most, align 8
+  store i64 %55, ptr %num_pages, align 8
+  br label %merge3
+
+else5:                                            ; preds = %and.lhs.true, %merge
+  br label %merge3
+
+merge3:                                           ; preds = %else5, %then4
+  %56 = load ptr, ptr %self, align 8
+  %57 = getelementptr %29, ptr %56, i32 0, i32 3
+  %58 = getelementptr %30, ptr %57, i32 0, i32 8
+  %59 = load i32, ptr %58, align 4
+  %60 = icmp sgt i32 %59, 0
+  %61 = zext i1 %60 to i8
+  %62 = trunc i8 %61 to i1
+  br i1 %62, label %and.lhs.true9, label %else8
+
+and.lhs.true:                                     ; preds = %merge
+  %63 = load i64, ptr %num_pages, align 8
+  %64 = load i64, ptr %most, align 8
+  %65 = icmp sgt i64 %63, %64
+  %66 = zext i1 %65 to i8
+  %67 = trunc i8 %66 to i1
+  br i1 %67, label %then4, label %else5
+
+then7:                                            ; preds = %and.lhs.true9
+  %68 = load ptr, ptr %self, align 8
+  %69 = load i64, ptr %num_pages, align 8
+  call void @"$Plan.refuse_pool"(ptr %68, i64 %69)
+  %70 = load %4, ptr %4, align 1
+  br label %merge6
+
+else8:                                            ; preds = %and.lhs.true9, %merge3
+  %71 = load i64, ptr %num_pages, align 8
+  %72 = load i64, ptr %most, align 8
+  %73 = icmp sgt i64 %71, %72
+  %74 = zext i1 %73 to i8
+  %75 = trunc i8 %74 to i1
+  br i1 %75, label %then10, label %else11
+
+and.lhs.true9:                                    ; preds = %merge3
+  %76 = load i64, ptr %num_pages, align 8
+  %77 = load ptr, ptr %self, align 8
+  %78 = getelementptr %29, ptr %77, i32 0, i32 11
+  %79 = load i32, ptr %78, align 4
+  %80 = sext i32 %79 to i64
+  %81 = icmp slt i64 %76, %80
+  %82 = zext i1 %81 to i8
+  %83 = trunc i8 %82 to i1
+  br i1 %83, label %then7, label %else8
+
+then10:                                           ; preds = %else8
+  %84 = load ptr, ptr %self, align 8
+  call void @"$Plan.refuse"(ptr %84, ptr @"$string.557")
+  %85 = load %4, ptr %3, align 1
+  br label %merge6
+
+else11:                                           ; preds = %else8
+  %86 = load i64, ptr %num_pages, align 8
+  %87 = load ptr, ptr %self, align 8
+  %88 = getelementptr %29, ptr %87, i32 0, i32 11
+  %89 = load i32, ptr %88, align 4
+  %90 = sext i32 %89 to i64
+  %91 = icmp slt i64 %86, %90
+  %92 = zext i1 %91 to i8
+  %93 = trunc i8 %92 to i1
+  br i1 %93, label %then12, label %else13
+
+then12:                                           ; preds = %else11
+  %94 = load ptr, ptr %self, align 8
+  %95 = load ptr, ptr %self, align 8
+  %96 = getelementptr %29, ptr %95, i32 0, i32 11
+  %97 = load i32, ptr %96, align 4
+  %98 = sext i32 %97 to i64
+  call void @"$Plan.refuse_memory"(ptr %94, i64 %98)
+  %99 = load %4, ptr %2, align 1
+  store i64 0, ptr %num_pages, align 8
+  br label %merge6
+
+else13:                                           ; preds = %else11
+  %100 = load i64, ptr %num_pages, align 8
+  %101 = load i64, ptr %room, align 8
+  %102 = icmp sgt i64 %100, %101
+  %103 = zext i1 %102 to i8
+  %104 = trunc i8 %103 to i1
+  br i1 %104, label %then14, label %else15
+
+then14:                                           ; preds = %else13
+  %105 = load ptr, ptr %self, align 8
+  %106 = load i64, ptr %num_pages, align 8
+  call void @"$Plan.refuse_memory"(ptr %105, i64 %106)
+  %107 = load %4, ptr %1, align 1
+  br label %merge6
+
+else15:                                           ; preds = %else13
+  br label %merge6
+
+merge6:                                           ; preds = %else15, %then14, %then12, %then10, %then7
+  %108 = load i64, ptr %num_pages, align 8
+  %109 = trunc i64 %108 to i32
+  %110 = load ptr, ptr %self, align 8
+  %111 = getelementptr %29, ptr %110, i32 0, i32 13
+  store i32 %109, ptr %111, align 4
+  ret void
+}
+
 define internal void @"$Plan.refuse_pool"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
@@ -60522,7 +61284,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %num_pages, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %29, ptr %3, i32 0, i32 2
+  %4 = getelementptr %29, ptr %3, i32 0, i32 3
   store ptr %4, ptr %o, align 8
   %5 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %6 = getelementptr i8, ptr %5, i64 0
@@ -60534,9 +61296,9 @@ entry:
   %12 = getelementptr %30, ptr %11, i32 0, i32 6
   %13 = load i32, ptr %12, align 4
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %29, ptr %14, i32 0, i32 10
+  %15 = getelementptr %29, ptr %14, i32 0, i32 11
   %16 = load i32, ptr %15, align 4
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.555", i64 %7, i32 %10, i32 %13, i32 %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.556", i64 %7, i32 %10, i32 %13, i32 %16)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -60552,10 +61314,10 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %reason, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %29, ptr %2, i32 0, i32 20
+  %3 = getelementptr %29, ptr %2, i32 0, i32 21
   store i8 0, ptr %3, align 1
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %29, ptr %4, i32 0, i32 21
+  %5 = getelementptr %29, ptr %4, i32 0, i32 22
   %6 = getelementptr [512 x i8], ptr %5, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load ptr, ptr %reason, align 8
@@ -60578,7 +61340,7 @@ entry:
   %5 = call i64 @"$Plan.fixed_bytes"(ptr %4)
   %6 = load i64, ptr %num_pages, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %29, ptr %7, i32 0, i32 13
+  %8 = getelementptr %29, ptr %7, i32 0, i32 14
   %9 = load i64, ptr %8, align 8
   %10 = mul i64 %6, %9
   %11 = load ptr, ptr %self, align 8
@@ -60594,43 +61356,43 @@ entry:
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %29, ptr %21, i32 0, i32 14
+  %22 = getelementptr %29, ptr %21, i32 0, i32 15
   %23 = load i64, ptr %22, align 8
   %24 = load ptr, ptr %self, align 8
   %25 = call i64 @"$Plan.num_sharing"(ptr %24)
   %26 = mul i64 %23, %25
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %29, ptr %27, i32 0, i32 15
+  %28 = getelementptr %29, ptr %27, i32 0, i32 16
   %29 = load i64, ptr %28, align 8
   %30 = load ptr, ptr %self, align 8
   %31 = call i64 @"$Plan.num_sharing"(ptr %30)
   %32 = mul i64 %29, %31
   %33 = load i64, ptr %num_pages, align 8
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %29, ptr %34, i32 0, i32 13
+  %35 = getelementptr %29, ptr %34, i32 0, i32 14
   %36 = load i64, ptr %35, align 8
   %37 = load ptr, ptr %self, align 8
   %38 = call i64 @"$Plan.num_sharing"(ptr %37)
   %39 = mul i64 %36, %38
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %29, ptr %40, i32 0, i32 2
+  %41 = getelementptr %29, ptr %40, i32 0, i32 3
   %42 = getelementptr %30, ptr %41, i32 0, i32 6
   %43 = load i32, ptr %42, align 4
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %29, ptr %44, i32 0, i32 10
+  %45 = getelementptr %29, ptr %44, i32 0, i32 11
   %46 = load i32, ptr %45, align 4
   %47 = load i64, ptr %needed, align 8
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %29, ptr %48, i32 0, i32 9
+  %49 = getelementptr %29, ptr %48, i32 0, i32 10
   %50 = load i64, ptr %49, align 8
   %51 = load i64, ptr %needed, align 8
   %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %29, ptr %52, i32 0, i32 9
+  %53 = getelementptr %29, ptr %52, i32 0, i32 10
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %51, %54
   %56 = getelementptr [128 x i8], ptr %suggestion, i32 0, i32 0
   %57 = getelementptr i8, ptr %56, i64 0
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.561", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.562", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
@@ -60652,7 +61414,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = call i64 @"$Plan.room_for_pages"(ptr %3)
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %29, ptr %5, i32 0, i32 2
+  %6 = getelementptr %29, ptr %5, i32 0, i32 3
   %7 = getelementptr %30, ptr %6, i32 0, i32 7
   %8 = load i32, ptr %7, align 4
   store i64 %4, ptr %room, align 8
@@ -60666,12 +61428,12 @@ entry:
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %target, align 8
   %14 = load i64, ptr %capacity, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.557")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.558")
   br label %merge
 
 else:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %29, ptr %16, i32 0, i32 2
+  %17 = getelementptr %29, ptr %16, i32 0, i32 3
   %18 = getelementptr %30, ptr %17, i32 0, i32 8
   %19 = load i32, ptr %18, align 4
   %20 = icmp eq i32 %19, 0
@@ -60686,13 +61448,13 @@ then1:                                            ; preds = %else
   %26 = load i32, ptr %page_size, align 4
   %27 = sext i32 %26 to i64
   %28 = mul i64 %25, %27
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.558", i64 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.559", i64 %28)
   br label %merge
 
 else2:                                            ; preds = %else
   %30 = load i64, ptr %room, align 8
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %29, ptr %31, i32 0, i32 10
+  %32 = getelementptr %29, ptr %31, i32 0, i32 11
   %33 = load i32, ptr %32, align 4
   %34 = sext i32 %33 to i64
   %35 = icmp sge i64 %30, %34
@@ -60704,7 +61466,7 @@ then3:                                            ; preds = %else2
   %38 = load ptr, ptr %target, align 8
   %39 = load i64, ptr %capacity, align 8
   %40 = load i64, ptr %room, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.559", i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.560", i64 %40)
   br label %merge
 
 else4:                                            ; preds = %else2
@@ -60715,7 +61477,7 @@ else4:                                            ; preds = %else2
   %46 = load i32, ptr %page_size, align 4
   %47 = sext i32 %46 to i64
   %48 = mul i64 %45, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.560", i64 %44, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.561", i64 %44, i64 %48)
   br label %merge
 
 merge:                                            ; preds = %else4, %then3, %then1, %then
@@ -60763,7 +61525,7 @@ condition:                                        ; preds = %merge7, %merge
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %161, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
-  %14 = getelementptr %29, ptr %13, i32 0, i32 20
+  %14 = getelementptr %29, ptr %13, i32 0, i32 21
   %15 = load i8, ptr %14, align 1
   %16 = trunc i8 %15 to i1
   br i1 %16, label %merge1, label %and.lhs.true
@@ -60828,7 +61590,7 @@ merge7:                                           ; preds = %else9, %dead10
   %44 = load ptr, ptr %self, align 8
   %45 = getelementptr %161, ptr %44, i32 0, i32 0
   %46 = load ptr, ptr %45, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %46, ptr align 8 %larger, i64 848, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %46, ptr align 8 %larger, i64 984, i1 false)
   %47 = load i32, ptr %world_size, align 4
   %48 = mul i32 2, %47
   store i32 %48, ptr %world_size, align 4
@@ -60930,20 +61692,20 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %reason, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %29, ptr %2, i32 0, i32 21
+  %3 = getelementptr %29, ptr %2, i32 0, i32 22
   %4 = getelementptr [512 x i8], ptr %3, i32 0, i32 0
   %5 = getelementptr i8, ptr %4, i64 0
   %6 = call i64 @strlen(ptr %5)
   store i64 %6, ptr %length, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %29, ptr %7, i32 0, i32 21
+  %8 = getelementptr %29, ptr %7, i32 0, i32 22
   %9 = getelementptr [512 x i8], ptr %8, i32 0, i32 0
   %10 = load i64, ptr %length, align 8
   %11 = getelementptr i8, ptr %9, i64 %10
   %12 = load i64, ptr %length, align 8
   %13 = sub i64 512, %12
   %14 = load ptr, ptr %reason, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 %13, ptr @"$string.562", ptr %14)
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 %13, ptr @"$string.563", ptr %14)
   ret void
 }
 
@@ -60967,133 +61729,120 @@ entry:
   %17 = alloca %4, align 8
   %18 = alloca %4, align 8
   %19 = alloca %4, align 8
-  %20 = alloca %4, align 8
   %kind = alloca ptr, align 8
   %made = alloca ptr, align 8
   %out = alloca ptr, align 8
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %made, align 8
   store ptr %2, ptr %kind, align 8
-  %21 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.begin_object"(ptr %21)
-  %22 = load %4, ptr %20, align 1
-  %23 = load ptr, ptr %out, align 8
-  %24 = load ptr, ptr %made, align 8
-  %25 = getelementptr %29, ptr %24, i32 0, i32 0
-  %26 = load ptr, ptr %25, align 8
-  call void @"$write_model"(ptr %23, ptr %26)
-  %27 = load %4, ptr %19, align 1
-  %28 = load ptr, ptr %out, align 8
-  %29 = load ptr, ptr %kind, align 8
-  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.126", ptr %29)
-  %30 = load %4, ptr %18, align 1
-  %31 = load ptr, ptr %out, align 8
-  %32 = load ptr, ptr %made, align 8
-  %33 = getelementptr %29, ptr %32, i32 0, i32 2
-  %34 = getelementptr %30, ptr %33, i32 0, i32 1
-  %35 = load i32, ptr %34, align 4
-  %36 = sext i32 %35 to i64
-  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.566", i64 %36)
-  %37 = load %4, ptr %17, align 1
-  %38 = load ptr, ptr %out, align 8
-  %39 = load ptr, ptr %made, align 8
-  %40 = getelementptr %29, ptr %39, i32 0, i32 2
-  %41 = getelementptr %30, ptr %40, i32 0, i32 9
-  %42 = load i32, ptr %41, align 4
-  %43 = call ptr @"$layout_name"(i32 %42)
-  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.567", ptr %43)
-  %44 = load %4, ptr %16, align 1
-  %45 = load ptr, ptr %out, align 8
-  %46 = load ptr, ptr %made, align 8
-  %47 = getelementptr %29, ptr %46, i32 0, i32 2
-  %48 = getelementptr %30, ptr %47, i32 0, i32 6
-  %49 = load i32, ptr %48, align 4
-  %50 = sext i32 %49 to i64
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.570", i64 %50)
-  %51 = load %4, ptr %15, align 1
-  %52 = load ptr, ptr %out, align 8
-  %53 = load ptr, ptr %made, align 8
-  %54 = getelementptr %29, ptr %53, i32 0, i32 2
-  %55 = getelementptr %30, ptr %54, i32 0, i32 5
-  %56 = load i32, ptr %55, align 4
-  %57 = sext i32 %56 to i64
-  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.571", i64 %57)
-  %58 = load %4, ptr %14, align 1
-  %59 = load ptr, ptr %out, align 8
-  %60 = load ptr, ptr %made, align 8
-  %61 = getelementptr %29, ptr %60, i32 0, i32 2
-  %62 = getelementptr %30, ptr %61, i32 0, i32 11
-  %63 = load i32, ptr %62, align 4
-  %64 = sext i32 %63 to i64
-  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.572", i64 %64)
-  %65 = load %4, ptr %13, align 1
-  %66 = load ptr, ptr %out, align 8
-  %67 = load ptr, ptr %made, align 8
-  call void @"$write_cache"(ptr %66, ptr %67)
-  %68 = load %4, ptr %12, align 1
-  %69 = load ptr, ptr %out, align 8
-  %70 = load ptr, ptr %made, align 8
-  %71 = getelementptr %29, ptr %70, i32 0, i32 9
-  %72 = load i64, ptr %71, align 8
-  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.582", i64 %72)
-  %73 = load %4, ptr %11, align 1
+  %20 = load ptr, ptr %out, align 8
+  call void @"$JsonWriter.begin_object"(ptr %20)
+  %21 = load %4, ptr %19, align 1
+  %22 = load ptr, ptr %out, align 8
+  %23 = load ptr, ptr %made, align 8
+  %24 = getelementptr %29, ptr %23, i32 0, i32 0
+  %25 = load ptr, ptr %24, align 8
+  call void @"$write_model"(ptr %22, ptr %25)
+  %26 = load %4, ptr %18, align 1
+  %27 = load ptr, ptr %out, align 8
+  %28 = load ptr, ptr %kind, align 8
+  call void @"$JsonWriter.string_field"(ptr %27, ptr @"$string.126", ptr %28)
+  %29 = load %4, ptr %17, align 1
+  %30 = load ptr, ptr %out, align 8
+  %31 = load ptr, ptr %made, align 8
+  %32 = getelementptr %29, ptr %31, i32 0, i32 3
+  %33 = getelementptr %30, ptr %32, i32 0, i32 1
+  %34 = load i32, ptr %33, align 4
+  %35 = sext i32 %34 to i64
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.567", i64 %35)
+  %36 = load %4, ptr %16, align 1
+  %37 = load ptr, ptr %out, align 8
+  %38 = load ptr, ptr %made, align 8
+  %39 = getelementptr %29, ptr %38, i32 0, i32 3
+  %40 = getelementptr %30, ptr %39, i32 0, i32 9
+  %41 = load i32, ptr %40, align 4
+  %42 = call ptr @"$layout_name"(i32 %41)
+  call void @"$JsonWriter.string_field"(ptr %37, ptr @"$string.568", ptr %42)
+  %43 = load %4, ptr %15, align 1
+  %44 = load ptr, ptr %out, align 8
+  %45 = load ptr, ptr %made, align 8
+  call void @"$write_sizes"(ptr %44, ptr %45)
+  %46 = load %4, ptr %14, align 1
+  %47 = load ptr, ptr %out, align 8
+  %48 = load ptr, ptr %made, align 8
+  %49 = getelementptr %29, ptr %48, i32 0, i32 3
+  %50 = getelementptr %30, ptr %49, i32 0, i32 11
+  %51 = load i32, ptr %50, align 4
+  %52 = sext i32 %51 to i64
+  call void @"$JsonWriter.integer_field"(ptr %47, ptr @"$string.580", i64 %52)
+  %53 = load %4, ptr %13, align 1
+  %54 = load ptr, ptr %out, align 8
+  %55 = load ptr, ptr %made, align 8
+  call void @"$write_cache"(ptr %54, ptr %55)
+  %56 = load %4, ptr %12, align 1
+  %57 = load ptr, ptr %out, align 8
+  %58 = load ptr, ptr %made, align 8
+  %59 = getelementptr %29, ptr %58, i32 0, i32 10
+  %60 = load i64, ptr %59, align 8
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.589", i64 %60)
+  %61 = load %4, ptr %11, align 1
+  %62 = load ptr, ptr %out, align 8
+  %63 = load ptr, ptr %made, align 8
+  %64 = getelementptr %29, ptr %63, i32 0, i32 21
+  %65 = load i8, ptr %64, align 1
+  %66 = icmp ne i8 %65, 0
+  call void @"$JsonWriter.boolean_field"(ptr %62, ptr @"$string.590", i1 zeroext %66)
+  %67 = load %4, ptr %10, align 1
+  %68 = load ptr, ptr %out, align 8
+  %69 = load ptr, ptr %made, align 8
+  %70 = getelementptr %29, ptr %69, i32 0, i32 22
+  %71 = getelementptr [512 x i8], ptr %70, i32 0, i32 0
+  %72 = getelementptr i8, ptr %71, i64 0
+  call void @"$JsonWriter.string_field"(ptr %68, ptr @"$string.591", ptr %72)
+  %73 = load %4, ptr %9, align 1
   %74 = load ptr, ptr %out, align 8
   %75 = load ptr, ptr %made, align 8
-  %76 = getelementptr %29, ptr %75, i32 0, i32 20
-  %77 = load i8, ptr %76, align 1
-  %78 = icmp ne i8 %77, 0
-  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.583", i1 zeroext %78)
-  %79 = load %4, ptr %10, align 1
-  %80 = load ptr, ptr %out, align 8
+  call void @"$write_buffers"(ptr %74, ptr %75)
+  %76 = load %4, ptr %8, align 1
+  %77 = load ptr, ptr %out, align 8
+  call void @"$JsonWriter.key"(ptr %77, ptr @"$string.615")
+  %78 = load %4, ptr %7, align 1
+  %79 = load ptr, ptr %out, align 8
+  call void @"$JsonWriter.begin_array"(ptr %79)
+  %80 = load %4, ptr %6, align 1
   %81 = load ptr, ptr %made, align 8
-  %82 = getelementptr %29, ptr %81, i32 0, i32 21
-  %83 = getelementptr [512 x i8], ptr %82, i32 0, i32 0
-  %84 = getelementptr i8, ptr %83, i64 0
-  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.584", ptr %84)
-  %85 = load %4, ptr %9, align 1
-  %86 = load ptr, ptr %out, align 8
-  %87 = load ptr, ptr %made, align 8
-  call void @"$write_buffers"(ptr %86, ptr %87)
-  %88 = load %4, ptr %8, align 1
-  %89 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.608")
-  %90 = load %4, ptr %7, align 1
-  %91 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.begin_array"(ptr %91)
-  %92 = load %4, ptr %6, align 1
-  %93 = load ptr, ptr %made, align 8
-  %94 = getelementptr %29, ptr %93, i32 0, i32 2
-  %95 = getelementptr %30, ptr %94, i32 0, i32 1
-  %96 = load i32, ptr %95, align 4
+  %82 = getelementptr %29, ptr %81, i32 0, i32 3
+  %83 = getelementptr %30, ptr %82, i32 0, i32 1
+  %84 = load i32, ptr %83, align 4
   store i32 0, ptr %i, align 4
   br label %forcond
 
 forcond:                                          ; preds = %forbody, %entry
-  %97 = load i32, ptr %i, align 4
-  %98 = icmp sgt i32 %97, %96
-  %99 = and i1 %98, false
-  %100 = icmp slt i32 %97, %96
-  %101 = and i1 %100, true
-  %102 = or i1 %101, %99
-  br i1 %102, label %forbody, label %merge
+  %85 = load i32, ptr %i, align 4
+  %86 = icmp sgt i32 %85, %84
+  %87 = and i1 %86, false
+  %88 = icmp slt i32 %85, %84
+  %89 = and i1 %88, true
+  %90 = or i1 %89, %87
+  br i1 %90, label %forbody, label %merge
 
 forbody:                                          ; preds = %forcond
-  %103 = load ptr, ptr %out, align 8
-  %104 = load ptr, ptr %made, align 8
-  %105 = load i32, ptr %i, align 4
-  call void @"$write_rank"(ptr %103, ptr %104, i32 %105)
-  %106 = load %4, ptr %5, align 1
-  %107 = add i32 %97, 1
-  store i32 %107, ptr %i, align 4
+  %91 = load ptr, ptr %out, align 8
+  %92 = load ptr, ptr %made, align 8
+  %93 = load i32, ptr %i, align 4
+  call void @"$write_rank"(ptr %91, ptr %92, i32 %93)
+  %94 = load %4, ptr %5, align 1
+  %95 = add i32 %85, 1
+  store i32 %95, ptr %i, align 4
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %108 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.end_array"(ptr %108)
-  %109 = load %4, ptr %4, align 1
-  %110 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.end_object"(ptr %110)
-  %111 = load %4, ptr %3, align 1
+  %96 = load ptr, ptr %out, align 8
+  call void @"$JsonWriter.end_array"(ptr %96)
+  %97 = load %4, ptr %4, align 1
+  %98 = load ptr, ptr %out, align 8
+  call void @"$JsonWriter.end_object"(ptr %98)
+  %99 = load %4, ptr %3, align 1
   ret void
 }
 
@@ -61138,7 +61887,7 @@ entry:
   %31 = getelementptr %9, ptr %30, i32 0, i32 11
   %32 = load i64, ptr %31, align 8
   %33 = add i64 %29, %32
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.563", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.564", i64 %33)
   %34 = load %4, ptr %5, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
@@ -61154,14 +61903,14 @@ entry:
   %45 = getelementptr %9, ptr %44, i32 0, i32 13
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %43, %46
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.564", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.565", i64 %47)
   %48 = load %4, ptr %3, align 1
   %49 = load ptr, ptr %out, align 8
   %50 = load ptr, ptr %source, align 8
   %51 = getelementptr %9, ptr %50, i32 0, i32 8
   %52 = load i8, ptr %51, align 1
   %53 = icmp ne i8 %52, 0
-  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.565", i1 zeroext %53)
+  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.566", i1 zeroext %53)
   %54 = load %4, ptr %2, align 1
   ret void
 }
@@ -61177,7 +61926,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.568"
+  ret ptr @"$string.569"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -61193,7 +61942,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.569"
+  ret ptr @"$string.570"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -61206,6 +61955,273 @@ merge1:                                           ; preds = %else3, %dead4
 
 dead5:                                            ; No predecessors!
   ret ptr undef
+}
+
+define internal void @"$write_sizes"(ptr %0, ptr %1) {
+entry:
+  %2 = alloca %4, align 8
+  %3 = alloca %4, align 8
+  %4 = alloca %4, align 8
+  %5 = alloca %4, align 8
+  %6 = alloca %4, align 8
+  %made = alloca ptr, align 8
+  %out = alloca ptr, align 8
+  store ptr %0, ptr %out, align 8
+  store ptr %1, ptr %made, align 8
+  %7 = load ptr, ptr %out, align 8
+  %8 = load ptr, ptr %made, align 8
+  %9 = getelementptr %29, ptr %8, i32 0, i32 3
+  %10 = getelementptr %30, ptr %9, i32 0, i32 6
+  %11 = load i32, ptr %10, align 4
+  %12 = sext i32 %11 to i64
+  call void @"$JsonWriter.integer_field"(ptr %7, ptr @"$string.571", i64 %12)
+  %13 = load %4, ptr %6, align 1
+  %14 = load ptr, ptr %out, align 8
+  %15 = load ptr, ptr %made, align 8
+  %16 = call i32 @"$Plan.max_seq_from"(ptr %15)
+  %17 = call ptr @"$source_name"(i32 %16)
+  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.572", ptr %17)
+  %18 = load %4, ptr %5, align 1
+  %19 = load ptr, ptr %out, align 8
+  %20 = load ptr, ptr %made, align 8
+  %21 = call i64 @"$Plan.positions"(ptr %20)
+  call void @"$JsonWriter.integer_field"(ptr %19, ptr @"$string.577", i64 %21)
+  %22 = load %4, ptr %4, align 1
+  %23 = load ptr, ptr %out, align 8
+  %24 = load ptr, ptr %made, align 8
+  %25 = getelementptr %29, ptr %24, i32 0, i32 3
+  %26 = getelementptr %30, ptr %25, i32 0, i32 5
+  %27 = load i32, ptr %26, align 4
+  %28 = sext i32 %27 to i64
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.578", i64 %28)
+  %29 = load %4, ptr %3, align 1
+  %30 = load ptr, ptr %out, align 8
+  %31 = load ptr, ptr %made, align 8
+  %32 = call i32 @"$Plan.max_batch_from"(ptr %31)
+  %33 = call ptr @"$source_name"(i32 %32)
+  call void @"$JsonWriter.string_field"(ptr %30, ptr @"$string.579", ptr %33)
+  %34 = load %4, ptr %2, align 1
+  ret void
+}
+
+define internal ptr @"$source_name"(i32 %0) {
+entry:
+  %code = alloca i32, align 4
+  store i32 %0, ptr %code, align 4
+  %1 = load i32, ptr %code, align 4
+  %2 = icmp eq i32 %1, 0
+  %3 = zext i1 %2 to i8
+  %4 = trunc i8 %3 to i1
+  br i1 %4, label %then, label %else
+
+then:                                             ; preds = %entry
+  ret ptr @"$string.573"
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %5 = load i32, ptr %code, align 4
+  %6 = icmp eq i32 %5, 1
+  %7 = zext i1 %6 to i8
+  %8 = trunc i8 %7 to i1
+  br i1 %8, label %then2, label %else3
+
+then2:                                            ; preds = %merge
+  ret ptr @"$string.574"
+
+dead4:                                            ; No predecessors!
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %dead4
+  %9 = load i32, ptr %code, align 4
+  %10 = icmp eq i32 %9, 2
+  %11 = zext i1 %10 to i8
+  %12 = trunc i8 %11 to i1
+  br i1 %12, label %then6, label %else7
+
+then6:                                            ; preds = %merge1
+  ret ptr @"$string.242"
+
+dead8:                                            ; No predecessors!
+  br label %merge5
+
+else7:                                            ; preds = %merge1
+  br label %merge5
+
+merge5:                                           ; preds = %else7, %dead8
+  %13 = load i32, ptr %code, align 4
+  %14 = icmp eq i32 %13, 3
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %then10, label %else11
+
+then10:                                           ; preds = %merge5
+  ret ptr @"$string.575"
+
+dead12:                                           ; No predecessors!
+  br label %merge9
+
+else11:                                           ; preds = %merge5
+  br label %merge9
+
+merge9:                                           ; preds = %else11, %dead12
+  %17 = load i32, ptr %code, align 4
+  %18 = icmp eq i32 %17, 4
+  %19 = zext i1 %18 to i8
+  %20 = trunc i8 %19 to i1
+  br i1 %20, label %then14, label %else15
+
+then14:                                           ; preds = %merge9
+  ret ptr @"$string.576"
+
+dead16:                                           ; No predecessors!
+  br label %merge13
+
+else15:                                           ; preds = %merge9
+  br label %merge13
+
+merge13:                                          ; preds = %else15, %dead16
+  ret ptr @"$string.196"
+
+dead17:                                           ; No predecessors!
+  ret ptr undef
+}
+
+define internal i32 @"$Plan.max_seq_from"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %29, ptr %1, i32 0, i32 2
+  %3 = getelementptr %30, ptr %2, i32 0, i32 6
+  %4 = load i32, ptr %3, align 4
+  %5 = icmp sgt i32 %4, 0
+  %6 = zext i1 %5 to i8
+  %7 = trunc i8 %6 to i1
+  br i1 %7, label %then, label %else
+
+then:                                             ; preds = %entry
+  ret i32 0
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %29, ptr %8, i32 0, i32 3
+  %10 = getelementptr %30, ptr %9, i32 0, i32 6
+  %11 = load i32, ptr %10, align 4
+  %12 = sext i32 %11 to i64
+  %13 = load ptr, ptr %self, align 8
+  %14 = call i64 @"$Plan.positions"(ptr %13)
+  %15 = icmp eq i64 %12, %14
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %then1, label %else2
+
+then1:                                            ; preds = %else
+  ret i32 1
+
+dead3:                                            ; No predecessors!
+  br label %merge
+
+else2:                                            ; preds = %else
+  %18 = load ptr, ptr %self, align 8
+  %19 = getelementptr %29, ptr %18, i32 0, i32 3
+  %20 = getelementptr %30, ptr %19, i32 0, i32 6
+  %21 = load i32, ptr %20, align 4
+  %22 = sext i32 %21 to i64
+  %23 = load ptr, ptr %self, align 8
+  %24 = call i64 @"$Plan.positions_of_pool"(ptr %23)
+  %25 = icmp eq i64 %22, %24
+  %26 = zext i1 %25 to i8
+  %27 = trunc i8 %26 to i1
+  br i1 %27, label %then4, label %else5
+
+then4:                                            ; preds = %else2
+  ret i32 3
+
+dead6:                                            ; No predecessors!
+  br label %merge
+
+else5:                                            ; preds = %else2
+  br label %merge
+
+merge:                                            ; preds = %else5, %dead6, %dead3, %dead
+  ret i32 4
+
+dead7:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Plan.max_batch_from"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %29, ptr %1, i32 0, i32 2
+  %3 = getelementptr %30, ptr %2, i32 0, i32 5
+  %4 = load i32, ptr %3, align 4
+  %5 = icmp sgt i32 %4, 0
+  %6 = zext i1 %5 to i8
+  %7 = trunc i8 %6 to i1
+  br i1 %7, label %then, label %else
+
+then:                                             ; preds = %entry
+  ret i32 0
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %29, ptr %8, i32 0, i32 3
+  %10 = getelementptr %30, ptr %9, i32 0, i32 5
+  %11 = load i32, ptr %10, align 4
+  %12 = load ptr, ptr %self, align 8
+  %13 = call i32 @"$Plan.default_batch"(ptr %12)
+  %14 = icmp eq i32 %11, %13
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %then1, label %else2
+
+then1:                                            ; preds = %else
+  ret i32 2
+
+dead3:                                            ; No predecessors!
+  br label %merge
+
+else2:                                            ; preds = %else
+  %17 = load ptr, ptr %self, align 8
+  %18 = getelementptr %29, ptr %17, i32 0, i32 2
+  %19 = getelementptr %30, ptr %18, i32 0, i32 8
+  %20 = load i32, ptr %19, align 4
+  %21 = icmp sgt i32 %20, 0
+  %22 = zext i1 %21 to i8
+  %23 = trunc i8 %22 to i1
+  br i1 %23, label %then4, label %else5
+
+then4:                                            ; preds = %else2
+  ret i32 3
+
+dead6:                                            ; No predecessors!
+  br label %merge
+
+else5:                                            ; preds = %else2
+  br label %merge
+
+merge:                                            ; preds = %else5, %dead6, %dead3, %dead
+  ret i32 4
+
+dead7:                                            ; No predecessors!
+  ret i32 undef
 }
 
 define internal void @"$write_cache"(ptr %0, ptr %1) {
@@ -61224,63 +62240,63 @@ entry:
   store ptr %1, ptr %made, align 8
   %10 = load ptr, ptr %out, align 8
   %11 = load ptr, ptr %made, align 8
-  %12 = getelementptr %29, ptr %11, i32 0, i32 4
+  %12 = getelementptr %29, ptr %11, i32 0, i32 5
   %13 = load i32, ptr %12, align 4
   %14 = call ptr @"$kv_dtype_name"(i32 %13)
-  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.573", ptr %14)
+  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.581", ptr %14)
   %15 = load %4, ptr %9, align 1
   %16 = load ptr, ptr %out, align 8
   %17 = load ptr, ptr %made, align 8
   %18 = load ptr, ptr %made, align 8
-  %19 = getelementptr %29, ptr %18, i32 0, i32 4
+  %19 = getelementptr %29, ptr %18, i32 0, i32 5
   %20 = load i32, ptr %19, align 4
   %21 = call i64 @"$Plan.kv_bytes_per_token"(ptr %17, i32 %20)
-  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.575", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.583", i64 %21)
   %22 = load %4, ptr %8, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
   %25 = call i64 @"$Plan.kv_bytes_per_token"(ptr %24, i32 1)
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.576", i64 %25)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.584", i64 %25)
   %26 = load %4, ptr %7, align 1
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %made, align 8
-  %29 = getelementptr %29, ptr %28, i32 0, i32 2
+  %29 = getelementptr %29, ptr %28, i32 0, i32 3
   %30 = getelementptr %30, ptr %29, i32 0, i32 7
   %31 = load i32, ptr %30, align 4
   %32 = sext i32 %31 to i64
-  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.577", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.585", i64 %32)
   %33 = load %4, ptr %6, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = load ptr, ptr %made, align 8
-  %36 = getelementptr %29, ptr %35, i32 0, i32 13
+  %36 = getelementptr %29, ptr %35, i32 0, i32 14
   %37 = load i64, ptr %36, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.578", i64 %37)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.586", i64 %37)
   %38 = load %4, ptr %5, align 1
   %39 = load ptr, ptr %out, align 8
   %40 = load ptr, ptr %made, align 8
-  %41 = getelementptr %29, ptr %40, i32 0, i32 12
+  %41 = getelementptr %29, ptr %40, i32 0, i32 13
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
-  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.579", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.575", i64 %43)
   %44 = load %4, ptr %4, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
-  %47 = getelementptr %29, ptr %46, i32 0, i32 12
+  %47 = getelementptr %29, ptr %46, i32 0, i32 13
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
   %50 = load ptr, ptr %made, align 8
-  %51 = getelementptr %29, ptr %50, i32 0, i32 2
+  %51 = getelementptr %29, ptr %50, i32 0, i32 3
   %52 = getelementptr %30, ptr %51, i32 0, i32 7
   %53 = load i32, ptr %52, align 4
   %54 = sext i32 %53 to i64
   %55 = mul i64 %49, %54
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.580", i64 %55)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.587", i64 %55)
   %56 = load %4, ptr %3, align 1
   %57 = load ptr, ptr %out, align 8
   %58 = load ptr, ptr %made, align 8
   %59 = call i32 @"$Plan.concurrent_requests"(ptr %58)
   %60 = sext i32 %59 to i64
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.581", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.588", i64 %60)
   %61 = load %4, ptr %2, align 1
   ret void
 }
@@ -61322,7 +62338,7 @@ else2:                                            ; preds = %else
   br i1 %12, label %then4, label %else5
 
 then4:                                            ; preds = %else2
-  ret ptr @"$string.574"
+  ret ptr @"$string.582"
 
 dead6:                                            ; No predecessors!
   br label %merge
@@ -61381,16 +62397,16 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %29, ptr %1, i32 0, i32 12
+  %2 = getelementptr %29, ptr %1, i32 0, i32 13
   %3 = load i32, ptr %2, align 4
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %29, ptr %4, i32 0, i32 10
+  %5 = getelementptr %29, ptr %4, i32 0, i32 11
   %6 = load i32, ptr %5, align 4
   %7 = sdiv i32 %3, %6
   store i32 %7, ptr %requests, align 4
   %8 = load i32, ptr %requests, align 4
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %29, ptr %9, i32 0, i32 2
+  %10 = getelementptr %29, ptr %9, i32 0, i32 3
   %11 = getelementptr %30, ptr %10, i32 0, i32 5
   %12 = load i32, ptr %11, align 4
   %13 = icmp sgt i32 %8, %12
@@ -61400,7 +62416,7 @@ entry:
 
 then:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %29, ptr %16, i32 0, i32 2
+  %17 = getelementptr %29, ptr %16, i32 0, i32 3
   %18 = getelementptr %30, ptr %17, i32 0, i32 5
   %19 = load i32, ptr %18, align 4
   store i32 %19, ptr %requests, align 4
@@ -61445,274 +62461,274 @@ entry:
   %25 = alloca %4, align 8
   %26 = alloca %4, align 8
   %27 = alloca %4, align 8
-  %shape = alloca %166, align 8
-  %28 = alloca %166, align 8
+  %shape = alloca %170, align 8
+  %28 = alloca %170, align 8
   %made = alloca ptr, align 8
   %out = alloca ptr, align 8
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %made, align 8
   %29 = load ptr, ptr %made, align 8
-  call void @"$Plan.buffer_shape"(ptr noalias sret(%166) %28, ptr %29, i32 0)
+  call void @"$Plan.buffer_shape"(ptr noalias sret(%170) %28, ptr %29, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %28, i64 168, i1 false)
   %30 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.585")
+  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.592")
   %31 = load %4, ptr %27, align 1
   %32 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %32)
   %33 = load %4, ptr %26, align 1
   %34 = load ptr, ptr %out, align 8
-  %35 = getelementptr %166, ptr %shape, i32 0, i32 2
+  %35 = getelementptr %170, ptr %shape, i32 0, i32 2
   %36 = load i64, ptr %35, align 8
-  %37 = getelementptr %166, ptr %shape, i32 0, i32 4
+  %37 = getelementptr %170, ptr %shape, i32 0, i32 4
   %38 = load i64, ptr %37, align 8
   %39 = mul i64 %36, %38
-  %40 = getelementptr %166, ptr %shape, i32 0, i32 3
+  %40 = getelementptr %170, ptr %shape, i32 0, i32 3
   %41 = load i64, ptr %40, align 8
   %42 = mul i64 %39, %41
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.586", i64 %42)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.593", i64 %42)
   %43 = load %4, ptr %25, align 1
   %44 = load ptr, ptr %out, align 8
-  %45 = getelementptr %166, ptr %shape, i32 0, i32 2
+  %45 = getelementptr %170, ptr %shape, i32 0, i32 2
   %46 = load i64, ptr %45, align 8
-  %47 = getelementptr %166, ptr %shape, i32 0, i32 4
+  %47 = getelementptr %170, ptr %shape, i32 0, i32 4
   %48 = load i64, ptr %47, align 8
   %49 = mul i64 %46, %48
-  %50 = getelementptr %166, ptr %shape, i32 0, i32 3
+  %50 = getelementptr %170, ptr %shape, i32 0, i32 3
   %51 = load i64, ptr %50, align 8
   %52 = mul i64 %49, %51
-  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.587", i64 %52)
+  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.594", i64 %52)
   %53 = load %4, ptr %24, align 1
   %54 = load ptr, ptr %out, align 8
-  %55 = getelementptr %166, ptr %shape, i32 0, i32 2
+  %55 = getelementptr %170, ptr %shape, i32 0, i32 2
   %56 = load i64, ptr %55, align 8
-  %57 = getelementptr %166, ptr %shape, i32 0, i32 4
+  %57 = getelementptr %170, ptr %shape, i32 0, i32 4
   %58 = load i64, ptr %57, align 8
   %59 = mul i64 %56, %58
-  %60 = getelementptr %166, ptr %shape, i32 0, i32 3
+  %60 = getelementptr %170, ptr %shape, i32 0, i32 3
   %61 = load i64, ptr %60, align 8
   %62 = mul i64 %59, %61
-  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.588", i64 %62)
+  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.595", i64 %62)
   %63 = load %4, ptr %23, align 1
   %64 = load ptr, ptr %out, align 8
-  %65 = getelementptr %166, ptr %shape, i32 0, i32 2
+  %65 = getelementptr %170, ptr %shape, i32 0, i32 2
   %66 = load i64, ptr %65, align 8
-  %67 = getelementptr %166, ptr %shape, i32 0, i32 4
+  %67 = getelementptr %170, ptr %shape, i32 0, i32 4
   %68 = load i64, ptr %67, align 8
-  %69 = getelementptr %166, ptr %shape, i32 0, i32 6
+  %69 = getelementptr %170, ptr %shape, i32 0, i32 6
   %70 = load i64, ptr %69, align 8
-  %71 = getelementptr %166, ptr %shape, i32 0, i32 5
+  %71 = getelementptr %170, ptr %shape, i32 0, i32 5
   %72 = load i64, ptr %71, align 8
   %73 = mul i64 %70, %72
   %74 = icmp sgt i64 %68, %73
   %75 = zext i1 %74 to i8
-  %76 = getelementptr %166, ptr %shape, i32 0, i32 4
+  %76 = getelementptr %170, ptr %shape, i32 0, i32 4
   %77 = load i64, ptr %76, align 8
-  %78 = getelementptr %166, ptr %shape, i32 0, i32 6
+  %78 = getelementptr %170, ptr %shape, i32 0, i32 6
   %79 = load i64, ptr %78, align 8
-  %80 = getelementptr %166, ptr %shape, i32 0, i32 5
+  %80 = getelementptr %170, ptr %shape, i32 0, i32 5
   %81 = load i64, ptr %80, align 8
   %82 = mul i64 %79, %81
   %83 = trunc i8 %75 to i1
   %84 = select i1 %83, i64 %77, i64 %82
   %85 = mul i64 %66, %84
-  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.589", i64 %85)
+  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.596", i64 %85)
   %86 = load %4, ptr %22, align 1
   %87 = load ptr, ptr %out, align 8
-  %88 = getelementptr %166, ptr %shape, i32 0, i32 2
+  %88 = getelementptr %170, ptr %shape, i32 0, i32 2
   %89 = load i64, ptr %88, align 8
   %90 = mul i64 %89, 4
-  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.590", i64 %90)
+  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.597", i64 %90)
   %91 = load %4, ptr %21, align 1
   %92 = load ptr, ptr %out, align 8
-  %93 = getelementptr %166, ptr %shape, i32 0, i32 2
+  %93 = getelementptr %170, ptr %shape, i32 0, i32 2
   %94 = load i64, ptr %93, align 8
-  %95 = getelementptr %166, ptr %shape, i32 0, i32 6
+  %95 = getelementptr %170, ptr %shape, i32 0, i32 6
   %96 = load i64, ptr %95, align 8
-  %97 = getelementptr %166, ptr %shape, i32 0, i32 7
+  %97 = getelementptr %170, ptr %shape, i32 0, i32 7
   %98 = load i64, ptr %97, align 8
   %99 = mul i64 2, %98
   %100 = add i64 %96, %99
-  %101 = getelementptr %166, ptr %shape, i32 0, i32 5
+  %101 = getelementptr %170, ptr %shape, i32 0, i32 5
   %102 = load i64, ptr %101, align 8
   %103 = mul i64 %100, %102
   %104 = mul i64 %94, %103
-  %105 = getelementptr %166, ptr %shape, i32 0, i32 3
+  %105 = getelementptr %170, ptr %shape, i32 0, i32 3
   %106 = load i64, ptr %105, align 8
   %107 = mul i64 %104, %106
-  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.591", i64 %107)
+  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.598", i64 %107)
   %108 = load %4, ptr %20, align 1
   %109 = load ptr, ptr %out, align 8
-  %110 = getelementptr %166, ptr %shape, i32 0, i32 2
+  %110 = getelementptr %170, ptr %shape, i32 0, i32 2
   %111 = load i64, ptr %110, align 8
-  %112 = getelementptr %166, ptr %shape, i32 0, i32 6
+  %112 = getelementptr %170, ptr %shape, i32 0, i32 6
   %113 = load i64, ptr %112, align 8
-  %114 = getelementptr %166, ptr %shape, i32 0, i32 5
+  %114 = getelementptr %170, ptr %shape, i32 0, i32 5
   %115 = load i64, ptr %114, align 8
   %116 = mul i64 %113, %115
   %117 = mul i64 %111, %116
-  %118 = getelementptr %166, ptr %shape, i32 0, i32 3
+  %118 = getelementptr %170, ptr %shape, i32 0, i32 3
   %119 = load i64, ptr %118, align 8
   %120 = mul i64 %117, %119
-  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.592", i64 %120)
+  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.599", i64 %120)
   %121 = load %4, ptr %19, align 1
   %122 = load ptr, ptr %out, align 8
-  %123 = getelementptr %166, ptr %shape, i32 0, i32 2
+  %123 = getelementptr %170, ptr %shape, i32 0, i32 2
   %124 = load i64, ptr %123, align 8
-  %125 = getelementptr %166, ptr %shape, i32 0, i32 6
+  %125 = getelementptr %170, ptr %shape, i32 0, i32 6
   %126 = load i64, ptr %125, align 8
-  %127 = getelementptr %166, ptr %shape, i32 0, i32 5
+  %127 = getelementptr %170, ptr %shape, i32 0, i32 5
   %128 = load i64, ptr %127, align 8
   %129 = mul i64 %126, %128
   %130 = mul i64 %124, %129
-  %131 = getelementptr %166, ptr %shape, i32 0, i32 3
+  %131 = getelementptr %170, ptr %shape, i32 0, i32 3
   %132 = load i64, ptr %131, align 8
   %133 = mul i64 %130, %132
-  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.593", i64 %133)
+  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.600", i64 %133)
   %134 = load %4, ptr %18, align 1
   %135 = load ptr, ptr %out, align 8
-  %136 = getelementptr %166, ptr %shape, i32 0, i32 2
+  %136 = getelementptr %170, ptr %shape, i32 0, i32 2
   %137 = load i64, ptr %136, align 8
-  %138 = getelementptr %166, ptr %shape, i32 0, i32 8
+  %138 = getelementptr %170, ptr %shape, i32 0, i32 8
   %139 = load i64, ptr %138, align 8
   %140 = mul i64 2, %139
   %141 = mul i64 %137, %140
-  %142 = getelementptr %166, ptr %shape, i32 0, i32 3
+  %142 = getelementptr %170, ptr %shape, i32 0, i32 3
   %143 = load i64, ptr %142, align 8
   %144 = mul i64 %141, %143
-  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.594", i64 %144)
+  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.601", i64 %144)
   %145 = load %4, ptr %17, align 1
   %146 = load ptr, ptr %out, align 8
-  %147 = getelementptr %166, ptr %shape, i32 0, i32 2
+  %147 = getelementptr %170, ptr %shape, i32 0, i32 2
   %148 = load i64, ptr %147, align 8
-  %149 = getelementptr %166, ptr %shape, i32 0, i32 8
+  %149 = getelementptr %170, ptr %shape, i32 0, i32 8
   %150 = load i64, ptr %149, align 8
   %151 = mul i64 %148, %150
-  %152 = getelementptr %166, ptr %shape, i32 0, i32 3
+  %152 = getelementptr %170, ptr %shape, i32 0, i32 3
   %153 = load i64, ptr %152, align 8
   %154 = mul i64 %151, %153
-  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.595", i64 %154)
+  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.602", i64 %154)
   %155 = load %4, ptr %16, align 1
   %156 = load ptr, ptr %out, align 8
-  %157 = getelementptr %166, ptr %shape, i32 0, i32 2
+  %157 = getelementptr %170, ptr %shape, i32 0, i32 2
   %158 = load i64, ptr %157, align 8
-  %159 = getelementptr %166, ptr %shape, i32 0, i32 8
+  %159 = getelementptr %170, ptr %shape, i32 0, i32 8
   %160 = load i64, ptr %159, align 8
   %161 = mul i64 %158, %160
-  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.596", i64 %161)
+  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.603", i64 %161)
   %162 = load %4, ptr %15, align 1
   %163 = load ptr, ptr %out, align 8
-  %164 = getelementptr %166, ptr %shape, i32 0, i32 2
+  %164 = getelementptr %170, ptr %shape, i32 0, i32 2
   %165 = load i64, ptr %164, align 8
   %166 = mul i64 %165, 4
-  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.597", i64 %166)
+  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.604", i64 %166)
   %167 = load %4, ptr %14, align 1
   %168 = load ptr, ptr %out, align 8
-  %169 = getelementptr %166, ptr %shape, i32 0, i32 2
+  %169 = getelementptr %170, ptr %shape, i32 0, i32 2
   %170 = load i64, ptr %169, align 8
-  %171 = getelementptr %166, ptr %shape, i32 0, i32 4
+  %171 = getelementptr %170, ptr %shape, i32 0, i32 4
   %172 = load i64, ptr %171, align 8
   %173 = mul i64 %170, %172
-  %174 = getelementptr %166, ptr %shape, i32 0, i32 3
+  %174 = getelementptr %170, ptr %shape, i32 0, i32 3
   %175 = load i64, ptr %174, align 8
   %176 = mul i64 %173, %175
-  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.598", i64 %176)
+  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.605", i64 %176)
   %177 = load %4, ptr %13, align 1
   %178 = load ptr, ptr %out, align 8
-  %179 = getelementptr %166, ptr %shape, i32 0, i32 2
+  %179 = getelementptr %170, ptr %shape, i32 0, i32 2
   %180 = load i64, ptr %179, align 8
-  %181 = getelementptr %166, ptr %shape, i32 0, i32 9
+  %181 = getelementptr %170, ptr %shape, i32 0, i32 9
   %182 = load i64, ptr %181, align 8
   %183 = mul i64 %180, %182
   %184 = mul i64 %183, 4
-  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.599", i64 %184)
+  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.606", i64 %184)
   %185 = load %4, ptr %12, align 1
   %186 = load ptr, ptr %out, align 8
-  %187 = getelementptr %166, ptr %shape, i32 0, i32 2
+  %187 = getelementptr %170, ptr %shape, i32 0, i32 2
   %188 = load i64, ptr %187, align 8
-  %189 = getelementptr %166, ptr %shape, i32 0, i32 9
+  %189 = getelementptr %170, ptr %shape, i32 0, i32 9
   %190 = load i64, ptr %189, align 8
   %191 = mul i64 %188, %190
   %192 = mul i64 %191, 4
-  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.600", i64 %192)
+  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.607", i64 %192)
   %193 = load %4, ptr %11, align 1
   %194 = load ptr, ptr %out, align 8
-  %195 = getelementptr %166, ptr %shape, i32 0, i32 10
+  %195 = getelementptr %170, ptr %shape, i32 0, i32 10
   %196 = load i64, ptr %195, align 8
-  %197 = getelementptr %166, ptr %shape, i32 0, i32 11
+  %197 = getelementptr %170, ptr %shape, i32 0, i32 11
   %198 = load i64, ptr %197, align 8
   %199 = mul i64 %196, %198
   %200 = mul i64 %199, 4
-  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.601", i64 %200)
+  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.608", i64 %200)
   %201 = load %4, ptr %10, align 1
   %202 = load ptr, ptr %out, align 8
-  %203 = getelementptr %166, ptr %shape, i32 0, i32 10
+  %203 = getelementptr %170, ptr %shape, i32 0, i32 10
   %204 = load i64, ptr %203, align 8
-  %205 = getelementptr %166, ptr %shape, i32 0, i32 12
+  %205 = getelementptr %170, ptr %shape, i32 0, i32 12
   %206 = load i64, ptr %205, align 8
   %207 = mul i64 %204, %206
   %208 = mul i64 %207, 4
   call void @"$JsonWriter.integer_field"(ptr %202, ptr @"$string.71", i64 %208)
   %209 = load %4, ptr %9, align 1
   %210 = load ptr, ptr %out, align 8
-  %211 = getelementptr %166, ptr %shape, i32 0, i32 14
+  %211 = getelementptr %170, ptr %shape, i32 0, i32 14
   %212 = load i64, ptr %211, align 8
   %213 = mul i64 %212, 4
-  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.602", i64 %213)
+  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.609", i64 %213)
   %214 = load %4, ptr %8, align 1
   %215 = load ptr, ptr %out, align 8
-  %216 = getelementptr %166, ptr %shape, i32 0, i32 1
+  %216 = getelementptr %170, ptr %shape, i32 0, i32 1
   %217 = load i64, ptr %216, align 8
   %218 = icmp sgt i64 %217, 1
   %219 = zext i1 %218 to i8
-  %220 = getelementptr %166, ptr %shape, i32 0, i32 1
+  %220 = getelementptr %170, ptr %shape, i32 0, i32 1
   %221 = load i64, ptr %220, align 8
-  %222 = getelementptr %166, ptr %shape, i32 0, i32 10
+  %222 = getelementptr %170, ptr %shape, i32 0, i32 10
   %223 = load i64, ptr %222, align 8
   %224 = mul i64 %221, %223
   %225 = mul i64 %224, 4
   %226 = trunc i8 %219 to i1
   %227 = select i1 %226, i64 %225, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %215, ptr @"$string.603", i64 %227)
+  call void @"$JsonWriter.integer_field"(ptr %215, ptr @"$string.610", i64 %227)
   %228 = load %4, ptr %7, align 1
   %229 = load ptr, ptr %out, align 8
-  %230 = getelementptr %166, ptr %shape, i32 0, i32 14
+  %230 = getelementptr %170, ptr %shape, i32 0, i32 14
   %231 = load i64, ptr %230, align 8
-  %232 = getelementptr %166, ptr %shape, i32 0, i32 15
+  %232 = getelementptr %170, ptr %shape, i32 0, i32 15
   %233 = load i64, ptr %232, align 8
   %234 = sdiv i64 %233, 2
   %235 = mul i64 %231, %234
   %236 = mul i64 %235, 4
-  call void @"$JsonWriter.integer_field"(ptr %229, ptr @"$string.604", i64 %236)
+  call void @"$JsonWriter.integer_field"(ptr %229, ptr @"$string.611", i64 %236)
   %237 = load %4, ptr %6, align 1
   %238 = load ptr, ptr %out, align 8
-  %239 = getelementptr %166, ptr %shape, i32 0, i32 14
+  %239 = getelementptr %170, ptr %shape, i32 0, i32 14
   %240 = load i64, ptr %239, align 8
-  %241 = getelementptr %166, ptr %shape, i32 0, i32 15
+  %241 = getelementptr %170, ptr %shape, i32 0, i32 15
   %242 = load i64, ptr %241, align 8
   %243 = sdiv i64 %242, 2
   %244 = mul i64 %240, %243
   %245 = mul i64 %244, 4
-  call void @"$JsonWriter.integer_field"(ptr %238, ptr @"$string.605", i64 %245)
+  call void @"$JsonWriter.integer_field"(ptr %238, ptr @"$string.612", i64 %245)
   %246 = load %4, ptr %5, align 1
   %247 = load ptr, ptr %out, align 8
-  %248 = getelementptr %166, ptr %shape, i32 0, i32 16
+  %248 = getelementptr %170, ptr %shape, i32 0, i32 16
   %249 = load i64, ptr %248, align 8
-  call void @"$JsonWriter.integer_field"(ptr %247, ptr @"$string.606", i64 %249)
+  call void @"$JsonWriter.integer_field"(ptr %247, ptr @"$string.613", i64 %249)
   %250 = load %4, ptr %4, align 1
   %251 = load ptr, ptr %out, align 8
-  %252 = getelementptr %166, ptr %shape, i32 0, i32 0
+  %252 = getelementptr %170, ptr %shape, i32 0, i32 0
   %253 = load i32, ptr %252, align 4
   %254 = icmp eq i32 %253, 0
   %255 = zext i1 %254 to i8
-  %256 = getelementptr %166, ptr %shape, i32 0, i32 13
+  %256 = getelementptr %170, ptr %shape, i32 0, i32 13
   %257 = load i64, ptr %256, align 8
-  %258 = getelementptr %166, ptr %shape, i32 0, i32 12
+  %258 = getelementptr %170, ptr %shape, i32 0, i32 12
   %259 = load i64, ptr %258, align 8
   %260 = mul i64 %257, %259
   %261 = mul i64 %260, 4
   %262 = trunc i8 %255 to i1
   %263 = select i1 %262, i64 %261, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %251, ptr @"$string.607", i64 %263)
+  call void @"$JsonWriter.integer_field"(ptr %251, ptr @"$string.614", i64 %263)
   %264 = load %4, ptr %3, align 1
   %265 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %265)
@@ -61750,42 +62766,42 @@ entry:
   %18 = load ptr, ptr %out, align 8
   %19 = load i32, ptr %index, align 4
   %20 = sext i32 %19 to i64
-  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.609", i64 %20)
+  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.616", i64 %20)
   %21 = load %4, ptr %11, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = getelementptr %172, ptr %rank, i32 0, i32 0
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.610", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.617", i64 %24)
   %25 = load %4, ptr %10, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = getelementptr %172, ptr %rank, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.611", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.618", i64 %28)
   %29 = load %4, ptr %9, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = getelementptr %172, ptr %rank, i32 0, i32 2
   %32 = load i64, ptr %31, align 8
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.612", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.619", i64 %32)
   %33 = load %4, ptr %8, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = getelementptr %172, ptr %rank, i32 0, i32 3
   %36 = load i64, ptr %35, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.613", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.620", i64 %36)
   %37 = load %4, ptr %7, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = getelementptr %172, ptr %rank, i32 0, i32 4
   %40 = load i64, ptr %39, align 8
-  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.614", i64 %40)
+  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.621", i64 %40)
   %41 = load %4, ptr %6, align 1
   %42 = load ptr, ptr %out, align 8
   %43 = getelementptr %172, ptr %rank, i32 0, i32 5
   %44 = load i64, ptr %43, align 8
-  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.615", i64 %44)
+  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.622", i64 %44)
   %45 = load %4, ptr %5, align 1
   %46 = load ptr, ptr %out, align 8
   %47 = getelementptr %172, ptr %rank, i32 0, i32 6
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.616", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.623", i64 %48)
   %49 = load %4, ptr %4, align 1
   %50 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %50)
@@ -61796,27 +62812,27 @@ entry:
 define internal void @"$Plan.rank"(ptr noalias sret(%172) %0, ptr %1, i32 %2) {
 entry:
   %result = alloca %172, align 8
-  %shape = alloca %166, align 8
-  %3 = alloca %166, align 8
+  %shape = alloca %170, align 8
+  %3 = alloca %170, align 8
   %rank = alloca i32, align 4
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
   store i32 %2, ptr %rank, align 4
   %4 = load ptr, ptr %self, align 8
   %5 = load i32, ptr %rank, align 4
-  call void @"$Plan.buffer_shape"(ptr noalias sret(%166) %3, ptr %4, i32 %5)
+  call void @"$Plan.buffer_shape"(ptr noalias sret(%170) %3, ptr %4, i32 %5)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %3, i64 168, i1 false)
   %6 = call ptr @memset(ptr %result, i32 0, i64 56)
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %29, ptr %7, i32 0, i32 14
+  %8 = getelementptr %29, ptr %7, i32 0, i32 15
   %9 = load i64, ptr %8, align 8
   %10 = getelementptr %172, ptr %result, i32 0, i32 0
   store i64 %9, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %29, ptr %11, i32 0, i32 13
+  %12 = getelementptr %29, ptr %11, i32 0, i32 14
   %13 = load i64, ptr %12, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %29, ptr %14, i32 0, i32 12
+  %15 = getelementptr %29, ptr %14, i32 0, i32 13
   %16 = load i32, ptr %15, align 4
   %17 = sext i32 %16 to i64
   %18 = mul i64 %13, %17
@@ -61826,7 +62842,7 @@ entry:
   %21 = getelementptr %172, ptr %result, i32 0, i32 2
   store i64 %20, ptr %21, align 8
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %29, ptr %22, i32 0, i32 16
+  %23 = getelementptr %29, ptr %22, i32 0, i32 17
   %24 = load i64, ptr %23, align 8
   %25 = getelementptr %172, ptr %result, i32 0, i32 3
   store i64 %24, ptr %25, align 8
@@ -61838,7 +62854,7 @@ entry:
 
 then:                                             ; preds = %entry
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %29, ptr %30, i32 0, i32 17
+  %31 = getelementptr %29, ptr %30, i32 0, i32 18
   %32 = load i64, ptr %31, align 8
   %33 = getelementptr %172, ptr %result, i32 0, i32 4
   store i64 %32, ptr %33, align 8
@@ -61859,7 +62875,7 @@ merge:                                            ; preds = %else, %then
   %42 = getelementptr %172, ptr %result, i32 0, i32 5
   store i64 %41, ptr %42, align 8
   %43 = load ptr, ptr %self, align 8
-  %44 = getelementptr %29, ptr %43, i32 0, i32 9
+  %44 = getelementptr %29, ptr %43, i32 0, i32 10
   %45 = load i64, ptr %44, align 8
   %46 = load ptr, ptr %self, align 8
   %47 = call i64 @"$Plan.num_sharing"(ptr %46)
@@ -62348,7 +63364,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.617")
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.624")
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -62689,7 +63705,7 @@ then3:                                            ; preds = %then
   %58 = getelementptr [1024 x i8], ptr %57, i32 0, i32 0
   %59 = getelementptr i8, ptr %58, i64 0
   %60 = load i32, ptr %capacity, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.618", i32 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.625", i32 %60)
   %62 = load ptr, ptr %target, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -62874,7 +63890,7 @@ then3:                                            ; preds = %then
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.619", ptr @"$string.620")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.626", ptr @"$string.627")
   %19 = load ptr, ptr %target1, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -63000,7 +64016,7 @@ then3:                                            ; preds = %then
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.621")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.628")
   %31 = load ptr, ptr %target1, align 8
   %32 = getelementptr %5, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
@@ -63074,9 +64090,9 @@ entry:
   %17 = load ptr, ptr %made, align 8
   %18 = getelementptr %67, ptr %17, i32 0, i32 10
   %19 = load i64, ptr %18, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.622", i64 %19)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.629", i64 %19)
   %20 = load %4, ptr %12, align 1
-  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.623")
+  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.630")
   %21 = load %4, ptr %11, align 1
   call void @"$JsonWriter.begin_array"(ptr %out)
   %22 = load %4, ptr %10, align 1
@@ -63113,12 +64129,12 @@ forbody:                                          ; preds = %forcond
   %43 = load ptr, ptr %total, align 8
   %44 = getelementptr %68, ptr %43, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.624", i64 %45)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.631", i64 %45)
   %46 = load %4, ptr %7, align 1
   %47 = load ptr, ptr %total, align 8
   %48 = getelementptr %68, ptr %47, i32 0, i32 2
   %49 = load i64, ptr %48, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.625", i64 %49)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.632", i64 %49)
   %50 = load %4, ptr %6, align 1
   call void @"$JsonWriter.end_object"(ptr %out)
   %51 = load %4, ptr %5, align 1
@@ -63173,7 +64189,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.619", ptr @"$string.626")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.626", ptr @"$string.633")
   %19 = load ptr, ptr %target, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -63349,7 +64365,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %then2
   %18 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %18, ptr @"$string.627", i32 -1)
+  call void @"$Rank.enter"(ptr %18, ptr @"$string.634", i32 -1)
   %19 = load %4, ptr %4, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %self, align 8
@@ -63575,7 +64591,7 @@ then5:                                            ; preds = %then2
   %32 = getelementptr %41, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
   %34 = load i32, ptr %num_pages, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.634", i32 %33, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.641", i32 %33, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -63772,7 +64788,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %37, ptr %28, i32 0, i32 2
   %30 = getelementptr %38, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.628", i32 %27, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.635", i32 %27, i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -63825,7 +64841,7 @@ then9:                                            ; preds = %then5
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %num_pages, align 4
   %60 = load i64, ptr %held, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.629", i32 %59, i64 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.636", i32 %59, i64 %60)
   %62 = load ptr, ptr %target7, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -63877,7 +64893,7 @@ then17:                                           ; preds = %then13
   %87 = getelementptr %37, ptr %86, i32 0, i32 21
   %88 = getelementptr %50, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.630", i64 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.637", i64 %89)
   %91 = load ptr, ptr %target15, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -64003,7 +65019,7 @@ then3:                                            ; preds = %then
   %45 = getelementptr %70, ptr %44, i32 0, i32 0
   %46 = load i64, ptr %45, align 8
   %47 = load i32, ptr %needed, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.631", i32 %43, i64 %46, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.638", i32 %43, i64 %46, i32 %47)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %5, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -64153,7 +65169,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.24", i32 79, ptr @"$string.632")
+  call void @"$check.fail"(ptr @"$string.24", i32 79, ptr @"$string.639")
   %15 = load %4, ptr %8, align 1
   br label %merge
 
@@ -64171,7 +65187,7 @@ merge:                                            ; preds = %else, %then
   br i1 %22, label %else3, label %then2
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.24", i32 80, ptr @"$string.633")
+  call void @"$check.fail"(ptr @"$string.24", i32 80, ptr @"$string.640")
   %23 = load %4, ptr %7, align 1
   br label %merge1
 
@@ -64753,7 +65769,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr %70, ptr %38, i32 0, i32 15
   %40 = getelementptr %17, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.635", i64 %37, i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.642", i64 %37, i64 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -64982,7 +65998,7 @@ entry:
 
 then:                                             ; preds = %entry
   %35 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %35, ptr @"$string.636", i32 -1)
+  call void @"$Rank.enter"(ptr %35, ptr @"$string.643", i32 -1)
   %36 = load %4, ptr %8, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %self, align 8
@@ -65021,7 +66037,7 @@ merge1:                                           ; preds = %else3, %dead
 
 else:                                             ; preds = %entry
   %56 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %56, ptr @"$string.637", i32 -1)
+  call void @"$Rank.enter"(ptr %56, ptr @"$string.644", i32 -1)
   %57 = load %4, ptr %6, align 1
   %58 = load ptr, ptr %self, align 8
   %59 = load ptr, ptr %self, align 8
@@ -65060,7 +66076,7 @@ merge5:                                           ; preds = %else7, %dead8
 
 merge:                                            ; preds = %merge5, %merge1
   %77 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %77, ptr @"$string.638", i32 -1)
+  call void @"$Rank.enter"(ptr %77, ptr @"$string.645", i32 -1)
   %78 = load %4, ptr %4, align 1
   %79 = load ptr, ptr %self, align 8
   %80 = load ptr, ptr %self, align 8
@@ -65374,7 +66390,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %30 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %30, ptr @"$string.639", i32 -1)
+  call void @"$Rank.enter"(ptr %30, ptr @"$string.646", i32 -1)
   %31 = load %4, ptr %6, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %self, align 8
@@ -65432,7 +66448,7 @@ merge1:                                           ; preds = %else3, %merge4
   %65 = getelementptr %176, ptr %args, i32 0, i32 4
   store ptr %64, ptr %65, align 8
   %66 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %66, ptr @"$string.602", i32 -1)
+  call void @"$Rank.enter"(ptr %66, ptr @"$string.609", i32 -1)
   %67 = load %4, ptr %4, align 1
   %68 = load ptr, ptr %self, align 8
   %69 = load ptr, ptr %self, align 8
@@ -65515,7 +66531,7 @@ entry:
   br i1 %8, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.79", i32 10, ptr @"$string.640")
+  call void @"$check.fail"(ptr @"$string.79", i32 10, ptr @"$string.647")
   %9 = load %4, ptr %4, align 1
   br label %merge
 
@@ -65543,7 +66559,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %23, label %else, label %then
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.79", i32 11, ptr @"$string.641")
+  call void @"$check.fail"(ptr @"$string.79", i32 11, ptr @"$string.648")
   %24 = load %4, ptr %3, align 1
   br label %merge1
 
@@ -65762,7 +66778,7 @@ entry:
   %8 = getelementptr %177, ptr %args, i32 0, i32 0
   store ptr %7, ptr %8, align 8
   %9 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %9, ptr @"$string.642", i32 -1)
+  call void @"$Rank.enter"(ptr %9, ptr @"$string.649", i32 -1)
   %10 = load %4, ptr %4, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = load ptr, ptr %self, align 8
@@ -66491,7 +67507,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i32, ptr %num_masks, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.643", i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.650", i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -66770,7 +67786,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %70, ptr %20, i32 0, i32 0
   %22 = load i64, ptr %21, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.644", i64 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.651", i64 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -66822,7 +67838,7 @@ then9:                                            ; preds = %then5
   %49 = load ptr, ptr %item, align 8
   %50 = getelementptr %70, ptr %49, i32 0, i32 29
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.645", i32 %45, i64 %48, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.652", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -66874,7 +67890,7 @@ then17:                                           ; preds = %then13
   %78 = load ptr, ptr %item, align 8
   %79 = getelementptr %70, ptr %78, i32 0, i32 31
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.646", i32 %74, i64 %77, i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.653", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
   %83 = getelementptr %5, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -67321,7 +68337,7 @@ then8:                                            ; preds = %merge4
   %46 = load ptr, ptr %r, align 8
   %47 = getelementptr %104, ptr %46, i32 0, i32 1
   %48 = load i32, ptr %47, align 4
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.682", i32 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.689", i32 %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -67382,7 +68398,7 @@ then16:                                           ; preds = %then12
   %81 = getelementptr i8, ptr %80, i64 0
   %82 = load i64, ptr %count, align 8
   %83 = load i32, ptr %most, align 4
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.683", i64 %82, i32 %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.690", i64 %82, i32 %83)
   %85 = load ptr, ptr %target14, align 8
   %86 = getelementptr %5, ptr %85, i32 0, i32 0
   %87 = getelementptr [1024 x i8], ptr %86, i32 0, i32 0
@@ -67451,7 +68467,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.647")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.654")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -67499,7 +68515,7 @@ then9:                                            ; preds = %then5
   %41 = load ptr, ptr %r, align 8
   %42 = getelementptr %104, ptr %41, i32 0, i32 0
   %43 = load i32, ptr %42, align 4
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.648", i32 %43, i32 152)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.655", i32 %43, i32 152)
   %45 = load ptr, ptr %target7, align 8
   %46 = getelementptr %5, ptr %45, i32 0, i32 0
   %47 = getelementptr [1024 x i8], ptr %46, i32 0, i32 0
@@ -67590,7 +68606,7 @@ then26:                                           ; preds = %then22
   %83 = load ptr, ptr %r, align 8
   %84 = getelementptr %104, ptr %83, i32 0, i32 7
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.668", i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.675", i32 %85)
   %87 = load ptr, ptr %target24, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -67622,7 +68638,7 @@ merge21:                                          ; preds = %else23, %dead28
   %99 = getelementptr %180, ptr %98, i32 0, i32 0
   %100 = load i32, ptr %99, align 4
   %101 = load ptr, ptr %message, align 8
-  %102 = call i32 @"$request.check_tokens"(ptr @"$string.669", ptr %94, i32 %97, i32 %100, ptr %101)
+  %102 = call i32 @"$request.check_tokens"(ptr @"$string.676", ptr %94, i32 %97, i32 %100, ptr %101)
   store i32 %102, ptr %code29, align 4
   %103 = load i32, ptr %code29, align 4
   %104 = icmp ne i32 %103, 0
@@ -67745,7 +68761,7 @@ then5:                                            ; preds = %then2
   %37 = load ptr, ptr %r, align 8
   %38 = getelementptr %104, ptr %37, i32 0, i32 3
   %39 = load i32, ptr %38, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.652", i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.659", i32 %39)
   %41 = load ptr, ptr %target, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -67807,7 +68823,7 @@ then13:                                           ; preds = %then9
   %73 = load ptr, ptr %r, align 8
   %74 = getelementptr %104, ptr %73, i32 0, i32 3
   %75 = load i32, ptr %74, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.653", i32 %72, i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.660", i32 %72, i32 %75)
   %77 = load ptr, ptr %target11, align 8
   %78 = getelementptr %5, ptr %77, i32 0, i32 0
   %79 = getelementptr [1024 x i8], ptr %78, i32 0, i32 0
@@ -67854,7 +68870,7 @@ then21:                                           ; preds = %then17
   %97 = load ptr, ptr %r, align 8
   %98 = getelementptr %104, ptr %97, i32 0, i32 18
   %99 = load i64, ptr %98, align 8
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.654", i64 %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.661", i64 %99)
   %101 = load ptr, ptr %target19, align 8
   %102 = getelementptr %5, ptr %101, i32 0, i32 0
   %103 = getelementptr [1024 x i8], ptr %102, i32 0, i32 0
@@ -67901,7 +68917,7 @@ then29:                                           ; preds = %then25
   %121 = load ptr, ptr %r, align 8
   %122 = getelementptr %104, ptr %121, i32 0, i32 16
   %123 = load i32, ptr %122, align 4
-  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.655", i32 %123)
+  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.662", i32 %123)
   %125 = load ptr, ptr %target27, align 8
   %126 = getelementptr %5, ptr %125, i32 0, i32 0
   %127 = getelementptr [1024 x i8], ptr %126, i32 0, i32 0
@@ -67960,7 +68976,7 @@ then37:                                           ; preds = %then33
   %154 = load ptr, ptr %limits, align 8
   %155 = getelementptr %180, ptr %154, i32 0, i32 0
   %156 = load i32, ptr %155, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.656", i32 %153, i32 %156)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.663", i32 %153, i32 %156)
   %158 = load ptr, ptr %target35, align 8
   %159 = getelementptr %5, ptr %158, i32 0, i32 0
   %160 = getelementptr [1024 x i8], ptr %159, i32 0, i32 0
@@ -68045,7 +69061,7 @@ then2:                                            ; preds = %then
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
   %19 = load i32, ptr %num_tokens, align 4
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.649", i32 %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.656", i32 %19)
   %21 = load ptr, ptr %target, align 8
   %22 = getelementptr %5, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
@@ -68094,7 +69110,7 @@ then9:                                            ; preds = %then5
   %43 = load ptr, ptr %limits, align 8
   %44 = getelementptr %180, ptr %43, i32 0, i32 1
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.650", i32 %42, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.657", i32 %42, i32 %45)
   %47 = load ptr, ptr %target7, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -68122,7 +69138,7 @@ merge4:                                           ; preds = %else6, %dead11
   %55 = getelementptr %180, ptr %54, i32 0, i32 0
   %56 = load i32, ptr %55, align 4
   %57 = load ptr, ptr %message, align 8
-  %58 = call i32 @"$request.check_tokens"(ptr @"$string.651", ptr %52, i32 %53, i32 %56, ptr %57)
+  %58 = call i32 @"$request.check_tokens"(ptr @"$string.658", ptr %52, i32 %53, i32 %56, ptr %57)
   ret i32 %58
 
 dead12:                                           ; No predecessors!
@@ -68203,7 +69219,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %limits, align 8
   %25 = getelementptr %180, ptr %24, i32 0, i32 4
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.657", i32 %20, i32 %23, i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.664", i32 %20, i32 %23, i32 %26)
   %28 = load ptr, ptr %target, align 8
   %29 = getelementptr %5, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
@@ -68286,7 +69302,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %71, ptr %29, i32 0, i32 0
   %31 = load float, ptr %30, align 4
   %32 = fpext float %31 to double
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.658", double %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.665", double %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -68312,7 +69328,7 @@ merge:                                            ; preds = %else, %dead
   %40 = getelementptr %71, ptr %39, i32 0, i32 1
   %41 = load float, ptr %40, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$check_unit_range"(ptr @"$string.661", float %41, float 0.000000e+00, i1 zeroext true, ptr %42)
+  %43 = call i32 @"$check_unit_range"(ptr @"$string.668", float %41, float 0.000000e+00, i1 zeroext true, ptr %42)
   store i32 %43, ptr %code, align 4
   %44 = load i32, ptr %code, align 4
   %45 = icmp ne i32 %44, 0
@@ -68335,7 +69351,7 @@ merge4:                                           ; preds = %else6, %dead7
   %50 = getelementptr %71, ptr %49, i32 0, i32 2
   %51 = load float, ptr %50, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_unit_range"(ptr @"$string.662", float %51, float 0.000000e+00, i1 zeroext false, ptr %52)
+  %53 = call i32 @"$check_unit_range"(ptr @"$string.669", float %51, float 0.000000e+00, i1 zeroext false, ptr %52)
   store i32 %53, ptr %code8, align 4
   %54 = load i32, ptr %code8, align 4
   %55 = icmp ne i32 %54, 0
@@ -68379,7 +69395,7 @@ then18:                                           ; preds = %then14
   %74 = load ptr, ptr %s, align 8
   %75 = getelementptr %71, ptr %74, i32 0, i32 3
   %76 = load i32, ptr %75, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.663", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.670", i32 %76)
   %78 = load ptr, ptr %target16, align 8
   %79 = getelementptr %5, ptr %78, i32 0, i32 0
   %80 = getelementptr [1024 x i8], ptr %79, i32 0, i32 0
@@ -68436,7 +69452,7 @@ then27:                                           ; preds = %then22
   %105 = getelementptr %71, ptr %104, i32 0, i32 4
   %106 = load float, ptr %105, align 4
   %107 = fpext float %106 to double
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.664", double %107)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.671", double %107)
   %109 = load ptr, ptr %target25, align 8
   %110 = getelementptr %5, ptr %109, i32 0, i32 0
   %111 = getelementptr [1024 x i8], ptr %110, i32 0, i32 0
@@ -68484,7 +69500,7 @@ then35:                                           ; preds = %then31
   %130 = getelementptr %71, ptr %129, i32 0, i32 5
   %131 = load float, ptr %130, align 4
   %132 = fpext float %131 to double
-  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %128, i64 1024, ptr @"$string.665", double %132)
+  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %128, i64 1024, ptr @"$string.672", double %132)
   %134 = load ptr, ptr %target33, align 8
   %135 = getelementptr %5, ptr %134, i32 0, i32 0
   %136 = getelementptr [1024 x i8], ptr %135, i32 0, i32 0
@@ -68532,7 +69548,7 @@ then43:                                           ; preds = %then39
   %155 = getelementptr %71, ptr %154, i32 0, i32 6
   %156 = load float, ptr %155, align 4
   %157 = fpext float %156 to double
-  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.666", double %157)
+  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.673", double %157)
   %159 = load ptr, ptr %target41, align 8
   %160 = getelementptr %5, ptr %159, i32 0, i32 0
   %161 = getelementptr [1024 x i8], ptr %160, i32 0, i32 0
@@ -68588,7 +69604,7 @@ then51:                                           ; preds = %then47
   %185 = load ptr, ptr %s, align 8
   %186 = getelementptr %71, ptr %185, i32 0, i32 7
   %187 = load i32, ptr %186, align 4
-  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %184, i64 1024, ptr @"$string.667", i32 %187, i32 20)
+  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %184, i64 1024, ptr @"$string.674", i32 %187, i32 20)
   %189 = load ptr, ptr %target49, align 8
   %190 = getelementptr %5, ptr %189, i32 0, i32 0
   %191 = getelementptr [1024 x i8], ptr %190, i32 0, i32 0
@@ -68728,7 +69744,7 @@ then5:                                            ; preds = %then2
   %46 = fpext float %45 to double
   %47 = load float, ptr %lowest, align 4
   %48 = fpext float %47 to double
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.659", ptr %44, double %46, double %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.666", ptr %44, double %46, double %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -68768,7 +69784,7 @@ then9:                                            ; preds = %merge1
   %66 = fpext float %65 to double
   %67 = load float, ptr %lowest, align 4
   %68 = fpext float %67 to double
-  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.660", ptr %64, double %66, double %68)
+  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.667", ptr %64, double %66, double %68)
   %70 = load ptr, ptr %target7, align 8
   %71 = getelementptr %5, ptr %70, i32 0, i32 0
   %72 = getelementptr [1024 x i8], ptr %71, i32 0, i32 0
@@ -68848,7 +69864,7 @@ then2:                                            ; preds = %then
   %28 = load ptr, ptr %r, align 8
   %29 = getelementptr %104, ptr %28, i32 0, i32 9
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.670", i32 %30, i32 1024)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.677", i32 %30, i32 1024)
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -68914,7 +69930,7 @@ then13:                                           ; preds = %then9
   %59 = getelementptr %104, ptr %58, i32 0, i32 9
   %60 = load i32, ptr %59, align 4
   %61 = add i32 %60, 1
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.671", i32 %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.678", i32 %61)
   %63 = load ptr, ptr %target11, align 8
   %64 = getelementptr %5, ptr %63, i32 0, i32 0
   %65 = getelementptr [1024 x i8], ptr %64, i32 0, i32 0
@@ -68965,7 +69981,7 @@ then21:                                           ; preds = %then17
   %87 = load ptr, ptr %86, align 8
   %88 = getelementptr i32, ptr %87, i64 0
   %89 = load i32, ptr %88, align 4
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %84, i64 1024, ptr @"$string.672", i32 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %84, i64 1024, ptr @"$string.679", i32 %89)
   %91 = load ptr, ptr %target19, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -69042,7 +70058,7 @@ then30:                                           ; preds = %then26
   %133 = getelementptr i8, ptr %132, i64 0
   %134 = load i32, ptr %i, align 4
   %135 = load i32, ptr %length, align 4
-  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %133, i64 1024, ptr @"$string.673", i32 %134, i32 %135)
+  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %133, i64 1024, ptr @"$string.680", i32 %134, i32 %135)
   %137 = load ptr, ptr %target28, align 8
   %138 = getelementptr %5, ptr %137, i32 0, i32 0
   %139 = getelementptr [1024 x i8], ptr %138, i32 0, i32 0
@@ -69085,7 +70101,7 @@ merge24:                                          ; preds = %forcond
   %156 = getelementptr %180, ptr %155, i32 0, i32 0
   %157 = load i32, ptr %156, align 4
   %158 = load ptr, ptr %message, align 8
-  %159 = call i32 @"$request.check_tokens"(ptr @"$string.674", ptr %145, i32 %154, i32 %157, ptr %158)
+  %159 = call i32 @"$request.check_tokens"(ptr @"$string.681", ptr %145, i32 %154, i32 %157, ptr %158)
   ret i32 %159
 
 dead33:                                           ; No predecessors!
@@ -69159,7 +70175,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %104, ptr %39, i32 0, i32 10
   %41 = load i32, ptr %40, align 4
   %42 = load i32, ptr %most, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.675", i32 %41, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.682", i32 %41, i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -69191,7 +70207,7 @@ merge:                                            ; preds = %else, %dead
   %56 = getelementptr %180, ptr %55, i32 0, i32 0
   %57 = load i32, ptr %56, align 4
   %58 = load ptr, ptr %message, align 8
-  %59 = call i32 @"$request.check_tokens"(ptr @"$string.676", ptr %51, i32 %54, i32 %57, ptr %58)
+  %59 = call i32 @"$request.check_tokens"(ptr @"$string.683", ptr %51, i32 %54, i32 %57, ptr %58)
   store i32 %59, ptr %code, align 4
   %60 = load i32, ptr %code, align 4
   %61 = icmp ne i32 %60, 0
@@ -69244,7 +70260,7 @@ then13:                                           ; preds = %then9
   %86 = load ptr, ptr %r, align 8
   %87 = getelementptr %104, ptr %86, i32 0, i32 10
   %88 = load i32, ptr %87, align 4
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.677", i32 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.684", i32 %88)
   %90 = load ptr, ptr %target11, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -69317,7 +70333,7 @@ then22:                                           ; preds = %then18
   %129 = getelementptr float, ptr %126, i64 %128
   %130 = load float, ptr %129, align 4
   %131 = fpext float %130 to double
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %122, i64 1024, ptr @"$string.678", i32 %123, double %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %122, i64 1024, ptr @"$string.685", i32 %123, double %131)
   %133 = load ptr, ptr %target20, align 8
   %134 = getelementptr %5, ptr %133, i32 0, i32 0
   %135 = getelementptr [1024 x i8], ptr %134, i32 0, i32 0
@@ -69394,7 +70410,7 @@ then33:                                           ; preds = %then29
   %176 = sext i32 %175 to i64
   %177 = getelementptr i32, ptr %174, i64 %176
   %178 = load i32, ptr %177, align 4
-  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.679", i32 %171, i32 %178)
+  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.686", i32 %171, i32 %178)
   %180 = load ptr, ptr %target31, align 8
   %181 = getelementptr %5, ptr %180, i32 0, i32 0
   %182 = getelementptr [1024 x i8], ptr %181, i32 0, i32 0
@@ -70005,7 +71021,7 @@ forbody:                                          ; preds = %forcond
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
   %39 = getelementptr { i64 }, ptr %2, i32 0, i32 0
   %40 = load i64, ptr %39, align 8
-  %41 = call zeroext i1 @"$Vector.push.680"(ptr %15, i64 %40)
+  %41 = call zeroext i1 @"$Vector.push.687"(ptr %15, i64 %40)
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
   br i1 %43, label %else, label %then
@@ -70050,7 +71066,7 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.680"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.push.687"(ptr %0, i64 %1) {
 entry:
   %value = alloca %182, align 8
   %self = alloca ptr, align 8
@@ -70062,7 +71078,7 @@ entry:
   %5 = getelementptr %72, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
-  %8 = call zeroext i1 @"$Vector.reserve.681"(ptr %3, i64 %7)
+  %8 = call zeroext i1 @"$Vector.reserve.688"(ptr %3, i64 %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %else, label %then
@@ -70098,7 +71114,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.681"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.688"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -70250,7 +71266,7 @@ and.lhs.true:                                     ; preds = %forbody
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %4, ptr align 4 %bias, i64 8, i1 false)
   %29 = getelementptr { i64 }, ptr %4, i32 0, i32 0
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$Vector.push.680"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.push.687"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else, label %then
@@ -70310,7 +71326,7 @@ forbody4:                                         ; preds = %forcond3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
   %63 = getelementptr { i64 }, ptr %1, i32 0, i32 0
   %64 = load i64, ptr %63, align 8
-  %65 = call zeroext i1 @"$Vector.push.680"(ptr %46, i64 %64)
+  %65 = call zeroext i1 @"$Vector.push.687"(ptr %46, i64 %64)
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
   br i1 %67, label %else8, label %then7
@@ -70683,7 +71699,7 @@ then2:                                            ; preds = %then
   %32 = getelementptr %37, ptr %31, i32 0, i32 2
   %33 = getelementptr %38, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.684", i64 %26, i32 %30, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.691", i64 %26, i32 %30, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -70785,7 +71801,7 @@ then5:                                            ; preds = %then2
   %44 = getelementptr %38, ptr %43, i32 0, i32 8
   %45 = getelementptr %32, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.685", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.692", i32 %46)
   %48 = load ptr, ptr %target, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -70870,7 +71886,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.691", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.699", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -71369,7 +72385,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.20", i32 216, ptr @"$string.686")
+  call void @"$check.fail"(ptr @"$string.20", i32 216, ptr @"$string.693")
   %13 = load %4, ptr %3, align 1
   br label %merge
 
@@ -72248,7 +73264,7 @@ merge2:                                           ; preds = %else, %dead
   %49 = load i32, ptr %48, align 4
   %50 = load i32, ptr %planned, align 4
   %51 = sub i32 %49, %50
-  %52 = call i32 @"$smaller"(i32 %43, i32 %51)
+  %52 = call i32 @"$smaller.694"(i32 %43, i32 %51)
   %53 = add i32 %40, %52
   store i32 %53, ptr %planned, align 4
   br label %condition
@@ -72307,7 +73323,7 @@ merge:                                            ; preds = %forcond
   %29 = getelementptr %45, ptr %28, i32 0, i32 10
   %30 = getelementptr %32, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 @"$smaller"(i32 %25, i32 %31)
+  %32 = call i32 @"$smaller.694"(i32 %25, i32 %31)
   ret i32 %32
 
 dead:                                             ; No predecessors!
@@ -72373,7 +73389,7 @@ then5:                                            ; preds = %merge
   %26 = getelementptr %39, ptr %25, i32 0, i32 0
   %27 = getelementptr %40, ptr %26, i32 0, i32 4
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 @"$smaller"(i32 %24, i32 %28)
+  %29 = call i32 @"$smaller.694"(i32 %24, i32 %28)
   ret i32 %29
 
 dead7:                                            ; No predecessors!
@@ -72409,7 +73425,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal i32 @"$smaller"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.694"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -73312,7 +74328,7 @@ entry:
   br i1 %9, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.687", i32 203, ptr @"$string.688")
+  call void @"$check.fail"(ptr @"$string.695", i32 203, ptr @"$string.696")
   %10 = load %4, ptr %4, align 1
   br label %merge
 
@@ -73609,7 +74625,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.21", i32 255, ptr @"$string.689")
+  call void @"$check.fail"(ptr @"$string.21", i32 255, ptr @"$string.697")
   %15 = load %4, ptr %5, align 1
   br label %merge
 
@@ -73953,7 +74969,7 @@ entry:
   %10 = call i32 @"$Scheduler.chunk_of"(ptr %8, ptr %9)
   %11 = load ptr, ptr %step, align 8
   %12 = call i32 @"$StepPlan.room"(ptr %11)
-  %13 = call i32 @"$smaller"(i32 %10, i32 %12)
+  %13 = call i32 @"$smaller.694"(i32 %10, i32 %12)
   store i32 %13, ptr %num_tokens, align 4
   %14 = load ptr, ptr %item, align 8
   %15 = getelementptr %70, ptr %14, i32 0, i32 7
@@ -74484,7 +75500,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.35", i32 143, ptr @"$string.690")
+  call void @"$check.fail"(ptr @"$string.35", i32 143, ptr @"$string.698")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -75003,7 +76019,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$Vector.free.692"(ptr @"<global>.92")
+  call void @"$Vector.free.700"(ptr @"<global>.92")
   %5 = load %4, ptr %0, align 1
   br label %merge
 
@@ -75014,7 +76030,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Vector.free.692"(ptr %0) {
+define internal void @"$Vector.free.700"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -75026,12 +76042,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.693"(ptr %7)
+  call void @"$Vector.init.701"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.693"(ptr %0) {
+define internal void @"$Vector.init.701"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -75548,15 +76564,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %37, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.694"(ptr %41)
+  call void @"$Vector.free.702"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %37, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.694"(ptr %44)
+  call void @"$Vector.free.702"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %37, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.694"(ptr %47)
+  call void @"$Vector.free.702"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %37, ptr %49, i32 0, i32 3
@@ -75658,7 +76674,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.694"(ptr %0) {
+define internal void @"$Vector.free.702"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -75670,12 +76686,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.695"(ptr %7)
+  call void @"$Vector.init.703"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.695"(ptr %0) {
+define internal void @"$Vector.init.703"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -75725,19 +76741,19 @@ entry:
   %24 = load %4, ptr %9, align 1
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %39, ptr %25, i32 0, i32 7
-  call void @"$Vector.free.696"(ptr %26)
+  call void @"$Vector.free.704"(ptr %26)
   %27 = load %4, ptr %8, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %39, ptr %28, i32 0, i32 8
-  call void @"$Vector.free.694"(ptr %29)
+  call void @"$Vector.free.702"(ptr %29)
   %30 = load %4, ptr %7, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %39, ptr %31, i32 0, i32 9
-  call void @"$Vector.free.694"(ptr %32)
+  call void @"$Vector.free.702"(ptr %32)
   %33 = load %4, ptr %6, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %39, ptr %34, i32 0, i32 10
-  call void @"$Vector.free.694"(ptr %35)
+  call void @"$Vector.free.702"(ptr %35)
   %36 = load %4, ptr %5, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %39, ptr %37, i32 0, i32 11
@@ -75745,11 +76761,11 @@ entry:
   %39 = load %4, ptr %4, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %39, ptr %40, i32 0, i32 12
-  call void @"$Vector.free.698"(ptr %41)
+  call void @"$Vector.free.706"(ptr %41)
   %42 = load %4, ptr %3, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %39, ptr %43, i32 0, i32 13
-  call void @"$Vector.free.698"(ptr %44)
+  call void @"$Vector.free.706"(ptr %44)
   %45 = load %4, ptr %2, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %39, ptr %46, i32 0, i32 1
@@ -75804,12 +76820,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.694"(ptr %28)
+  call void @"$Vector.free.702"(ptr %28)
   %29 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.696"(ptr %0) {
+define internal void @"$Vector.free.704"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -75821,12 +76837,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.697"(ptr %7)
+  call void @"$Vector.init.705"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.697"(ptr %0) {
+define internal void @"$Vector.init.705"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -75842,7 +76858,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.698"(ptr %0) {
+define internal void @"$Vector.free.706"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -75854,12 +76870,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.699"(ptr %7)
+  call void @"$Vector.init.707"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.699"(ptr %0) {
+define internal void @"$Vector.init.707"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -76638,7 +77654,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false1
   %10 = getelementptr %185, ptr %9, i32 0, i32 0
   %11 = load i32, ptr %10, align 4
   %12 = zext i32 %11 to i64
-  %13 = icmp ne i64 %12, 456
+  %13 = icmp ne i64 %12, 472
   %14 = zext i1 %13 to i8
   %15 = trunc i8 %14 to i1
   br i1 %15, label %then, label %else
@@ -76718,42 +77734,42 @@ entry:
   %37 = getelementptr %185, ptr %36, i32 0, i32 7
   store i32 %35, ptr %37, align 4
   %38 = load ptr, ptr %planned, align 8
-  %39 = getelementptr %29, ptr %38, i32 0, i32 2
+  %39 = getelementptr %29, ptr %38, i32 0, i32 3
   %40 = getelementptr %30, ptr %39, i32 0, i32 1
   %41 = load i32, ptr %40, align 4
   %42 = load ptr, ptr %info, align 8
   %43 = getelementptr %185, ptr %42, i32 0, i32 1
   store i32 %41, ptr %43, align 4
   %44 = load ptr, ptr %planned, align 8
-  %45 = getelementptr %29, ptr %44, i32 0, i32 2
+  %45 = getelementptr %29, ptr %44, i32 0, i32 3
   %46 = getelementptr %30, ptr %45, i32 0, i32 5
   %47 = load i32, ptr %46, align 4
   %48 = load ptr, ptr %info, align 8
   %49 = getelementptr %185, ptr %48, i32 0, i32 8
   store i32 %47, ptr %49, align 4
   %50 = load ptr, ptr %planned, align 8
-  %51 = getelementptr %29, ptr %50, i32 0, i32 2
+  %51 = getelementptr %29, ptr %50, i32 0, i32 3
   %52 = getelementptr %30, ptr %51, i32 0, i32 6
   %53 = load i32, ptr %52, align 4
   %54 = load ptr, ptr %info, align 8
   %55 = getelementptr %185, ptr %54, i32 0, i32 9
   store i32 %53, ptr %55, align 4
   %56 = load ptr, ptr %planned, align 8
-  %57 = getelementptr %29, ptr %56, i32 0, i32 2
+  %57 = getelementptr %29, ptr %56, i32 0, i32 3
   %58 = getelementptr %30, ptr %57, i32 0, i32 7
   %59 = load i32, ptr %58, align 4
   %60 = load ptr, ptr %info, align 8
   %61 = getelementptr %185, ptr %60, i32 0, i32 10
   store i32 %59, ptr %61, align 4
   %62 = load ptr, ptr %planned, align 8
-  %63 = getelementptr %29, ptr %62, i32 0, i32 2
+  %63 = getelementptr %29, ptr %62, i32 0, i32 3
   %64 = getelementptr %30, ptr %63, i32 0, i32 9
   %65 = load i32, ptr %64, align 4
   %66 = load ptr, ptr %info, align 8
   %67 = getelementptr %185, ptr %66, i32 0, i32 12
   store i32 %65, ptr %67, align 4
   %68 = load ptr, ptr %planned, align 8
-  %69 = getelementptr %29, ptr %68, i32 0, i32 2
+  %69 = getelementptr %29, ptr %68, i32 0, i32 3
   %70 = getelementptr %30, ptr %69, i32 0, i32 11
   %71 = load i32, ptr %70, align 4
   %72 = load ptr, ptr %info, align 8
@@ -76781,118 +77797,134 @@ entry:
   %93 = getelementptr i8, ptr %92, i64 0
   %94 = call ptr @memcpy(ptr %87, ptr %93, i64 64)
   %95 = load ptr, ptr %planned, align 8
-  %96 = getelementptr %29, ptr %95, i32 0, i32 4
-  %97 = load i32, ptr %96, align 4
+  %96 = call i64 @"$Plan.positions"(ptr %95)
+  %97 = trunc i64 %96 to i32
   %98 = load ptr, ptr %info, align 8
-  %99 = getelementptr %185, ptr %98, i32 0, i32 11
+  %99 = getelementptr %185, ptr %98, i32 0, i32 46
   store i32 %97, ptr %99, align 4
-  %100 = load ptr, ptr %self, align 8
-  %101 = getelementptr %6, ptr %100, i32 0, i32 2
-  %102 = getelementptr %9, ptr %101, i32 0, i32 10
-  %103 = load i64, ptr %102, align 8
-  %104 = load ptr, ptr %info, align 8
-  %105 = getelementptr %185, ptr %104, i32 0, i32 22
-  store i64 %103, ptr %105, align 8
-  %106 = load ptr, ptr %self, align 8
-  %107 = getelementptr %6, ptr %106, i32 0, i32 2
-  %108 = getelementptr %9, ptr %107, i32 0, i32 7
-  %109 = getelementptr %22, ptr %108, i32 0, i32 7
-  %110 = load i64, ptr %109, align 8
+  %100 = load ptr, ptr %planned, align 8
+  %101 = call i32 @"$Plan.max_seq_from"(ptr %100)
+  %102 = load ptr, ptr %info, align 8
+  %103 = getelementptr %185, ptr %102, i32 0, i32 47
+  store i32 %101, ptr %103, align 4
+  %104 = load ptr, ptr %planned, align 8
+  %105 = call i32 @"$Plan.max_batch_from"(ptr %104)
+  %106 = load ptr, ptr %info, align 8
+  %107 = getelementptr %185, ptr %106, i32 0, i32 48
+  store i32 %105, ptr %107, align 4
+  %108 = load ptr, ptr %planned, align 8
+  %109 = getelementptr %29, ptr %108, i32 0, i32 5
+  %110 = load i32, ptr %109, align 4
   %111 = load ptr, ptr %info, align 8
-  %112 = getelementptr %185, ptr %111, i32 0, i32 23
-  store i64 %110, ptr %112, align 8
-  %113 = load ptr, ptr %planned, align 8
-  %114 = getelementptr %29, ptr %113, i32 0, i32 14
-  %115 = load i64, ptr %114, align 8
-  %116 = load i64, ptr %num_ranks, align 8
-  %117 = mul i64 %115, %116
-  %118 = load ptr, ptr %info, align 8
-  %119 = getelementptr %185, ptr %118, i32 0, i32 24
-  store i64 %117, ptr %119, align 8
-  %120 = load ptr, ptr %planned, align 8
-  %121 = getelementptr %29, ptr %120, i32 0, i32 13
-  %122 = load i64, ptr %121, align 8
-  %123 = load ptr, ptr %planned, align 8
-  %124 = getelementptr %29, ptr %123, i32 0, i32 12
-  %125 = load i32, ptr %124, align 4
-  %126 = sext i32 %125 to i64
-  %127 = mul i64 %122, %126
-  %128 = load i64, ptr %num_ranks, align 8
-  %129 = mul i64 %127, %128
-  %130 = load ptr, ptr %info, align 8
-  %131 = getelementptr %185, ptr %130, i32 0, i32 25
-  store i64 %129, ptr %131, align 8
-  %132 = load ptr, ptr %planned, align 8
-  %133 = getelementptr %29, ptr %132, i32 0, i32 15
-  %134 = load i64, ptr %133, align 8
-  %135 = load i64, ptr %num_ranks, align 8
-  %136 = mul i64 %134, %135
-  %137 = load ptr, ptr %info, align 8
-  %138 = getelementptr %185, ptr %137, i32 0, i32 26
-  store i64 %136, ptr %138, align 8
-  %139 = load ptr, ptr %planned, align 8
-  %140 = load ptr, ptr %planned, align 8
-  %141 = getelementptr %29, ptr %140, i32 0, i32 4
-  %142 = load i32, ptr %141, align 4
-  %143 = call i64 @"$Plan.kv_bytes_per_token"(ptr %139, i32 %142)
-  %144 = load ptr, ptr %info, align 8
-  %145 = getelementptr %185, ptr %144, i32 0, i32 27
-  store i64 %143, ptr %145, align 8
-  %146 = load ptr, ptr %self, align 8
-  %147 = getelementptr %6, ptr %146, i32 0, i32 7
-  %148 = load i64, ptr %147, align 8
-  %149 = load ptr, ptr %info, align 8
-  %150 = getelementptr %185, ptr %149, i32 0, i32 28
-  store i64 %148, ptr %150, align 8
-  %151 = load ptr, ptr %self, align 8
-  %152 = getelementptr %6, ptr %151, i32 0, i32 4
-  %153 = getelementptr %33, ptr %152, i32 0, i32 23
-  %154 = load i64, ptr %153, align 8
-  %155 = load ptr, ptr %info, align 8
-  %156 = getelementptr %185, ptr %155, i32 0, i32 38
-  store i64 %154, ptr %156, align 8
-  %157 = load ptr, ptr %self, align 8
-  %158 = getelementptr %6, ptr %157, i32 0, i32 4
-  %159 = getelementptr %33, ptr %158, i32 0, i32 22
-  %160 = load i64, ptr %159, align 8
-  %161 = load ptr, ptr %info, align 8
-  %162 = getelementptr %185, ptr %161, i32 0, i32 40
-  store i64 %160, ptr %162, align 8
-  %163 = load ptr, ptr %self, align 8
-  %164 = getelementptr %6, ptr %163, i32 0, i32 8
-  %165 = load i64, ptr %164, align 8
-  %166 = load ptr, ptr %info, align 8
-  %167 = getelementptr %185, ptr %166, i32 0, i32 42
-  store i64 %165, ptr %167, align 8
-  %168 = load ptr, ptr %self, align 8
-  %169 = getelementptr %6, ptr %168, i32 0, i32 9
-  %170 = load i64, ptr %169, align 8
-  %171 = load ptr, ptr %info, align 8
-  %172 = getelementptr %185, ptr %171, i32 0, i32 43
-  store i64 %170, ptr %172, align 8
-  %173 = load ptr, ptr %self, align 8
-  %174 = getelementptr %6, ptr %173, i32 0, i32 4
-  %175 = getelementptr %33, ptr %174, i32 0, i32 1
-  %176 = load ptr, ptr %175, align 8
-  %177 = getelementptr %55, ptr %176, i64 0
-  %178 = getelementptr %55, ptr %177, i32 0, i32 12
-  %179 = load i32, ptr %178, align 4
-  %180 = load ptr, ptr %info, align 8
-  %181 = getelementptr %185, ptr %180, i32 0, i32 44
-  store i32 %179, ptr %181, align 4
-  %182 = load ptr, ptr %planned, align 8
-  %183 = getelementptr %29, ptr %182, i32 0, i32 7
-  %184 = load i8, ptr %183, align 1
-  %185 = trunc i8 %184 to i1
-  %186 = select i1 %185, i32 1, i32 0
-  %187 = load ptr, ptr %info, align 8
-  %188 = getelementptr %185, ptr %187, i32 0, i32 45
-  store i32 %186, ptr %188, align 4
-  %189 = load ptr, ptr %self, align 8
-  %190 = getelementptr %6, ptr %189, i32 0, i32 5
-  %191 = load ptr, ptr %info, align 8
-  call void @"$Loop.info"(ptr %190, ptr %191)
-  %192 = load %4, ptr %2, align 1
+  %112 = getelementptr %185, ptr %111, i32 0, i32 11
+  store i32 %110, ptr %112, align 4
+  %113 = load ptr, ptr %self, align 8
+  %114 = getelementptr %6, ptr %113, i32 0, i32 2
+  %115 = getelementptr %9, ptr %114, i32 0, i32 10
+  %116 = load i64, ptr %115, align 8
+  %117 = load ptr, ptr %info, align 8
+  %118 = getelementptr %185, ptr %117, i32 0, i32 22
+  store i64 %116, ptr %118, align 8
+  %119 = load ptr, ptr %self, align 8
+  %120 = getelementptr %6, ptr %119, i32 0, i32 2
+  %121 = getelementptr %9, ptr %120, i32 0, i32 7
+  %122 = getelementptr %22, ptr %121, i32 0, i32 7
+  %123 = load i64, ptr %122, align 8
+  %124 = load ptr, ptr %info, align 8
+  %125 = getelementptr %185, ptr %124, i32 0, i32 23
+  store i64 %123, ptr %125, align 8
+  %126 = load ptr, ptr %planned, align 8
+  %127 = getelementptr %29, ptr %126, i32 0, i32 15
+  %128 = load i64, ptr %127, align 8
+  %129 = load i64, ptr %num_ranks, align 8
+  %130 = mul i64 %128, %129
+  %131 = load ptr, ptr %info, align 8
+  %132 = getelementptr %185, ptr %131, i32 0, i32 24
+  store i64 %130, ptr %132, align 8
+  %133 = load ptr, ptr %planned, align 8
+  %134 = getelementptr %29, ptr %133, i32 0, i32 14
+  %135 = load i64, ptr %134, align 8
+  %136 = load ptr, ptr %planned, align 8
+  %137 = getelementptr %29, ptr %136, i32 0, i32 13
+  %138 = load i32, ptr %137, align 4
+  %139 = sext i32 %138 to i64
+  %140 = mul i64 %135, %139
+  %141 = load i64, ptr %num_ranks, align 8
+  %142 = mul i64 %140, %141
+  %143 = load ptr, ptr %info, align 8
+  %144 = getelementptr %185, ptr %143, i32 0, i32 25
+  store i64 %142, ptr %144, align 8
+  %145 = load ptr, ptr %planned, align 8
+  %146 = getelementptr %29, ptr %145, i32 0, i32 16
+  %147 = load i64, ptr %146, align 8
+  %148 = load i64, ptr %num_ranks, align 8
+  %149 = mul i64 %147, %148
+  %150 = load ptr, ptr %info, align 8
+  %151 = getelementptr %185, ptr %150, i32 0, i32 26
+  store i64 %149, ptr %151, align 8
+  %152 = load ptr, ptr %planned, align 8
+  %153 = load ptr, ptr %planned, align 8
+  %154 = getelementptr %29, ptr %153, i32 0, i32 5
+  %155 = load i32, ptr %154, align 4
+  %156 = call i64 @"$Plan.kv_bytes_per_token"(ptr %152, i32 %155)
+  %157 = load ptr, ptr %info, align 8
+  %158 = getelementptr %185, ptr %157, i32 0, i32 27
+  store i64 %156, ptr %158, align 8
+  %159 = load ptr, ptr %self, align 8
+  %160 = getelementptr %6, ptr %159, i32 0, i32 7
+  %161 = load i64, ptr %160, align 8
+  %162 = load ptr, ptr %info, align 8
+  %163 = getelementptr %185, ptr %162, i32 0, i32 28
+  store i64 %161, ptr %163, align 8
+  %164 = load ptr, ptr %self, align 8
+  %165 = getelementptr %6, ptr %164, i32 0, i32 4
+  %166 = getelementptr %33, ptr %165, i32 0, i32 23
+  %167 = load i64, ptr %166, align 8
+  %168 = load ptr, ptr %info, align 8
+  %169 = getelementptr %185, ptr %168, i32 0, i32 38
+  store i64 %167, ptr %169, align 8
+  %170 = load ptr, ptr %self, align 8
+  %171 = getelementptr %6, ptr %170, i32 0, i32 4
+  %172 = getelementptr %33, ptr %171, i32 0, i32 22
+  %173 = load i64, ptr %172, align 8
+  %174 = load ptr, ptr %info, align 8
+  %175 = getelementptr %185, ptr %174, i32 0, i32 40
+  store i64 %173, ptr %175, align 8
+  %176 = load ptr, ptr %self, align 8
+  %177 = getelementptr %6, ptr %176, i32 0, i32 8
+  %178 = load i64, ptr %177, align 8
+  %179 = load ptr, ptr %info, align 8
+  %180 = getelementptr %185, ptr %179, i32 0, i32 42
+  store i64 %178, ptr %180, align 8
+  %181 = load ptr, ptr %self, align 8
+  %182 = getelementptr %6, ptr %181, i32 0, i32 9
+  %183 = load i64, ptr %182, align 8
+  %184 = load ptr, ptr %info, align 8
+  %185 = getelementptr %185, ptr %184, i32 0, i32 43
+  store i64 %183, ptr %185, align 8
+  %186 = load ptr, ptr %self, align 8
+  %187 = getelementptr %6, ptr %186, i32 0, i32 4
+  %188 = getelementptr %33, ptr %187, i32 0, i32 1
+  %189 = load ptr, ptr %188, align 8
+  %190 = getelementptr %55, ptr %189, i64 0
+  %191 = getelementptr %55, ptr %190, i32 0, i32 12
+  %192 = load i32, ptr %191, align 4
+  %193 = load ptr, ptr %info, align 8
+  %194 = getelementptr %185, ptr %193, i32 0, i32 44
+  store i32 %192, ptr %194, align 4
+  %195 = load ptr, ptr %planned, align 8
+  %196 = getelementptr %29, ptr %195, i32 0, i32 8
+  %197 = load i8, ptr %196, align 1
+  %198 = trunc i8 %197 to i1
+  %199 = select i1 %198, i32 1, i32 0
+  %200 = load ptr, ptr %info, align 8
+  %201 = getelementptr %185, ptr %200, i32 0, i32 45
+  store i32 %199, ptr %201, align 4
+  %202 = load ptr, ptr %self, align 8
+  %203 = getelementptr %6, ptr %202, i32 0, i32 5
+  %204 = load ptr, ptr %info, align 8
+  call void @"$Loop.info"(ptr %203, ptr %204)
+  %205 = load %4, ptr %2, align 1
   ret void
 }
 
@@ -77098,7 +78130,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %5, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.739", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.747", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -77147,7 +78179,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.700")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.708")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -77171,7 +78203,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %25 = load ptr, ptr %result, align 8
   store ptr null, ptr %25, align 8
-  %26 = call ptr @calloc(i64 1, i64 8968)
+  %26 = call ptr @calloc(i64 1, i64 9104)
   store ptr %26, ptr %engine, align 8
   %27 = load ptr, ptr %engine, align 8
   %28 = icmp eq ptr %27, null
@@ -77193,7 +78225,7 @@ then9:                                            ; preds = %then5
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.701")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.709")
   %41 = load ptr, ptr %target7, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -77313,7 +78345,7 @@ then5:                                            ; preds = %then2
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.738")
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.746")
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -77485,7 +78517,7 @@ merge17:                                          ; preds = %else19, %dead20
   %61 = load ptr, ptr %60, align 8
   %62 = load ptr, ptr %self, align 8
   %63 = getelementptr %6, ptr %62, i32 0, i32 3
-  %64 = getelementptr %29, ptr %63, i32 0, i32 2
+  %64 = getelementptr %29, ptr %63, i32 0, i32 3
   %65 = getelementptr %30, ptr %64, i32 0, i32 1
   %66 = load i32, ptr %65, align 4
   %67 = load ptr, ptr %message, align 8
@@ -77617,7 +78649,7 @@ then2:                                            ; preds = %merge
   %18 = load ptr, ptr %given, align 8
   %19 = getelementptr %30, ptr %18, i32 0, i32 26
   %20 = load i64, ptr %19, align 8
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.702", i64 %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.710", i64 %20)
   %22 = load ptr, ptr %target, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -77832,7 +78864,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %29, ptr %3, i32 0, i32 20
+  %4 = getelementptr %29, ptr %3, i32 0, i32 21
   %5 = load i8, ptr %4, align 1
   %6 = trunc i8 %5 to i1
   br i1 %6, label %then, label %else
@@ -77866,10 +78898,10 @@ then2:                                            ; preds = %merge
   %19 = getelementptr %9, ptr %18, i32 0, i32 1
   %20 = load ptr, ptr %19, align 8
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %29, ptr %21, i32 0, i32 21
+  %22 = getelementptr %29, ptr %21, i32 0, i32 22
   %23 = getelementptr [512 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.703", ptr %20, ptr %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.711", ptr %20, ptr %24)
   %26 = load ptr, ptr %target, align 8
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
@@ -78019,7 +79051,7 @@ then5:                                            ; preds = %then
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
   %90 = getelementptr i8, ptr %89, i64 0
   %91 = load i32, ptr %world_size, align 4
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.704", i32 %91)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.712", i32 %91)
   %93 = load ptr, ptr %target, align 8
   %94 = getelementptr %5, ptr %93, i32 0, i32 0
   %95 = getelementptr [1024 x i8], ptr %94, i32 0, i32 0
@@ -78236,7 +79268,7 @@ then3:                                            ; preds = %then
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load i32, ptr %i, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.705", i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.713", i32 %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -78301,7 +79333,7 @@ then10:                                           ; preds = %then6
   %64 = load i32, ptr %i, align 4
   %65 = load i32, ptr %code, align 4
   %66 = call ptr @strerror(i32 %65)
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.706", i32 %64, ptr %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.714", i32 %64, ptr %66)
   %68 = load ptr, ptr %target8, align 8
   %69 = getelementptr %5, ptr %68, i32 0, i32 0
   %70 = getelementptr [1024 x i8], ptr %69, i32 0, i32 0
@@ -78514,7 +79546,7 @@ entry:
   %7 = getelementptr %33, ptr %6, i32 0, i32 3
   %8 = load ptr, ptr %7, align 8
   %9 = load ptr, ptr %planned, align 8
-  %10 = getelementptr %29, ptr %9, i32 0, i32 2
+  %10 = getelementptr %29, ptr %9, i32 0, i32 3
   %11 = getelementptr %30, ptr %10, i32 0, i32 10
   %12 = load i32, ptr %11, align 4
   %13 = load ptr, ptr %group, align 8
@@ -78633,7 +79665,7 @@ entry:
   %12 = load ptr, ptr %loading, align 8
   %13 = getelementptr %189, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
-  %15 = getelementptr %29, ptr %14, i32 0, i32 3
+  %15 = getelementptr %29, ptr %14, i32 0, i32 4
   %16 = load i32, ptr %15, align 4
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %55, ptr %17, i32 0, i32 2
@@ -78641,7 +79673,7 @@ entry:
   %19 = load ptr, ptr %loading, align 8
   %20 = getelementptr %189, ptr %19, i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
-  %22 = getelementptr %29, ptr %21, i32 0, i32 7
+  %22 = getelementptr %29, ptr %21, i32 0, i32 8
   %23 = load i8, ptr %22, align 1
   %24 = trunc i8 %23 to i1
   br i1 %24, label %and.rhs, label %and.end
@@ -78664,7 +79696,7 @@ and.end:                                          ; preds = %and.rhs, %entry
   %35 = load ptr, ptr %loading, align 8
   %36 = getelementptr %189, ptr %35, i32 0, i32 0
   %37 = load ptr, ptr %36, align 8
-  %38 = getelementptr %29, ptr %37, i32 0, i32 2
+  %38 = getelementptr %29, ptr %37, i32 0, i32 3
   %39 = getelementptr %30, ptr %38, i32 0, i32 22
   %40 = load i32, ptr %39, align 4
   %41 = icmp ne i32 %40, 0
@@ -78846,7 +79878,7 @@ forcond:                                          ; preds = %merge3, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %12, ptr @"$string.707", i32 -1)
+  call void @"$Rank.enter"(ptr %12, ptr @"$string.715", i32 -1)
   %13 = load %4, ptr %5, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load ptr, ptr %self, align 8
@@ -78888,7 +79920,7 @@ else:                                             ; preds = %forbody
 
 merge1:                                           ; preds = %else, %dead
   %39 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %39, ptr @"$string.707", i32 -1)
+  call void @"$Rank.enter"(ptr %39, ptr @"$string.715", i32 -1)
   %40 = load %4, ptr %3, align 1
   %41 = load ptr, ptr %self, align 8
   %42 = load ptr, ptr %self, align 8
@@ -78955,8 +79987,8 @@ entry:
   %10 = alloca %4, align 8
   %code = alloca i32, align 4
   %bytes = alloca i64, align 8
-  %shape = alloca %166, align 8
-  %11 = alloca %166, align 8
+  %shape = alloca %170, align 8
+  %11 = alloca %170, align 8
   %planned = alloca ptr, align 8
   %message = alloca ptr, align 8
   %loading = alloca ptr, align 8
@@ -78972,7 +80004,7 @@ entry:
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %55, ptr %16, i32 0, i32 0
   %18 = load i32, ptr %17, align 4
-  call void @"$Plan.buffer_shape"(ptr noalias sret(%166) %11, ptr %15, i32 %18)
+  call void @"$Plan.buffer_shape"(ptr noalias sret(%170) %11, ptr %15, i32 %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %11, i64 168, i1 false)
   %19 = call i64 @"$buffers.bytes"(ptr %shape)
   store i64 %19, ptr %bytes, align 8
@@ -79007,7 +80039,7 @@ merge:                                            ; preds = %else, %dead
   %35 = load ptr, ptr %34, align 8
   %36 = call i64 @"$RankBuffers.bind"(ptr %32, ptr %shape, ptr %35)
   %37 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %37, ptr @"$string.709", i32 -1)
+  call void @"$Rank.enter"(ptr %37, ptr @"$string.717", i32 -1)
   %38 = load %4, ptr %10, align 1
   %39 = load ptr, ptr %self, align 8
   %40 = load ptr, ptr %self, align 8
@@ -79019,13 +80051,13 @@ merge:                                            ; preds = %else, %dead
   %46 = getelementptr %55, ptr %45, i32 0, i32 4
   %47 = load ptr, ptr %46, align 8
   %48 = load ptr, ptr %planned, align 8
-  %49 = getelementptr %29, ptr %48, i32 0, i32 18
+  %49 = getelementptr %29, ptr %48, i32 0, i32 19
   %50 = load ptr, ptr %self, align 8
   %51 = getelementptr %55, ptr %50, i32 0, i32 7
   %52 = getelementptr %58, ptr %51, i32 0, i32 25
   %53 = load ptr, ptr %52, align 8
   %54 = load ptr, ptr %planned, align 8
-  %55 = getelementptr %29, ptr %54, i32 0, i32 16
+  %55 = getelementptr %29, ptr %54, i32 0, i32 17
   %56 = load i64, ptr %55, align 8
   %57 = call i32 %44(ptr %47, ptr %49, ptr %53, i64 %56)
   %58 = call i32 @"$Rank.left"(ptr %39, i32 %57)
@@ -79061,7 +80093,7 @@ merge2:                                           ; preds = %else4, %dead5
 
 then7:                                            ; preds = %merge2
   %73 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %73, ptr @"$string.710", i32 -1)
+  call void @"$Rank.enter"(ptr %73, ptr @"$string.718", i32 -1)
   %74 = load %4, ptr %8, align 1
   %75 = load ptr, ptr %self, align 8
   %76 = load ptr, ptr %self, align 8
@@ -79116,7 +80148,7 @@ merge6:                                           ; preds = %else8, %merge10
 
 then15:                                           ; preds = %merge6
   %104 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %104, ptr @"$string.711", i32 -1)
+  call void @"$Rank.enter"(ptr %104, ptr @"$string.719", i32 -1)
   %105 = load %4, ptr %6, align 1
   %106 = load ptr, ptr %self, align 8
   %107 = load ptr, ptr %self, align 8
@@ -79128,7 +80160,7 @@ then15:                                           ; preds = %merge6
   %113 = getelementptr %55, ptr %112, i32 0, i32 4
   %114 = load ptr, ptr %113, align 8
   %115 = load ptr, ptr %planned, align 8
-  %116 = getelementptr %29, ptr %115, i32 0, i32 17
+  %116 = getelementptr %29, ptr %115, i32 0, i32 18
   %117 = load i64, ptr %116, align 8
   %118 = load ptr, ptr %self, align 8
   %119 = getelementptr %55, ptr %118, i32 0, i32 24
@@ -79160,7 +80192,7 @@ merge18:                                          ; preds = %else20, %dead21
   %131 = getelementptr %55, ptr %130, i32 0, i32 24
   %132 = load ptr, ptr %131, align 8
   %133 = load ptr, ptr %planned, align 8
-  %134 = getelementptr %29, ptr %133, i32 0, i32 17
+  %134 = getelementptr %29, ptr %133, i32 0, i32 18
   %135 = load i64, ptr %134, align 8
   %136 = call ptr @memset(ptr %132, i32 0, i64 %135)
   %137 = load ptr, ptr %self, align 8
@@ -79178,7 +80210,7 @@ else16:                                           ; preds = %merge6
 merge14:                                          ; preds = %else16, %merge18
   %143 = load ptr, ptr %planned, align 8
   %144 = load ptr, ptr %planned, align 8
-  %145 = getelementptr %29, ptr %144, i32 0, i32 12
+  %145 = getelementptr %29, ptr %144, i32 0, i32 13
   %146 = load i32, ptr %145, align 4
   call void @"$Plan.cache"(ptr noalias sret(%60) %3, ptr %143, i32 %146)
   %147 = load ptr, ptr %self, align 8
@@ -79186,10 +80218,10 @@ merge14:                                          ; preds = %else16, %merge18
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %148, ptr align 8 %3, i64 48, i1 false)
   %149 = load ptr, ptr %self, align 8
   %150 = load ptr, ptr %planned, align 8
-  %151 = getelementptr %29, ptr %150, i32 0, i32 13
+  %151 = getelementptr %29, ptr %150, i32 0, i32 14
   %152 = load i64, ptr %151, align 8
   %153 = load ptr, ptr %planned, align 8
-  %154 = getelementptr %29, ptr %153, i32 0, i32 12
+  %154 = getelementptr %29, ptr %153, i32 0, i32 13
   %155 = load i32, ptr %154, align 4
   %156 = sext i32 %155 to i64
   %157 = mul i64 %152, %156
@@ -79220,7 +80252,7 @@ entry:
   store ptr %3, ptr %memory, align 8
   store ptr %4, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %7, ptr @"$string.708", i32 -1)
+  call void @"$Rank.enter"(ptr %7, ptr @"$string.716", i32 -1)
   %8 = load %4, ptr %6, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = load ptr, ptr %self, align 8
@@ -79294,12 +80326,12 @@ forbody:                                          ; preds = %forcond
   %14 = sext i32 %13 to i64
   %15 = getelementptr %59, ptr %12, i64 %14
   %16 = load ptr, ptr %shape, align 8
-  %17 = getelementptr %166, ptr %16, i32 0, i32 17
+  %17 = getelementptr %170, ptr %16, i32 0, i32 17
   %18 = load ptr, ptr %base, align 8
   %19 = load i32, ptr %i, align 4
   %20 = sext i32 %19 to i64
   %21 = load ptr, ptr %shape, align 8
-  %22 = getelementptr %166, ptr %21, i32 0, i32 17
+  %22 = getelementptr %170, ptr %21, i32 0, i32 17
   %23 = call i64 @"$step_bytes"(ptr %22)
   %24 = mul i64 %20, %23
   %25 = getelementptr i8, ptr %18, i64 %24
@@ -79345,7 +80377,7 @@ entry:
   %22 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %21)
   %23 = call i64 @"$aligned"(i64 %22)
   %24 = getelementptr i8, ptr %20, i64 %23
-  call void @"$anon (./terra/scheduling/batch.t:114).554"(ptr %18, ptr %19, ptr %24)
+  call void @"$anon (./terra/scheduling/batch.t:114).553"(ptr %18, ptr %19, ptr %24)
   %25 = load %4, ptr %3, align 1
   ret void
 }
@@ -79377,7 +80409,7 @@ entry:
   %16 = getelementptr %191, ptr %args, i32 0, i32 1
   store i32 %15, ptr %16, align 4
   %17 = load ptr, ptr %planned, align 8
-  %18 = getelementptr %29, ptr %17, i32 0, i32 2
+  %18 = getelementptr %29, ptr %17, i32 0, i32 3
   %19 = getelementptr %30, ptr %18, i32 0, i32 6
   %20 = load i32, ptr %19, align 4
   %21 = getelementptr %191, ptr %args, i32 0, i32 2
@@ -79395,7 +80427,7 @@ entry:
   %31 = getelementptr %191, ptr %args, i32 0, i32 4
   store ptr %30, ptr %31, align 8
   %32 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %32, ptr @"$string.712", i32 -1)
+  call void @"$Rank.enter"(ptr %32, ptr @"$string.720", i32 -1)
   %33 = load %4, ptr %4, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = load ptr, ptr %self, align 8
@@ -79454,8 +80486,8 @@ entry:
   %8 = alloca %4, align 8
   %code = alloca i32, align 4
   %bytes = alloca i64, align 8
-  %layout = alloca %167, align 8
-  %9 = alloca %167, align 8
+  %layout = alloca %166, align 8
+  %9 = alloca %166, align 8
   %message = alloca ptr, align 8
   %planned = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -79466,7 +80498,7 @@ entry:
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %55, ptr %11, i32 0, i32 0
   %13 = load i32, ptr %12, align 4
-  call void @"$Plan.layout"(ptr noalias sret(%167) %9, ptr %10, i32 %13)
+  call void @"$Plan.layout"(ptr noalias sret(%166) %9, ptr %10, i32 %13)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %layout, ptr align 8 %9, i64 40, i1 false)
   store i64 0, ptr %bytes, align 8
   %14 = load ptr, ptr %self, align 8
@@ -79587,13 +80619,13 @@ merge7:                                           ; preds = %else9, %dead10
 
 then12:                                           ; preds = %merge7
   %77 = load ptr, ptr %planned, align 8
-  %78 = getelementptr %29, ptr %77, i32 0, i32 2
+  %78 = getelementptr %29, ptr %77, i32 0, i32 3
   %79 = getelementptr %30, ptr %78, i32 0, i32 18
   %80 = load ptr, ptr %79, align 8
   %81 = getelementptr %192, ptr %progress, i32 0, i32 0
   store ptr %80, ptr %81, align 8
   %82 = load ptr, ptr %planned, align 8
-  %83 = getelementptr %29, ptr %82, i32 0, i32 2
+  %83 = getelementptr %29, ptr %82, i32 0, i32 3
   %84 = getelementptr %30, ptr %83, i32 0, i32 19
   %85 = load ptr, ptr %84, align 8
   %86 = getelementptr %192, ptr %progress, i32 0, i32 1
@@ -79605,7 +80637,7 @@ else13:                                           ; preds = %merge7
 
 merge11:                                          ; preds = %else13, %then12
   %87 = load ptr, ptr %planned, align 8
-  %88 = getelementptr %29, ptr %87, i32 0, i32 2
+  %88 = getelementptr %29, ptr %87, i32 0, i32 3
   %89 = getelementptr %30, ptr %88, i32 0, i32 23
   %90 = load i32, ptr %89, align 4
   %91 = icmp ne i32 %90, 0
@@ -79691,7 +80723,7 @@ merge14:                                          ; preds = %merge23, %merge18
   %135 = getelementptr %60, ptr %134, i32 0, i32 8
   store ptr %132, ptr %135, align 8
   %136 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %136, ptr @"$string.723", i32 -1)
+  call void @"$Rank.enter"(ptr %136, ptr @"$string.731", i32 -1)
   %137 = load %4, ptr %5, align 1
   %138 = load ptr, ptr %self, align 8
   %139 = load ptr, ptr %self, align 8
@@ -79786,7 +80818,7 @@ entry:
   %11 = load ptr, ptr %progress, align 8
   %12 = load ptr, ptr %message, align 8
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %167, ptr %13, i32 0, i32 4
+  %14 = getelementptr %166, ptr %13, i32 0, i32 4
   %15 = load i32, ptr %14, align 4
   %16 = mul i32 %15, 1048576
   %17 = getelementptr %195, ptr %8, i32 0, i32 0
@@ -79861,7 +80893,7 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %167, ptr %58, i32 0, i32 2
+  %59 = getelementptr %166, ptr %58, i32 0, i32 2
   %60 = load ptr, ptr %59, align 8
   %61 = getelementptr %63, ptr %60, i32 0, i32 18
   %62 = load ptr, ptr %61, align 8
@@ -79916,7 +80948,7 @@ entry:
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %194, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr %167, ptr %4, i32 0, i32 0
+  %5 = getelementptr %166, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = call i32 @"$longest_vector"(ptr %6)
   store i32 %7, ptr %count, align 4
@@ -79967,7 +80999,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
   %42 = load i32, ptr %count, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.713", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.721", i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -80077,7 +81109,7 @@ entry:
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %194, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr %167, ptr %4, i32 0, i32 0
+  %5 = getelementptr %166, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   store ptr %6, ptr %c, align 8
   %7 = load ptr, ptr %self, align 8
@@ -80239,7 +81271,7 @@ entry:
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %194, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
-  %21 = getelementptr %167, ptr %20, i32 0, i32 2
+  %21 = getelementptr %166, ptr %20, i32 0, i32 2
   %22 = load ptr, ptr %21, align 8
   %23 = getelementptr %63, ptr %22, i32 0, i32 54
   %24 = load ptr, ptr %23, align 8
@@ -80271,7 +81303,7 @@ merge:                                            ; preds = %else, %dead
   %36 = load ptr, ptr %self, align 8
   %37 = getelementptr %194, ptr %36, i32 0, i32 0
   %38 = load ptr, ptr %37, align 8
-  %39 = getelementptr %167, ptr %38, i32 0, i32 2
+  %39 = getelementptr %166, ptr %38, i32 0, i32 2
   %40 = load ptr, ptr %39, align 8
   %41 = getelementptr %63, ptr %40, i32 0, i32 19
   %42 = load ptr, ptr %41, align 8
@@ -80308,7 +81340,7 @@ entry:
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %194, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
-  %11 = getelementptr %167, ptr %10, i32 0, i32 2
+  %11 = getelementptr %166, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %63, ptr %12, i32 0, i32 9
   %14 = load ptr, ptr %13, align 8
@@ -80336,12 +81368,12 @@ then:                                             ; preds = %entry
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %194, ptr %31, i32 0, i32 0
   %33 = load ptr, ptr %32, align 8
-  %34 = getelementptr %167, ptr %33, i32 0, i32 4
+  %34 = getelementptr %166, ptr %33, i32 0, i32 4
   %35 = load i32, ptr %34, align 4
   %36 = getelementptr %5, ptr %cause, i32 0, i32 0
   %37 = getelementptr [1024 x i8], ptr %36, i32 0, i32 0
   %38 = getelementptr i8, ptr %37, i64 0
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.714", ptr %30, i32 %35, ptr %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.722", ptr %30, i32 %35, ptr %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -80434,7 +81466,7 @@ entry:
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %194, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
-  %14 = getelementptr %167, ptr %13, i32 0, i32 2
+  %14 = getelementptr %166, ptr %13, i32 0, i32 2
   %15 = load ptr, ptr %14, align 8
   %16 = getelementptr %63, ptr %15, i32 0, i32 25
   %17 = load ptr, ptr %16, align 8
@@ -80452,7 +81484,7 @@ entry:
 then:                                             ; preds = %entry
   %26 = load ptr, ptr %self, align 8
   %27 = load i32, ptr %code, align 4
-  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.715")
+  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.723")
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -80620,7 +81652,7 @@ entry:
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %194, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr %167, ptr %4, i32 0, i32 0
+  %5 = getelementptr %166, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   store ptr %6, ptr %c, align 8
   %7 = load ptr, ptr %self, align 8
@@ -81063,14 +82095,14 @@ entry:
   store i32 %41, ptr %39, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %6, i64 48, i1 false)
   %42 = load ptr, ptr %model, align 8
-  %43 = call i32 @"$place_model.716"(ptr %placer, ptr %42)
+  %43 = call i32 @"$place_model.724"(ptr %placer, ptr %42)
   ret i32 %43
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_model.716"(ptr %0, ptr %1) {
+define internal i32 @"$place_model.724"(ptr %0, ptr %1) {
 entry:
   %code18 = alloca i32, align 4
   %layer = alloca i32, align 4
@@ -81094,7 +82126,7 @@ then:                                             ; preds = %entry
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %198, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %7, align 8
-  %9 = getelementptr %167, ptr %8, i32 0, i32 4
+  %9 = getelementptr %166, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   store i32 %10, ptr %head_rank, align 4
   br label %merge
@@ -81107,7 +82139,7 @@ merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %198, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
-  %14 = getelementptr %167, ptr %13, i32 0, i32 0
+  %14 = getelementptr %166, ptr %13, i32 0, i32 0
   %15 = load ptr, ptr %14, align 8
   %16 = getelementptr %11, ptr %15, i32 0, i32 13
   %17 = load i8, ptr %16, align 1
@@ -81202,7 +82234,7 @@ merge13:                                          ; preds = %else15, %dead16
   %57 = load ptr, ptr %self, align 8
   %58 = getelementptr %198, ptr %57, i32 0, i32 0
   %59 = load ptr, ptr %58, align 8
-  %60 = getelementptr %167, ptr %59, i32 0, i32 0
+  %60 = getelementptr %166, ptr %59, i32 0, i32 0
   %61 = load ptr, ptr %60, align 8
   %62 = getelementptr %11, ptr %61, i32 0, i32 2
   %63 = load i32, ptr %62, align 4
@@ -81230,7 +82262,7 @@ forbody:                                          ; preds = %forcond
   %77 = load i32, ptr %layer, align 4
   %78 = sext i32 %77 to i64
   %79 = getelementptr %77, ptr %76, i64 %78
-  %80 = call i32 @"$place_layer.719"(ptr %73, ptr %79)
+  %80 = call i32 @"$place_layer.727"(ptr %73, ptr %79)
   store i32 %80, ptr %code18, align 4
   %81 = load i32, ptr %code18, align 4
   %82 = icmp ne i32 %81, 0
@@ -81257,7 +82289,7 @@ merge17:                                          ; preds = %forcond
   %87 = load ptr, ptr %self, align 8
   %88 = getelementptr %198, ptr %87, i32 0, i32 0
   %89 = load ptr, ptr %88, align 8
-  %90 = getelementptr %167, ptr %89, i32 0, i32 7
+  %90 = getelementptr %166, ptr %89, i32 0, i32 7
   %91 = load i8, ptr %90, align 1
   %92 = trunc i8 %91 to i1
   br i1 %92, label %then24, label %else25
@@ -81448,7 +82480,7 @@ merge2:                                           ; preds = %else4, %dead5
   %52 = load ptr, ptr %self, align 8
   %53 = getelementptr %198, ptr %52, i32 0, i32 0
   %54 = load ptr, ptr %53, align 8
-  %55 = getelementptr %167, ptr %54, i32 0, i32 2
+  %55 = getelementptr %166, ptr %54, i32 0, i32 2
   %56 = load ptr, ptr %55, align 8
   %57 = getelementptr %63, ptr %56, i32 0, i32 24
   %58 = load ptr, ptr %57, align 8
@@ -81563,7 +82595,7 @@ then2:                                            ; preds = %then
   %39 = load ptr, ptr %38, align 8
   %40 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.717", ptr %39, ptr %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.725", ptr %39, ptr %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -81826,7 +82858,7 @@ entry:
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %198, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
-  %11 = getelementptr %167, ptr %10, i32 0, i32 2
+  %11 = getelementptr %166, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %63, ptr %12, i32 0, i32 9
   %14 = load ptr, ptr %13, align 8
@@ -81861,12 +82893,12 @@ then:                                             ; preds = %entry
   %38 = load ptr, ptr %self, align 8
   %39 = getelementptr %198, ptr %38, i32 0, i32 0
   %40 = load ptr, ptr %39, align 8
-  %41 = getelementptr %167, ptr %40, i32 0, i32 4
+  %41 = getelementptr %166, ptr %40, i32 0, i32 4
   %42 = load i32, ptr %41, align 4
   %43 = getelementptr %5, ptr %cause, i32 0, i32 0
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.718", ptr %34, ptr %37, i32 %42, ptr %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.726", ptr %34, ptr %37, i32 %42, ptr %45)
   %47 = load ptr, ptr %target, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -81944,7 +82976,7 @@ merge:                                            ; preds = %else, %dead
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %198, ptr %28, i32 0, i32 0
   %30 = load ptr, ptr %29, align 8
-  %31 = getelementptr %167, ptr %30, i32 0, i32 2
+  %31 = getelementptr %166, ptr %30, i32 0, i32 2
   %32 = load ptr, ptr %31, align 8
   %33 = getelementptr %63, ptr %32, i32 0, i32 25
   %34 = load ptr, ptr %33, align 8
@@ -81987,7 +83019,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_layer.719"(ptr %0, ptr %1) {
+define internal i32 @"$place_layer.727"(ptr %0, ptr %1) {
 entry:
   %code5 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -81997,7 +83029,7 @@ entry:
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %weights, align 8
-  %4 = call i32 @"$place_attention.720"(ptr %2, ptr %3)
+  %4 = call i32 @"$place_attention.728"(ptr %2, ptr %3)
   store i32 %4, ptr %code, align 4
   %5 = load i32, ptr %code, align 4
   %6 = icmp ne i32 %5, 0
@@ -82031,7 +83063,7 @@ then2:                                            ; preds = %merge
   %19 = load ptr, ptr %self, align 8
   %20 = getelementptr %198, ptr %19, i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
-  %22 = getelementptr %167, ptr %21, i32 0, i32 4
+  %22 = getelementptr %166, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
   %24 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165)"(ptr %14, ptr %16, ptr %18, i32 %23)
   ret i32 %24
@@ -82067,7 +83099,7 @@ merge6:                                           ; preds = %else8, %dead9
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %198, ptr %33, i32 0, i32 0
   %35 = load ptr, ptr %34, align 8
-  %36 = getelementptr %167, ptr %35, i32 0, i32 0
+  %36 = getelementptr %166, ptr %35, i32 0, i32 0
   %37 = load ptr, ptr %36, align 8
   %38 = getelementptr %11, ptr %37, i32 0, i32 20
   %39 = load i32, ptr %38, align 4
@@ -82094,16 +83126,16 @@ merge10:                                          ; preds = %else12, %dead13
   %48 = load ptr, ptr %self, align 8
   %49 = getelementptr %198, ptr %48, i32 0, i32 0
   %50 = load ptr, ptr %49, align 8
-  %51 = getelementptr %167, ptr %50, i32 0, i32 4
+  %51 = getelementptr %166, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).722"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).730"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_attention.720"(ptr %0, ptr %1) {
+define internal i32 @"$place_attention.728"(ptr %0, ptr %1) {
 entry:
   %code29 = alloca i32, align 4
   %code24 = alloca i32, align 4
@@ -82123,12 +83155,12 @@ entry:
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %198, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr %167, ptr %4, i32 0, i32 4
+  %5 = getelementptr %166, ptr %4, i32 0, i32 4
   %6 = load i32, ptr %5, align 4
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %198, ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %8, align 8
-  %10 = getelementptr %167, ptr %9, i32 0, i32 0
+  %10 = getelementptr %166, ptr %9, i32 0, i32 0
   %11 = load ptr, ptr %10, align 8
   %12 = getelementptr %11, ptr %11, i32 0, i32 6
   %13 = load i32, ptr %12, align 4
@@ -82197,7 +83229,7 @@ merge2:                                           ; preds = %else4, %dead5
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %198, ptr %46, i32 0, i32 0
   %48 = load ptr, ptr %47, align 8
-  %49 = getelementptr %167, ptr %48, i32 0, i32 0
+  %49 = getelementptr %166, ptr %48, i32 0, i32 0
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %11, ptr %50, i32 0, i32 12
   %52 = load i8, ptr %51, align 1
@@ -82507,7 +83539,7 @@ entry:
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %198, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %7, align 8
-  %9 = getelementptr %167, ptr %8, i32 0, i32 4
+  %9 = getelementptr %166, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   store i32 %10, ptr %part_rank, align 4
   %11 = load ptr, ptr %self, align 8
@@ -82629,7 +83661,7 @@ forbody:                                          ; preds = %forcond
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).721"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).729"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -82706,7 +83738,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).721"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).729"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -82781,7 +83813,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).722"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).730"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -82869,7 +83901,7 @@ entry:
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %198, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr %167, ptr %4, i32 0, i32 0
+  %5 = getelementptr %166, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %11, ptr %6, i32 0, i32 2
   %8 = load i32, ptr %7, align 4
@@ -83005,7 +84037,7 @@ forbody:                                          ; preds = %forcond
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %198, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
-  %21 = getelementptr %167, ptr %20, i32 0, i32 4
+  %21 = getelementptr %166, ptr %20, i32 0, i32 4
   %22 = load i32, ptr %21, align 4
   %23 = load i32, ptr %num_heads, align 4
   %24 = mul i32 %22, %23
@@ -83036,7 +84068,7 @@ forbody:                                          ; preds = %forcond
   %44 = load ptr, ptr %self, align 8
   %45 = getelementptr %198, ptr %44, i32 0, i32 0
   %46 = load ptr, ptr %45, align 8
-  %47 = getelementptr %167, ptr %46, i32 0, i32 2
+  %47 = getelementptr %166, ptr %46, i32 0, i32 2
   %48 = load ptr, ptr %47, align 8
   %49 = getelementptr %63, ptr %48, i32 0, i32 25
   %50 = load ptr, ptr %49, align 8
@@ -83135,7 +84167,7 @@ then3:                                            ; preds = %then
   %34 = load ptr, ptr %shard, align 8
   %35 = getelementptr %145, ptr %34, i32 0, i32 0
   %36 = load ptr, ptr %35, align 8
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.724", ptr %33, ptr %36)
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.732", ptr %33, ptr %36)
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -83208,7 +84240,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %6, ptr %16, i32 0, i32 3
-  %18 = getelementptr %29, ptr %17, i32 0, i32 6
+  %18 = getelementptr %29, ptr %17, i32 0, i32 7
   %19 = load i8, ptr %18, align 1
   %20 = trunc i8 %19 to i1
   br i1 %20, label %then2, label %else3
@@ -83292,7 +84324,7 @@ entry:
   store ptr %1, ptr %planned, align 8
   store ptr %2, ptr %message, align 8
   %3 = load ptr, ptr %planned, align 8
-  %4 = getelementptr %29, ptr %3, i32 0, i32 6
+  %4 = getelementptr %29, ptr %3, i32 0, i32 7
   %5 = load i8, ptr %4, align 1
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -83309,7 +84341,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %7 = load ptr, ptr %group, align 8
   %8 = load ptr, ptr %planned, align 8
-  %9 = getelementptr %29, ptr %8, i32 0, i32 19
+  %9 = getelementptr %29, ptr %8, i32 0, i32 20
   %10 = load ptr, ptr %message, align 8
   %11 = call i32 @"$graphs.capture"(ptr %7, ptr %9, ptr %10)
   ret i32 %11
@@ -83386,7 +84418,7 @@ entry:
   store i64 %12, ptr %input_bytes, align 8
   %13 = load i64, ptr %input_bytes, align 8
   %14 = load ptr, ptr %shape, align 8
-  %15 = call i64 @"$anon (./terra/scheduling/batch.t:108).553"(ptr %14)
+  %15 = call i64 @"$anon (./terra/scheduling/batch.t:108).552"(ptr %14)
   %16 = add i64 %13, %15
   %17 = call ptr @calloc(i64 1, i64 %16)
   store ptr %17, ptr %memory, align 8
@@ -83410,7 +84442,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.725")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.733")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -83442,7 +84474,7 @@ merge:                                            ; preds = %else, %dead
   %43 = load ptr, ptr %memory, align 8
   %44 = load i64, ptr %input_bytes, align 8
   %45 = getelementptr i8, ptr %43, i64 %44
-  call void @"$anon (./terra/scheduling/batch.t:114).554"(ptr %41, ptr %42, ptr %45)
+  call void @"$anon (./terra/scheduling/batch.t:114).553"(ptr %41, ptr %42, ptr %45)
   %46 = load %4, ptr %5, align 1
   call void @"$fill_warm_up"(ptr %plan)
   %47 = load %4, ptr %4, align 1
@@ -83571,7 +84603,7 @@ then2:                                            ; preds = %then
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
   %56 = getelementptr i8, ptr %55, i64 0
   %57 = load i32, ptr %most, align 4
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.726", i32 %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.734", i32 %57)
   %59 = load ptr, ptr %target, align 8
   %60 = getelementptr %5, ptr %59, i32 0, i32 0
   %61 = getelementptr [1024 x i8], ptr %60, i32 0, i32 0
@@ -83653,7 +84685,7 @@ merge5:                                           ; preds = %else7, %dead8
 
 merge4:                                           ; preds = %forcond
   %95 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %95, ptr @"$string.728", i32 -1)
+  call void @"$Rank.enter"(ptr %95, ptr @"$string.736", i32 -1)
   %96 = load %4, ptr %4, align 1
   %97 = load ptr, ptr %self, align 8
   %98 = load ptr, ptr %self, align 8
@@ -83758,7 +84790,7 @@ entry:
   store ptr %2, ptr %graph, align 8
   store ptr %3, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %8, ptr @"$string.727", i32 -1)
+  call void @"$Rank.enter"(ptr %8, ptr @"$string.735", i32 -1)
   %9 = load %4, ptr %7, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %self, align 8
@@ -83825,7 +84857,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %47 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %47, ptr @"$string.727", i32 -1)
+  call void @"$Rank.enter"(ptr %47, ptr @"$string.735", i32 -1)
   %48 = load %4, ptr %5, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = load ptr, ptr %self, align 8
@@ -83882,13 +84914,13 @@ entry:
   %4 = getelementptr %6, ptr %3, i32 0, i32 3
   store ptr %4, ptr %planned, align 8
   %5 = load ptr, ptr %planned, align 8
-  %6 = getelementptr %29, ptr %5, i32 0, i32 19
+  %6 = getelementptr %29, ptr %5, i32 0, i32 20
   %7 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %6)
   store i64 %7, ptr %input_bytes, align 8
   %8 = load i64, ptr %input_bytes, align 8
   %9 = load ptr, ptr %planned, align 8
-  %10 = getelementptr %29, ptr %9, i32 0, i32 19
-  %11 = call i64 @"$anon (./terra/scheduling/batch.t:108).553"(ptr %10)
+  %10 = getelementptr %29, ptr %9, i32 0, i32 20
+  %11 = call i64 @"$anon (./terra/scheduling/batch.t:108).552"(ptr %10)
   %12 = add i64 %8, %11
   %13 = call ptr @calloc(i64 1, i64 %12)
   %14 = load ptr, ptr %self, align 8
@@ -83916,7 +84948,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.725")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.733")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -83939,42 +84971,42 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %37 = load ptr, ptr %planned, align 8
-  %38 = getelementptr %29, ptr %37, i32 0, i32 12
+  %38 = getelementptr %29, ptr %37, i32 0, i32 13
   %39 = load i32, ptr %38, align 4
   %40 = getelementptr %38, ptr %chosen, i32 0, i32 0
   store i32 %39, ptr %40, align 4
   %41 = load ptr, ptr %planned, align 8
-  %42 = getelementptr %29, ptr %41, i32 0, i32 2
+  %42 = getelementptr %29, ptr %41, i32 0, i32 3
   %43 = getelementptr %30, ptr %42, i32 0, i32 7
   %44 = load i32, ptr %43, align 4
   %45 = getelementptr %38, ptr %chosen, i32 0, i32 1
   store i32 %44, ptr %45, align 4
   %46 = load ptr, ptr %planned, align 8
-  %47 = getelementptr %29, ptr %46, i32 0, i32 2
+  %47 = getelementptr %29, ptr %46, i32 0, i32 3
   %48 = getelementptr %30, ptr %47, i32 0, i32 6
   %49 = load i32, ptr %48, align 4
   %50 = getelementptr %38, ptr %chosen, i32 0, i32 2
   store i32 %49, ptr %50, align 4
   %51 = load ptr, ptr %planned, align 8
-  %52 = getelementptr %29, ptr %51, i32 0, i32 2
+  %52 = getelementptr %29, ptr %51, i32 0, i32 3
   %53 = getelementptr %30, ptr %52, i32 0, i32 5
   %54 = load i32, ptr %53, align 4
   %55 = getelementptr %38, ptr %chosen, i32 0, i32 3
   store i32 %54, ptr %55, align 4
   %56 = load ptr, ptr %planned, align 8
-  %57 = getelementptr %29, ptr %56, i32 0, i32 2
+  %57 = getelementptr %29, ptr %56, i32 0, i32 3
   %58 = getelementptr %30, ptr %57, i32 0, i32 12
   %59 = load i32, ptr %58, align 4
   %60 = getelementptr %38, ptr %chosen, i32 0, i32 4
   store i32 %59, ptr %60, align 4
   %61 = load ptr, ptr %planned, align 8
-  %62 = getelementptr %29, ptr %61, i32 0, i32 2
+  %62 = getelementptr %29, ptr %61, i32 0, i32 3
   %63 = getelementptr %30, ptr %62, i32 0, i32 13
   %64 = load i32, ptr %63, align 4
   %65 = getelementptr %38, ptr %chosen, i32 0, i32 5
   store i32 %64, ptr %65, align 4
   %66 = load ptr, ptr %planned, align 8
-  %67 = getelementptr %29, ptr %66, i32 0, i32 2
+  %67 = getelementptr %29, ptr %66, i32 0, i32 3
   %68 = getelementptr %30, ptr %67, i32 0, i32 14
   %69 = load i32, ptr %68, align 4
   %70 = icmp ne i32 %69, 0
@@ -83982,11 +85014,11 @@ merge:                                            ; preds = %else, %dead
   %72 = getelementptr %38, ptr %chosen, i32 0, i32 6
   store i8 %71, ptr %72, align 1
   %73 = load ptr, ptr %planned, align 8
-  %74 = getelementptr %29, ptr %73, i32 0, i32 19
+  %74 = getelementptr %29, ptr %73, i32 0, i32 20
   %75 = getelementptr %38, ptr %chosen, i32 0, i32 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %75, ptr align 4 %74, i64 28, i1 false)
   %76 = load ptr, ptr %planned, align 8
-  %77 = getelementptr %29, ptr %76, i32 0, i32 7
+  %77 = getelementptr %29, ptr %76, i32 0, i32 8
   %78 = load i8, ptr %77, align 1
   %79 = getelementptr %38, ptr %chosen, i32 0, i32 7
   store i8 %78, ptr %79, align 1
@@ -84213,7 +85245,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %47 = getelementptr %37, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.729"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.737"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
@@ -84225,7 +85257,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %56 = getelementptr %37, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.729"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.737"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
@@ -84237,7 +85269,7 @@ and.lhs.true2:                                    ; preds = %entry
   %65 = getelementptr %37, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.729"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.737"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -84259,7 +85291,7 @@ then4:                                            ; preds = %then
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %37, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.730", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.738", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -84310,7 +85342,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.731", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.739", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -84364,7 +85396,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.729"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.737"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -84559,7 +85591,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %38, ptr %28, i32 0, i32 10
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).554"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/scheduling/batch.t:114).553"(ptr %24, ptr %27, ptr %30)
   %31 = load %4, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %37, ptr %32, i32 0, i32 4
@@ -84676,7 +85708,7 @@ then2:                                            ; preds = %then
   %42 = getelementptr %45, ptr %41, i32 0, i32 10
   %43 = getelementptr %32, ptr %42, i32 0, i32 1
   %44 = load i32, ptr %43, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.732", i32 %40, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.740", i32 %40, i32 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = getelementptr %5, ptr %46, i32 0, i32 0
   %48 = getelementptr [1024 x i8], ptr %47, i32 0, i32 0
@@ -84749,7 +85781,7 @@ then13:                                           ; preds = %then9
   %79 = load ptr, ptr %options, align 8
   %80 = getelementptr %40, ptr %79, i32 0, i32 5
   %81 = load i32, ptr %80, align 4
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.737", i32 %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.745", i32 %81)
   %83 = load ptr, ptr %target11, align 8
   %84 = getelementptr %5, ptr %83, i32 0, i32 0
   %85 = getelementptr [1024 x i8], ptr %84, i32 0, i32 0
@@ -84824,7 +85856,7 @@ then2:                                            ; preds = %then
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %capacity, align 4
   %27 = load i32, ptr %page_size, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.733", i32 %26, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.741", i32 %26, i32 %27)
   %29 = load ptr, ptr %target, align 8
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
@@ -85002,7 +86034,7 @@ then15:                                           ; preds = %then5
   %148 = getelementptr i8, ptr %147, i64 0
   %149 = load i32, ptr %capacity, align 4
   %150 = load i32, ptr %page_size, align 4
-  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.734", i32 %149, i32 %150)
+  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.742", i32 %149, i32 %150)
   %152 = load ptr, ptr %target13, align 8
   %153 = getelementptr %5, ptr %152, i32 0, i32 0
   %154 = getelementptr [1024 x i8], ptr %153, i32 0, i32 0
@@ -85175,7 +86207,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %40, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.729"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.737"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true8, label %and.end
@@ -85187,7 +86219,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %40, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.736"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.744"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -85205,7 +86237,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %40, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.736"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.744"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -85217,7 +86249,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %40, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.729"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.737"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -85229,7 +86261,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %40, ptr %65, i32 0, i32 3
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.729"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.737"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -85241,7 +86273,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %75 = getelementptr %40, ptr %74, i32 0, i32 5
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
-  %78 = call zeroext i1 @"$Vector.reserve.729"(ptr %73, i64 %77)
+  %78 = call zeroext i1 @"$Vector.reserve.737"(ptr %73, i64 %77)
   %79 = zext i1 %78 to i8
   %80 = trunc i8 %79 to i1
   br i1 %80, label %and.lhs.true3, label %and.end
@@ -85254,7 +86286,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = load i32, ptr %84, align 4
   %86 = mul i32 4, %85
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.735"(ptr %82, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.743"(ptr %82, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -85266,7 +86298,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %40, ptr %93, i32 0, i32 5
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.729"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.737"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -85278,7 +86310,7 @@ and.lhs.true7:                                    ; preds = %and.lhs.true8
   %103 = getelementptr %40, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.729"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.737"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -85290,7 +86322,7 @@ and.lhs.true8:                                    ; preds = %merge
   %112 = getelementptr %40, ptr %111, i32 0, i32 3
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
-  %115 = call zeroext i1 @"$Vector.reserve.729"(ptr %110, i64 %114)
+  %115 = call zeroext i1 @"$Vector.reserve.737"(ptr %110, i64 %114)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %and.lhs.true7, label %and.end
@@ -85299,7 +86331,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.735"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.743"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -85398,7 +86430,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.736"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.744"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -85501,24 +86533,24 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4931" = alloca ptr, align 8
-  %"$4930" = alloca i64, align 8
+  %"$4990" = alloca ptr, align 8
+  %"$4989" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4930", align 8
-  store ptr %2, ptr %"$4931", align 8
+  store i64 %1, ptr %"$4989", align 8
+  store ptr %2, ptr %"$4990", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %204, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4930", align 8
-  %6 = load ptr, ptr %"$4931", align 8
-  %7 = call i32 @"$Loop.cancel.740"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$4989", align 8
+  %6 = load ptr, ptr %"$4990", align 8
+  %7 = call i32 @"$Loop.cancel.748"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.740"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.748"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -85529,14 +86561,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.741"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.749"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.741"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.749"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
@@ -85558,11 +86590,11 @@ entry:
   call void @"$status.clear"(ptr %10)
   %11 = load %4, ptr %8, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.742"(ptr %12)
+  call void @"$Loop.lock.750"(ptr %12)
   %13 = load %4, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i64, ptr %request_id, align 8
-  %16 = call ptr @"$Loop.find_live.743"(ptr %14, i64 %15)
+  %16 = call ptr @"$Loop.find_live.751"(ptr %14, i64 %15)
   store ptr %16, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = icmp eq ptr %17, null
@@ -85572,7 +86604,7 @@ entry:
 
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.744"(ptr %21)
+  call void @"$Loop.unlock.752"(ptr %21)
   %22 = load %4, ptr %6, align 1
   %23 = load ptr, ptr %message, align 8
   store ptr %23, ptr %target, align 8
@@ -85634,7 +86666,7 @@ merge4:                                           ; preds = %else6, %then5
   %48 = getelementptr %205, ptr %47, i32 0, i32 7
   %49 = call i32 @pthread_cond_signal(ptr %48)
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.744"(ptr %50)
+  call void @"$Loop.unlock.752"(ptr %50)
   %51 = load %4, ptr %4, align 1
   ret i32 0
 
@@ -85642,7 +86674,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.742"(ptr %0) {
+define internal void @"$Loop.lock.750"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -85652,7 +86684,7 @@ entry:
   ret void
 }
 
-define internal ptr @"$Loop.find_live.743"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.751"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -85719,7 +86751,7 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.744"(ptr %0) {
+define internal void @"$Loop.unlock.752"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -85759,7 +86791,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %204, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.745"(ptr %14)
+  call void @"$Loop.free.753"(ptr %14)
   %15 = load %4, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %204, ptr %16, i32 0, i32 1
@@ -85776,7 +86808,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.745"(ptr %0) {
+define internal void @"$Loop.free.753"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -85812,7 +86844,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.746"(ptr %19)
+  call void @"$Loop.stop.754"(ptr %19)
   %20 = load %4, ptr %10, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %205, ptr %21, i32 0, i32 17
@@ -85847,15 +86879,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %205, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.694"(ptr %41)
+  call void @"$Vector.free.702"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %205, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.694"(ptr %44)
+  call void @"$Vector.free.702"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %205, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.694"(ptr %47)
+  call void @"$Vector.free.702"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %205, ptr %49, i32 0, i32 3
@@ -85909,7 +86941,7 @@ merge2:                                           ; preds = %else4, %then3
   ret void
 }
 
-define internal void @"$Loop.stop.746"(ptr %0) {
+define internal void @"$Loop.stop.754"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -85934,7 +86966,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.742"(ptr %9)
+  call void @"$Loop.lock.750"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %205, ptr %11, i32 0, i32 11
@@ -85943,7 +86975,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %205, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.744"(ptr %16)
+  call void @"$Loop.unlock.752"(ptr %16)
   %17 = load %4, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %205, ptr %18, i32 0, i32 9
@@ -85988,30 +87020,30 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$4961" = alloca ptr, align 8
-  %"$4960" = alloca ptr, align 8
-  %"$4959" = alloca i32, align 4
-  %"$4958" = alloca ptr, align 8
+  %"$5020" = alloca ptr, align 8
+  %"$5019" = alloca ptr, align 8
+  %"$5018" = alloca i32, align 4
+  %"$5017" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4958", align 8
-  store i32 %2, ptr %"$4959", align 4
-  store ptr %3, ptr %"$4960", align 8
-  store ptr %4, ptr %"$4961", align 8
+  store ptr %1, ptr %"$5017", align 8
+  store i32 %2, ptr %"$5018", align 4
+  store ptr %3, ptr %"$5019", align 8
+  store ptr %4, ptr %"$5020", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %204, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$4958", align 8
-  %8 = load i32, ptr %"$4959", align 4
-  %9 = load ptr, ptr %"$4960", align 8
-  %10 = load ptr, ptr %"$4961", align 8
-  %11 = call i32 @"$Loop.decode_step.747"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %7 = load ptr, ptr %"$5017", align 8
+  %8 = load i32, ptr %"$5018", align 4
+  %9 = load ptr, ptr %"$5019", align 8
+  %10 = load ptr, ptr %"$5020", align 8
+  %11 = call i32 @"$Loop.decode_step.755"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.747"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.755"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -86046,17 +87078,17 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %12)
   %13 = load %4, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.748"(ptr %14)
+  call void @"$Loop.enter_turn.756"(ptr %14)
   %15 = load %4, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = load i32, ptr %token, align 4
   %19 = load ptr, ptr %logits, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.decode_in_turn.751"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.decode_in_turn.759"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   store i32 %21, ptr %code, align 4
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.763"(ptr %22)
+  call void @"$Loop.leave_turn.771"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -86065,7 +87097,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.enter_turn.748"(ptr %0) {
+define internal void @"$Loop.enter_turn.756"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -86076,12 +87108,12 @@ entry:
   call void @"$Turnstile.enter"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.749"(ptr %6)
+  call void @"$Loop.land.757"(ptr %6)
   %7 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.land.749"(ptr %0) {
+define internal void @"$Loop.land.757"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -86146,7 +87178,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %36 = load ptr, ptr %self, align 8
   %37 = load i64, ptr %now, align 8
-  call void @"$Loop.record_step.750"(ptr %36, i64 %37)
+  call void @"$Loop.record_step.758"(ptr %36, i64 %37)
   %38 = load %4, ptr %3, align 1
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %205, ptr %39, i32 0, i32 3
@@ -86217,7 +87249,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.record_step.750"(ptr %0, i64 %1) {
+define internal void @"$Loop.record_step.758"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -86246,14 +87278,14 @@ entry:
   %18 = getelementptr %52, ptr %step, i32 0, i32 8
   store i32 %17, ptr %18, align 4
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.742"(ptr %19)
+  call void @"$Loop.lock.750"(ptr %19)
   %20 = load %4, ptr %4, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %205, ptr %21, i32 0, i32 33
   call void @"$StepRing.push"(ptr %22, ptr %step)
   %23 = load %4, ptr %3, align 1
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.744"(ptr %24)
+  call void @"$Loop.unlock.752"(ptr %24)
   %25 = load %4, ptr %2, align 1
   ret void
 }
@@ -86278,7 +87310,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.751"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.759"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -86298,7 +87330,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.752"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.760"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -86320,7 +87352,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.754"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.762"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -86373,7 +87405,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.755"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.763"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -86403,7 +87435,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.758"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.766"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -86437,7 +87469,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.758"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.766"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -86463,7 +87495,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.752"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.760"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -86473,14 +87505,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.742"(ptr %4)
+  call void @"$Loop.lock.750"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.753"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.761"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.744"(ptr %9)
+  call void @"$Loop.unlock.752"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -86489,7 +87521,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.753"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.761"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -86550,7 +87582,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.754"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.762"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %target7 = alloca ptr, align 8
@@ -86684,7 +87716,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.755"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.763"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %i = alloca i32, align 4
@@ -86701,12 +87733,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.756"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.764"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.757"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.765"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -86759,7 +87791,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.756"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.764"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -86791,7 +87823,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.757"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.765"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -86862,7 +87894,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.758"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.766"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %4, align 8
@@ -86920,7 +87952,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.759"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.767"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -86960,14 +87992,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.762"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.770"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.759"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.767"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %counters = alloca ptr, align 8
@@ -87015,7 +88047,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.761"(ptr %26)
+  call void @"$Loop.check_ranks.769"(ptr %26)
   %27 = load %4, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -87181,7 +88213,7 @@ then2:                                            ; preds = %then
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr %206, ptr %41, i32 0, i32 8
   %43 = load i32, ptr %42, align 4
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.760", i32 %43)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.768", i32 %43)
   %45 = load ptr, ptr %target, align 8
   %46 = getelementptr %5, ptr %45, i32 0, i32 0
   %47 = getelementptr [1024 x i8], ptr %46, i32 0, i32 0
@@ -88355,7 +89387,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.check_ranks.761"(ptr %0) {
+define internal void @"$Loop.check_ranks.769"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -88399,13 +89431,13 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.742"(ptr %24)
+  call void @"$Loop.lock.750"(ptr %24)
   %25 = load %4, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %205, ptr %26, i32 0, i32 15
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.744"(ptr %28)
+  call void @"$Loop.unlock.752"(ptr %28)
   %29 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -88416,7 +89448,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.762"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.770"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -88491,7 +89523,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.763"(ptr %0) {
+define internal void @"$Loop.leave_turn.771"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -88499,10 +89531,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.764"(ptr %4)
+  call void @"$Loop.publish.772"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.770"(ptr %6)
+  call void @"$Loop.wake.778"(ptr %6)
   %7 = load %4, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %205, ptr %8, i32 0, i32 5
@@ -88511,7 +89543,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.publish.764"(ptr %0) {
+define internal void @"$Loop.publish.772"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -88545,19 +89577,19 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.742"(ptr %17)
+  call void @"$Loop.lock.750"(ptr %17)
   %18 = load %4, ptr %8, align 1
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.765"(ptr %19)
+  call void @"$Loop.publish_events.773"(ptr %19)
   %20 = load %4, ptr %7, align 1
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.767"(ptr %21)
+  call void @"$Loop.remove_ended.775"(ptr %21)
   %22 = load %4, ptr %6, align 1
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_outputs.768"(ptr %23)
+  call void @"$Loop.publish_outputs.776"(ptr %23)
   %24 = load %4, ptr %5, align 1
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.769"(ptr %25)
+  call void @"$Loop.publish_counters.777"(ptr %25)
   %26 = load %4, ptr %4, align 1
   %27 = load ptr, ptr %s, align 8
   %28 = call i64 @"$Scheduler.nearest_deadline"(ptr %27)
@@ -88565,7 +89597,7 @@ merge:                                            ; preds = %else, %then
   %30 = getelementptr %205, ptr %29, i32 0, i32 24
   store i64 %28, ptr %30, align 8
   %31 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.744"(ptr %31)
+  call void @"$Loop.unlock.752"(ptr %31)
   %32 = load %4, ptr %3, align 1
   %33 = load ptr, ptr %s, align 8
   %34 = getelementptr %39, ptr %33, i32 0, i32 6
@@ -88605,7 +89637,7 @@ merge1:                                           ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_events.765"(ptr %0) {
+define internal void @"$Loop.publish_events.773"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -88685,7 +89717,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.766"(ptr %54)
+  call void @"$Loop.announce.774"(ptr %54)
   %55 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -88696,7 +89728,7 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.766"(ptr %0) {
+define internal void @"$Loop.announce.774"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -88712,7 +89744,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.remove_ended.767"(ptr %0) {
+define internal void @"$Loop.remove_ended.775"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -88767,7 +89799,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_outputs.768"(ptr %0) {
+define internal void @"$Loop.publish_outputs.776"(ptr %0) {
 entry:
   %item = alloca ptr, align 8
   %i = alloca i64, align 8
@@ -88811,7 +89843,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.769"(ptr %0) {
+define internal void @"$Loop.publish_counters.777"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
@@ -88906,14 +89938,14 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.wake.770"(ptr %0) {
+define internal void @"$Loop.wake.778"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.742"(ptr %3)
+  call void @"$Loop.lock.750"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %205, ptr %5, i32 0, i32 13
@@ -88922,7 +89954,7 @@ entry:
   %8 = getelementptr %205, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.744"(ptr %10)
+  call void @"$Loop.unlock.752"(ptr %10)
   %11 = load %4, ptr %1, align 1
   ret void
 }
@@ -88992,14 +90024,14 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$4970" = alloca ptr, align 8
+  %"$5029" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4970", align 8
+  store ptr %1, ptr %"$5029", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %204, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4970", align 8
-  call void @"$Loop.free_state.771"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$5029", align 8
+  call void @"$Loop.free_state.779"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
 
@@ -89007,7 +90039,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.771"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.779"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -89017,19 +90049,19 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.748"(ptr %5)
+  call void @"$Loop.enter_turn.756"(ptr %5)
   %6 = load %4, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.772"(ptr %7, ptr %8)
+  call void @"$Loop.close_state.780"(ptr %7, ptr %8)
   %9 = load %4, ptr %3, align 1
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.763"(ptr %10)
+  call void @"$Loop.leave_turn.771"(ptr %10)
   %11 = load %4, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.772"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.780"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -89063,14 +90095,14 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$4946" = alloca ptr, align 8
+  %"$5005" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4946", align 8
+  store ptr %1, ptr %"$5005", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %204, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4946", align 8
-  call void @"$Loop.info.773"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$5005", align 8
+  call void @"$Loop.info.781"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
 
@@ -89078,7 +90110,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.773"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.781"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %p = alloca ptr, align 8
@@ -89088,7 +90120,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.742"(ptr %4)
+  call void @"$Loop.lock.750"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %205, ptr %6, i32 0, i32 26
@@ -89237,7 +90269,7 @@ merge:                                            ; preds = %else, %then
   %121 = getelementptr %185, ptr %120, i32 0, i32 37
   store i64 %119, ptr %121, align 8
   %122 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.744"(ptr %122)
+  call void @"$Loop.unlock.752"(ptr %122)
   %123 = load %4, ptr %2, align 1
   ret void
 }
@@ -89283,7 +90315,7 @@ entry:
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %204, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.774"(ptr %3)
+  call void @"$Loop.iterate.782"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret void
 
@@ -89291,7 +90323,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.774"(ptr %0) {
+define internal void @"$Loop.iterate.782"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -89305,14 +90337,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = call zeroext i1 @"$Loop.has_pending_orders.775"(ptr %7)
+  %8 = call zeroext i1 @"$Loop.has_pending_orders.783"(ptr %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.749"(ptr %11)
+  call void @"$Loop.land.757"(ptr %11)
   %12 = load %4, ptr %6, align 1
   br label %merge
 
@@ -89321,10 +90353,10 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.776"(ptr %13)
+  call void @"$Loop.take_orders.784"(ptr %13)
   %14 = load %4, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.761"(ptr %15)
+  call void @"$Loop.check_ranks.769"(ptr %15)
   %16 = load %4, ptr %4, align 1
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %205, ptr %17, i32 0, i32 3
@@ -89338,7 +90370,7 @@ merge:                                            ; preds = %else, %then
   %25 = zext i1 %24 to i8
   store i8 %25, ptr %was_in_flight, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = call zeroext i1 @"$Loop.plan.780"(ptr %26)
+  %27 = call zeroext i1 @"$Loop.plan.788"(ptr %26)
   %28 = zext i1 %27 to i8
   store i8 %28, ptr %has_step, align 1
   %29 = load i8, ptr %has_step, align 1
@@ -89366,13 +90398,13 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %44 = load ptr, ptr %self, align 8
   %45 = load i8, ptr %has_step, align 1
   %46 = icmp ne i8 %45, 0
-  call void @"$Loop.advance_planned.781"(ptr %44, i1 zeroext %46)
+  call void @"$Loop.advance_planned.789"(ptr %44, i1 zeroext %46)
   %47 = load %4, ptr %3, align 1
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.761"(ptr %48)
+  call void @"$Loop.check_ranks.769"(ptr %48)
   %49 = load %4, ptr %2, align 1
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.764"(ptr %50)
+  call void @"$Loop.publish.772"(ptr %50)
   %51 = load %4, ptr %1, align 1
   ret void
 
@@ -89390,7 +90422,7 @@ or.lhs.false1:                                    ; preds = %merge
   br i1 %58, label %or.end, label %or.lhs.false
 }
 
-define internal zeroext i1 @"$Loop.has_pending_orders.775"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_pending_orders.783"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %pending = alloca i8, align 1
@@ -89398,14 +90430,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.742"(ptr %3)
+  call void @"$Loop.lock.750"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %205, ptr %5, i32 0, i32 13
   %7 = load i8, ptr %6, align 1
   store i8 %7, ptr %pending, align 1
   %8 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.744"(ptr %8)
+  call void @"$Loop.unlock.752"(ptr %8)
   %9 = load %4, ptr %1, align 1
   %10 = load i8, ptr %pending, align 1
   %11 = icmp ne i8 %10, 0
@@ -89415,7 +90447,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.take_orders.776"(ptr %0) {
+define internal void @"$Loop.take_orders.784"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -89432,7 +90464,7 @@ entry:
   %10 = getelementptr %39, ptr %9, i32 0, i32 18
   store i64 %7, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.742"(ptr %11)
+  call void @"$Loop.lock.750"(ptr %11)
   %12 = load %4, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %205, ptr %13, i32 0, i32 17
@@ -89487,7 +90519,7 @@ merge:                                            ; preds = %forcond
   call void @"$Vector.clear.91"(ptr %49)
   %50 = load %4, ptr %4, align 1
   %51 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_masks.777"(ptr %51)
+  call void @"$Loop.take_masks.785"(ptr %51)
   %52 = load %4, ptr %3, align 1
   %53 = load ptr, ptr %self, align 8
   %54 = getelementptr %205, ptr %53, i32 0, i32 13
@@ -89497,7 +90529,7 @@ merge:                                            ; preds = %forcond
 
 then:                                             ; preds = %and.lhs.true
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.obey_all.778"(ptr %57)
+  call void @"$Loop.obey_all.786"(ptr %57)
   %58 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -89506,7 +90538,7 @@ else:                                             ; preds = %and.lhs.true, %merg
 
 merge1:                                           ; preds = %else, %then
   %59 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.744"(ptr %59)
+  call void @"$Loop.unlock.752"(ptr %59)
   %60 = load %4, ptr %1, align 1
   ret void
 
@@ -89519,7 +90551,7 @@ and.lhs.true:                                     ; preds = %merge
   br i1 %65, label %else, label %then
 }
 
-define internal void @"$Loop.take_masks.777"(ptr %0) {
+define internal void @"$Loop.take_masks.785"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -89562,7 +90594,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.obey_all.778"(ptr %0) {
+define internal void @"$Loop.obey_all.786"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -89593,7 +90625,7 @@ forbody:                                          ; preds = %forcond
   %17 = load i64, ptr %i, align 8
   %18 = getelementptr ptr, ptr %16, i64 %17
   %19 = load ptr, ptr %18, align 8
-  call void @"$Loop.obey.779"(ptr %12, ptr %19)
+  call void @"$Loop.obey.787"(ptr %12, ptr %19)
   %20 = load %4, ptr %1, align 1
   %21 = add i64 %6, 1
   store i64 %21, ptr %i, align 8
@@ -89606,7 +90638,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.obey.779"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.787"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -89680,7 +90712,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal zeroext i1 @"$Loop.plan.780"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.788"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %4, align 8
@@ -89723,7 +90755,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.advance_planned.781"(ptr %0, i1 zeroext %1) {
+define internal void @"$Loop.advance_planned.789"(ptr %0, i1 zeroext %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -89734,7 +90766,7 @@ entry:
   %4 = zext i1 %1 to i8
   store i8 %4, ptr %has_step, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = call i32 @"$Loop.perform_transfers.782"(ptr %5)
+  %6 = call i32 @"$Loop.perform_transfers.790"(ptr %5)
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -89755,13 +90787,13 @@ and.end:                                          ; preds = %and.rhs, %entry
 
 then:                                             ; preds = %and.end
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.787"(ptr %16)
+  call void @"$Loop.execute.795"(ptr %16)
   %17 = load %4, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %and.end
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.749"(ptr %18)
+  call void @"$Loop.land.757"(ptr %18)
   %19 = load %4, ptr %2, align 1
   br label %merge
 
@@ -89769,7 +90801,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.perform_transfers.782"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.790"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -89831,7 +90863,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.783"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.791"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -89912,7 +90944,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.785"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.793"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -89993,7 +91025,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.786"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.794"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -90045,7 +91077,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.783"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.791"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -90104,7 +91136,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr %70, ptr %38, i32 0, i32 15
   %40 = getelementptr %17, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.635", i64 %37, i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.642", i64 %37, i64 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -90180,7 +91212,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.637", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.644", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -90289,7 +91321,7 @@ then2:                                            ; preds = %then
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %206, ptr %30, i32 0, i32 9
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.784", ptr %29, i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.792", ptr %29, i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -90340,7 +91372,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.785"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.793"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -90399,7 +91431,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.636", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.643", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -90461,7 +91493,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.786"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.794"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -90653,7 +91685,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.787"(ptr %0) {
+define internal void @"$Loop.execute.795"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -90670,7 +91702,7 @@ entry:
   %9 = getelementptr i8, ptr %8, i64 0
   store i8 0, ptr %9, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @"$Loop.launch.788"(ptr %10, ptr %message)
+  %11 = call i32 @"$Loop.launch.796"(ptr %10, ptr %message)
   store i32 %11, ptr %code, align 4
   %12 = load i32, ptr %code, align 4
   %13 = icmp ne i32 %12, 0
@@ -90691,7 +91723,7 @@ then:                                             ; preds = %and.lhs.true
 
 else:                                             ; preds = %and.lhs.true, %entry
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.749"(ptr %23)
+  call void @"$Loop.land.757"(ptr %23)
   %24 = load %4, ptr %5, align 1
   br label %merge
 
@@ -90751,7 +91783,7 @@ merge1:                                           ; preds = %else3, %dead
 
 then5:                                            ; preds = %or.lhs.false, %or.lhs.false7, %merge1
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.749"(ptr %57)
+  call void @"$Loop.land.757"(ptr %57)
   %58 = load %4, ptr %1, align 1
   br label %merge4
 
@@ -90779,7 +91811,7 @@ or.lhs.false7:                                    ; preds = %merge1
   br i1 %69, label %then5, label %or.lhs.false
 }
 
-define internal i32 @"$Loop.launch.788"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.launch.796"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -90858,7 +91890,7 @@ then2:                                            ; preds = %merge
   %49 = load %4, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
   %51 = load i64, ptr %spent, align 8
-  call void @"$Loop.describe_step.789"(ptr %50, i64 %51)
+  call void @"$Loop.describe_step.797"(ptr %50, i64 %51)
   %52 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -90873,7 +91905,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.describe_step.789"(ptr %0, i64 %1) {
+define internal void @"$Loop.describe_step.797"(ptr %0, i64 %1) {
 entry:
   %step = alloca ptr, align 8
   %launch_ns = alloca i64, align 8
@@ -91051,7 +92083,7 @@ merge:                                            ; preds = %else, %then
   %89 = load ptr, ptr %self, align 8
   %90 = getelementptr %204, ptr %89, i32 0, i32 1
   %91 = load ptr, ptr %message, align 8
-  %92 = call i32 @"$Loop.init.790"(ptr %86, ptr %88, ptr %chosen, ptr %90, ptr %91)
+  %92 = call i32 @"$Loop.init.798"(ptr %86, ptr %88, ptr %chosen, ptr %90, ptr %91)
   store i32 %92, ptr %code, align 4
   %93 = load ptr, ptr %self, align 8
   %94 = getelementptr %204, ptr %93, i32 0, i32 4
@@ -91242,7 +92274,7 @@ entry:
   %51 = load ptr, ptr %self, align 8
   %52 = getelementptr %206, ptr %51, i32 0, i32 6
   store ptr %50, ptr %52, align 8
-  %53 = call i64 @"$anon (./terra/scheduling/batch.t:108).553"(ptr %shape)
+  %53 = call i64 @"$anon (./terra/scheduling/batch.t:108).552"(ptr %shape)
   store i64 %53, ptr %bytes, align 8
   %54 = load i64, ptr %bytes, align 8
   %55 = call ptr @calloc(i64 3, i64 %54)
@@ -91254,7 +92286,7 @@ entry:
   %60 = load ptr, ptr %self, align 8
   %61 = getelementptr %206, ptr %60, i32 0, i32 14
   %62 = load ptr, ptr %61, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).554"(ptr %59, ptr %shape, ptr %62)
+  call void @"$anon (./terra/scheduling/batch.t:114).553"(ptr %59, ptr %shape, ptr %62)
   %63 = load %4, ptr %5, align 1
   store i32 0, ptr %i, align 4
   br label %forcond
@@ -91284,7 +92316,7 @@ forbody:                                          ; preds = %forcond
   %82 = load i64, ptr %bytes, align 8
   %83 = mul i64 %81, %82
   %84 = getelementptr i8, ptr %78, i64 %83
-  call void @"$anon (./terra/scheduling/batch.t:114).554"(ptr %75, ptr %shape, ptr %84)
+  call void @"$anon (./terra/scheduling/batch.t:114).553"(ptr %75, ptr %shape, ptr %84)
   %85 = load %4, ptr %4, align 1
   %86 = add i32 %64, 1
   store i32 %86, ptr %i, align 4
@@ -91349,7 +92381,7 @@ entry:
   store i64 %3, ptr %input_bytes, align 8
   %4 = load i64, ptr %input_bytes, align 8
   %5 = load ptr, ptr %shape, align 8
-  %6 = call i64 @"$anon (./terra/scheduling/batch.t:108).553"(ptr %5)
+  %6 = call i64 @"$anon (./terra/scheduling/batch.t:108).552"(ptr %5)
   %7 = add i64 %4, %6
   %8 = call ptr @calloc(i64 1, i64 %7)
   store ptr %8, ptr %memory, align 8
@@ -91374,7 +92406,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.790"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.798"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %code1 = alloca i32, align 4
@@ -91432,7 +92464,7 @@ entry:
   %37 = load %4, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.791"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.799"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -91453,7 +92485,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.792"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.800"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -91473,7 +92505,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.769"(ptr %54)
+  call void @"$Loop.publish_counters.777"(ptr %54)
   %55 = load %4, ptr %5, align 1
   ret i32 0
 
@@ -91481,7 +92513,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.791"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.799"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target9 = alloca ptr, align 8
@@ -91551,7 +92583,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %47 = getelementptr %205, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.729"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.737"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
@@ -91563,7 +92595,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %56 = getelementptr %205, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.729"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.737"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
@@ -91575,7 +92607,7 @@ and.lhs.true2:                                    ; preds = %entry
   %65 = getelementptr %205, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.729"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.737"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -91597,7 +92629,7 @@ then4:                                            ; preds = %then
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %205, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.730", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.738", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -91648,7 +92680,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.731", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.739", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -91676,7 +92708,7 @@ dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.792"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.800"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %40, align 8
   %2 = alloca %4, align 8
@@ -91716,7 +92748,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %38, ptr %28, i32 0, i32 10
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).554"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/scheduling/batch.t:114).553"(ptr %24, ptr %27, ptr %30)
   %31 = load %4, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %205, ptr %32, i32 0, i32 4
@@ -91771,27 +92803,27 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$4942" = alloca ptr, align 8
-  %"$4941" = alloca i32, align 4
-  %"$4940" = alloca ptr, align 8
+  %"$5001" = alloca ptr, align 8
+  %"$5000" = alloca i32, align 4
+  %"$4999" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4940", align 8
-  store i32 %2, ptr %"$4941", align 4
-  store ptr %3, ptr %"$4942", align 8
+  store ptr %1, ptr %"$4999", align 8
+  store i32 %2, ptr %"$5000", align 4
+  store ptr %3, ptr %"$5001", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %204, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4940", align 8
-  %7 = load i32, ptr %"$4941", align 4
-  %8 = load ptr, ptr %"$4942", align 8
-  %9 = call i32 @"$Loop.poll.793"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$4999", align 8
+  %7 = load i32, ptr %"$5000", align 4
+  %8 = load ptr, ptr %"$5001", align 8
+  %9 = call i32 @"$Loop.poll.801"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.793"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.801"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %value = alloca i64, align 8
@@ -91842,7 +92874,7 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.742"(ptr %22)
+  call void @"$Loop.lock.750"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %205, ptr %24, i32 0, i32 21
@@ -91875,7 +92907,7 @@ merge2:                                           ; preds = %else4, %then3
   %42 = getelementptr %205, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.744"(ptr %44)
+  call void @"$Loop.unlock.752"(ptr %44)
   %45 = load %4, ptr %4, align 1
   ret i32 0
 
@@ -91885,24 +92917,24 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4934" = alloca ptr, align 8
-  %"$4933" = alloca i64, align 8
+  %"$4993" = alloca ptr, align 8
+  %"$4992" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4933", align 8
-  store ptr %2, ptr %"$4934", align 8
+  store i64 %1, ptr %"$4992", align 8
+  store ptr %2, ptr %"$4993", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %204, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4933", align 8
-  %6 = load ptr, ptr %"$4934", align 8
-  %7 = call i32 @"$Loop.preempt.794"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$4992", align 8
+  %6 = load ptr, ptr %"$4993", align 8
+  %7 = call i32 @"$Loop.preempt.802"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.794"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.802"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -91913,7 +92945,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.741"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.749"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -91922,29 +92954,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$4956" = alloca ptr, align 8
-  %"$4955" = alloca ptr, align 8
-  %"$4954" = alloca ptr, align 8
-  %"$4953" = alloca i8, align 1
-  %"$4952" = alloca i32, align 4
-  %"$4951" = alloca ptr, align 8
+  %"$5015" = alloca ptr, align 8
+  %"$5014" = alloca ptr, align 8
+  %"$5013" = alloca ptr, align 8
+  %"$5012" = alloca i8, align 1
+  %"$5011" = alloca i32, align 4
+  %"$5010" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4951", align 8
-  store i32 %2, ptr %"$4952", align 4
+  store ptr %1, ptr %"$5010", align 8
+  store i32 %2, ptr %"$5011", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$4953", align 1
-  store ptr %4, ptr %"$4954", align 8
-  store ptr %5, ptr %"$4955", align 8
-  store ptr %6, ptr %"$4956", align 8
+  store i8 %7, ptr %"$5012", align 1
+  store ptr %4, ptr %"$5013", align 8
+  store ptr %5, ptr %"$5014", align 8
+  store ptr %6, ptr %"$5015", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %204, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$4951", align 8
-  %11 = load i32, ptr %"$4952", align 4
-  %12 = load i8, ptr %"$4953", align 1
-  %13 = load ptr, ptr %"$4954", align 8
-  %14 = load ptr, ptr %"$4955", align 8
-  %15 = load ptr, ptr %"$4956", align 8
+  %10 = load ptr, ptr %"$5010", align 8
+  %11 = load i32, ptr %"$5011", align 4
+  %12 = load i8, ptr %"$5012", align 1
+  %13 = load ptr, ptr %"$5013", align 8
+  %14 = load ptr, ptr %"$5014", align 8
+  %15 = load ptr, ptr %"$5015", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -92014,7 +93046,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.795")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.803")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -92039,7 +93071,7 @@ merge1:                                           ; preds = %else3, %dead
   %37 = load ptr, ptr %result, align 8
   store ptr null, ptr %37, align 8
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.748"(ptr %38)
+  call void @"$Loop.enter_turn.756"(ptr %38)
   %39 = load %4, ptr %8, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %tokens, align 8
@@ -92052,7 +93084,7 @@ merge1:                                           ; preds = %else3, %dead
   %48 = call i32 @"$Loop.prefill_in_turn"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.763"(ptr %49)
+  call void @"$Loop.leave_turn.771"(ptr %49)
   %50 = load %4, ptr %7, align 1
   %51 = load i32, ptr %code, align 4
   ret i32 %51
@@ -92089,7 +93121,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.752"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.760"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -92109,7 +93141,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.796"(ptr noalias sret(%180) %8, ptr %18)
+  call void @"$Loop.limits.804"(ptr noalias sret(%180) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -92197,7 +93229,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.772"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.780"(ptr %60, ptr %61)
   %62 = load %4, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -92218,7 +93250,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.796"(ptr noalias sret(%180) %0, ptr %1) {
+define internal void @"$Loop.limits.804"(ptr noalias sret(%180) %0, ptr %1) {
 entry:
   %2 = alloca %180, align 8
   %3 = alloca %209, align 8
@@ -92338,7 +93370,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %205, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.797", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.805", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -92417,7 +93449,7 @@ then12:                                           ; preds = %merge7
   %72 = getelementptr %205, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.798", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.806", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -92490,7 +93522,7 @@ entry:
   %9 = getelementptr %70, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.755"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.763"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -92683,7 +93715,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.759"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.767"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -92740,7 +93772,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.762"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.770"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -92764,7 +93796,7 @@ entry:
   %8 = getelementptr %45, ptr %7, i32 0, i32 10
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.799"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.807"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %205, ptr %12, i32 0, i32 2
@@ -92781,7 +93813,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %205, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.799"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.807"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -92800,7 +93832,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %45, ptr %29, i32 0, i32 10
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.799"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.807"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -92815,7 +93847,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.799"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.807"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -92837,24 +93869,24 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4949" = alloca ptr, align 8
-  %"$4948" = alloca i32, align 4
+  %"$5008" = alloca ptr, align 8
+  %"$5007" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4948", align 4
-  store ptr %2, ptr %"$4949", align 8
+  store i32 %1, ptr %"$5007", align 4
+  store ptr %2, ptr %"$5008", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %204, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$4948", align 4
-  %6 = load ptr, ptr %"$4949", align 8
-  %7 = call i32 @"$Loop.resize_pool.800"(ptr %4, i32 %5, ptr %6)
+  %5 = load i32, ptr %"$5007", align 4
+  %6 = load ptr, ptr %"$5008", align 8
+  %7 = call i32 @"$Loop.resize_pool.808"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.800"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.808"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -92885,15 +93917,15 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %10)
   %11 = load %4, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.748"(ptr %12)
+  call void @"$Loop.enter_turn.756"(ptr %12)
   %13 = load %4, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %message, align 8
-  %17 = call i32 @"$Loop.resize_in_turn.801"(ptr %14, i32 %15, ptr %16)
+  %17 = call i32 @"$Loop.resize_in_turn.809"(ptr %14, i32 %15, ptr %16)
   store i32 %17, ptr %code, align 4
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.763"(ptr %18)
+  call void @"$Loop.leave_turn.771"(ptr %18)
   %19 = load %4, ptr %3, align 1
   %20 = load i32, ptr %code, align 4
   ret i32 %20
@@ -92902,7 +93934,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.801"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.809"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code11 = alloca i32, align 4
@@ -92920,7 +93952,7 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load i32, ptr %num_pages, align 4
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.begin_resize.802"(ptr %5, i32 %6, ptr %7)
+  %8 = call i32 @"$Loop.begin_resize.810"(ptr %5, i32 %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -92967,7 +93999,7 @@ then5:                                            ; preds = %then2
   %32 = getelementptr %41, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
   %34 = load i32, ptr %num_pages, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.634", i32 %33, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.641", i32 %33, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -92990,7 +94022,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %41 = load ptr, ptr %self, align 8
-  %42 = call i32 @"$Loop.perform_transfers.782"(ptr %41)
+  %42 = call i32 @"$Loop.perform_transfers.790"(ptr %41)
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %205, ptr %43, i32 0, i32 3
   %45 = getelementptr %39, ptr %44, i32 0, i32 1
@@ -93054,7 +94086,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.802"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.810"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -93066,12 +94098,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.742"(ptr %5)
+  call void @"$Loop.lock.750"(ptr %5)
   %6 = load %4, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.803"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.811"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -93092,7 +94124,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.744"(ptr %19)
+  call void @"$Loop.unlock.752"(ptr %19)
   %20 = load %4, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -93112,7 +94144,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.803"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.811"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %3 = alloca %4, align 8
@@ -93164,7 +94196,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %205, ptr %28, i32 0, i32 2
   %30 = getelementptr %38, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.628", i32 %27, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.635", i32 %27, i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -93217,7 +94249,7 @@ then9:                                            ; preds = %then5
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %num_pages, align 4
   %60 = load i64, ptr %held, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.629", i32 %59, i64 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.636", i32 %59, i64 %60)
   %62 = load ptr, ptr %target7, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -93269,7 +94301,7 @@ then17:                                           ; preds = %then13
   %87 = getelementptr %205, ptr %86, i32 0, i32 21
   %88 = getelementptr %50, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.630", i64 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.637", i64 %89)
   %91 = load ptr, ptr %target15, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -93293,7 +94325,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %96 = load ptr, ptr %self, align 8
   %97 = load ptr, ptr %message, align 8
-  %98 = call i32 @"$Loop.check_usable.753"(ptr %96, ptr %97)
+  %98 = call i32 @"$Loop.check_usable.761"(ptr %96, ptr %97)
   store i32 %98, ptr %code, align 4
   %99 = load i32, ptr %code, align 4
   %100 = icmp ne i32 %99, 0
@@ -93315,14 +94347,14 @@ merge20:                                          ; preds = %else22, %dead23
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_pages, align 4
   %106 = load ptr, ptr %message, align 8
-  %107 = call i32 @"$Loop.check_live_fit.804"(ptr %104, i32 %105, ptr %106)
+  %107 = call i32 @"$Loop.check_live_fit.812"(ptr %104, i32 %105, ptr %106)
   ret i32 %107
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.804"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.812"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -93395,7 +94427,7 @@ then3:                                            ; preds = %then
   %45 = getelementptr %70, ptr %44, i32 0, i32 0
   %46 = load i64, ptr %45, align 8
   %47 = load i32, ptr %needed, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.631", i32 %43, i64 %46, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.638", i32 %43, i64 %46, i32 %47)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %5, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -93444,7 +94476,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.642", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.649", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -93517,28 +94549,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$4968" = alloca ptr, align 8
-  %"$4967" = alloca ptr, align 8
-  %"$4966" = alloca i32, align 4
-  %"$4965" = alloca ptr, align 8
-  %"$4964" = alloca ptr, align 8
-  %"$4963" = alloca i32, align 4
+  %"$5027" = alloca ptr, align 8
+  %"$5026" = alloca ptr, align 8
+  %"$5025" = alloca i32, align 4
+  %"$5024" = alloca ptr, align 8
+  %"$5023" = alloca ptr, align 8
+  %"$5022" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4963", align 4
-  store ptr %2, ptr %"$4964", align 8
-  store ptr %3, ptr %"$4965", align 8
-  store i32 %4, ptr %"$4966", align 4
-  store ptr %5, ptr %"$4967", align 8
-  store ptr %6, ptr %"$4968", align 8
+  store i32 %1, ptr %"$5022", align 4
+  store ptr %2, ptr %"$5023", align 8
+  store ptr %3, ptr %"$5024", align 8
+  store i32 %4, ptr %"$5025", align 4
+  store ptr %5, ptr %"$5026", align 8
+  store ptr %6, ptr %"$5027", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %204, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$4963", align 4
-  %10 = load ptr, ptr %"$4964", align 8
-  %11 = load ptr, ptr %"$4965", align 8
-  %12 = load i32, ptr %"$4966", align 4
-  %13 = load ptr, ptr %"$4967", align 8
-  %14 = load ptr, ptr %"$4968", align 8
+  %9 = load i32, ptr %"$5022", align 4
+  %10 = load ptr, ptr %"$5023", align 8
+  %11 = load ptr, ptr %"$5024", align 8
+  %12 = load i32, ptr %"$5025", align 4
+  %13 = load ptr, ptr %"$5026", align 8
+  %14 = load ptr, ptr %"$5027", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -93585,7 +94617,7 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %14)
   %15 = load %4, ptr %9, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.748"(ptr %16)
+  call void @"$Loop.enter_turn.756"(ptr %16)
   %17 = load %4, ptr %8, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load i32, ptr %num_states, align 4
@@ -93597,7 +94629,7 @@ merge:                                            ; preds = %else, %then
   %25 = call i32 @"$Loop.batch_in_turn"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.763"(ptr %26)
+  call void @"$Loop.leave_turn.771"(ptr %26)
   %27 = load %4, ptr %7, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -93635,7 +94667,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.752"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.760"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -93730,7 +94762,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.756"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.764"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -93741,7 +94773,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.757"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.765"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -93831,7 +94863,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %4, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.759"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.767"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -94072,7 +95104,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.805", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.813", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %5, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -94115,7 +95147,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.806", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.814", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -94168,7 +95200,7 @@ then17:                                           ; preds = %then13
   %83 = getelementptr %45, ptr %82, i32 0, i32 10
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.807", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.815", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -94238,7 +95270,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %5, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.808")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.816")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %5, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -94292,7 +95324,7 @@ entry:
   %12 = load ptr, ptr %11, align 8
   %13 = load i32, ptr %num_steps, align 4
   %14 = load ptr, ptr %message, align 8
-  %15 = call i32 @"$Loop.check_state.754"(ptr %7, ptr %12, i32 %13, ptr %14)
+  %15 = call i32 @"$Loop.check_state.762"(ptr %7, ptr %12, i32 %13, ptr %14)
   store i32 %15, ptr %code, align 4
   %16 = load i32, ptr %code, align 4
   %17 = icmp ne i32 %16, 0
@@ -94356,7 +95388,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.809", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.817", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -94421,7 +95453,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.755"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.763"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -94450,7 +95482,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.786"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.794"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -94764,7 +95796,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %17, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.810", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.818", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -94817,7 +95849,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %17, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.811", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.819", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -94902,27 +95934,27 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_set_masks(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$4938" = alloca ptr, align 8
-  %"$4937" = alloca i32, align 4
-  %"$4936" = alloca ptr, align 8
+  %"$4997" = alloca ptr, align 8
+  %"$4996" = alloca i32, align 4
+  %"$4995" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4936", align 8
-  store i32 %2, ptr %"$4937", align 4
-  store ptr %3, ptr %"$4938", align 8
+  store ptr %1, ptr %"$4995", align 8
+  store i32 %2, ptr %"$4996", align 4
+  store ptr %3, ptr %"$4997", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %204, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4936", align 8
-  %7 = load i32, ptr %"$4937", align 4
-  %8 = load ptr, ptr %"$4938", align 8
-  %9 = call i32 @"$Loop.set_masks.812"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$4995", align 8
+  %7 = load i32, ptr %"$4996", align 4
+  %8 = load ptr, ptr %"$4997", align 8
+  %9 = call i32 @"$Loop.set_masks.820"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.set_masks.812"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.set_masks.820"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -94976,7 +96008,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i32, ptr %num_masks, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.643", i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.650", i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -94999,19 +96031,19 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.742"(ptr %38)
+  call void @"$Loop.lock.750"(ptr %38)
   %39 = load %4, ptr %5, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %masks, align 8
   %42 = load i32, ptr %num_masks, align 4
   %43 = load ptr, ptr %message, align 8
-  %44 = call i32 @"$Loop.give_masks.813"(ptr %40, ptr %41, i32 %42, ptr %43)
+  %44 = call i32 @"$Loop.give_masks.821"(ptr %40, ptr %41, i32 %42, ptr %43)
   store i32 %44, ptr %code, align 4
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %205, ptr %45, i32 0, i32 7
   %47 = call i32 @pthread_cond_signal(ptr %46)
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.744"(ptr %48)
+  call void @"$Loop.unlock.752"(ptr %48)
   %49 = load %4, ptr %4, align 1
   %50 = load i32, ptr %code, align 4
   ret i32 %50
@@ -95020,7 +96052,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_masks.813"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.give_masks.821"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %own = alloca %5, align 8
@@ -95054,7 +96086,7 @@ forbody:                                          ; preds = %forcond
   %13 = load i32, ptr %i, align 4
   %14 = sext i32 %13 to i64
   %15 = getelementptr %179, ptr %12, i64 %14
-  %16 = call i32 @"$Loop.give_mask.814"(ptr %11, ptr %15, ptr %own)
+  %16 = call i32 @"$Loop.give_mask.822"(ptr %11, ptr %15, ptr %own)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -95112,7 +96144,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_mask.814"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.give_mask.822"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -95129,7 +96161,7 @@ entry:
   %6 = load ptr, ptr %mask, align 8
   %7 = getelementptr %179, ptr %6, i32 0, i32 0
   %8 = load i64, ptr %7, align 8
-  %9 = call ptr @"$Loop.find_live.743"(ptr %5, i64 %8)
+  %9 = call ptr @"$Loop.find_live.751"(ptr %5, i64 %8)
   store ptr %9, ptr %item, align 8
   %10 = load ptr, ptr %item, align 8
   %11 = icmp eq ptr %10, null
@@ -95182,7 +96214,7 @@ merge:                                            ; preds = %else, %dead
   %35 = getelementptr %179, ptr %34, i32 0, i32 2
   %36 = load i32, ptr %35, align 4
   %37 = load ptr, ptr %message, align 8
-  %38 = call i32 @"$Loop.check_mask.815"(ptr %32, ptr %33, i32 %36, ptr %37)
+  %38 = call i32 @"$Loop.check_mask.823"(ptr %32, ptr %33, i32 %36, ptr %37)
   store i32 %38, ptr %code, align 4
   %39 = load i32, ptr %code, align 4
   %40 = icmp ne i32 %39, 0
@@ -95216,7 +96248,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_mask.815"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_mask.823"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %target15 = alloca ptr, align 8
@@ -95255,7 +96287,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %70, ptr %20, i32 0, i32 0
   %22 = load i64, ptr %21, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.644", i64 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.651", i64 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -95307,7 +96339,7 @@ then9:                                            ; preds = %then5
   %49 = load ptr, ptr %item, align 8
   %50 = getelementptr %70, ptr %49, i32 0, i32 29
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.645", i32 %45, i64 %48, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.652", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -95359,7 +96391,7 @@ then17:                                           ; preds = %then13
   %78 = load ptr, ptr %item, align 8
   %79 = getelementptr %70, ptr %78, i32 0, i32 31
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.646", i32 %74, i64 %77, i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.653", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
   %83 = getelementptr %5, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -95389,27 +96421,27 @@ dead20:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$4928" = alloca ptr, align 8
-  %"$4927" = alloca ptr, align 8
-  %"$4926" = alloca ptr, align 8
+  %"$4987" = alloca ptr, align 8
+  %"$4986" = alloca ptr, align 8
+  %"$4985" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4926", align 8
-  store ptr %2, ptr %"$4927", align 8
-  store ptr %3, ptr %"$4928", align 8
+  store ptr %1, ptr %"$4985", align 8
+  store ptr %2, ptr %"$4986", align 8
+  store ptr %3, ptr %"$4987", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %204, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4926", align 8
-  %7 = load ptr, ptr %"$4927", align 8
-  %8 = load ptr, ptr %"$4928", align 8
-  %9 = call i32 @"$Loop.submit.816"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %6 = load ptr, ptr %"$4985", align 8
+  %7 = load ptr, ptr %"$4986", align 8
+  %8 = load ptr, ptr %"$4987", align 8
+  %9 = call i32 @"$Loop.submit.824"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.816"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.824"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
@@ -95434,13 +96466,13 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %4, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.742"(ptr %13)
+  call void @"$Loop.lock.750"(ptr %13)
   %14 = load %4, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.796"(ptr noalias sret(%180) %8, ptr %15)
+  call void @"$Loop.limits.804"(ptr noalias sret(%180) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.744"(ptr %16)
+  call void @"$Loop.unlock.752"(ptr %16)
   %17 = load %4, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
@@ -95467,12 +96499,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.742"(ptr %29)
+  call void @"$Loop.lock.750"(ptr %29)
   %30 = load %4, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.817"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.825"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -95493,7 +96525,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.744"(ptr %43)
+  call void @"$Loop.unlock.752"(ptr %43)
   %44 = load %4, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -95525,7 +96557,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.817"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.825"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -95546,7 +96578,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %message, align 8
-  %9 = call i32 @"$Loop.check_usable.753"(ptr %7, ptr %8)
+  %9 = call i32 @"$Loop.check_usable.761"(ptr %7, ptr %8)
   store i32 %9, ptr %code, align 4
   %10 = load i32, ptr %code, align 4
   %11 = icmp ne i32 %10, 0
@@ -95566,7 +96598,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.796"(ptr noalias sret(%180) %6, ptr %15)
+  call void @"$Loop.limits.804"(ptr noalias sret(%180) %6, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %6, i64 20, i1 false)
   %16 = load ptr, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
@@ -95598,7 +96630,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %30 = load ptr, ptr %self, align 8
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$Loop.check_queue.818"(ptr %30, ptr %31)
+  %32 = call i32 @"$Loop.check_queue.826"(ptr %30, ptr %31)
   store i32 %32, ptr %code6, align 4
   %33 = load i32, ptr %code6, align 4
   %34 = icmp ne i32 %33, 0
@@ -95628,7 +96660,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$Loop.prepare_capture.819"(ptr %44, ptr %45)
+  %46 = call i32 @"$Loop.prepare_capture.827"(ptr %44, ptr %45)
   store i32 %46, ptr %code14, align 4
   %47 = load i32, ptr %code14, align 4
   %48 = icmp ne i32 %47, 0
@@ -95655,7 +96687,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  %54 = call i32 @"$Loop.start.820"(ptr %52, ptr %53)
+  %54 = call i32 @"$Loop.start.828"(ptr %52, ptr %53)
   store i32 %54, ptr %code19, align 4
   %55 = load i32, ptr %code19, align 4
   %56 = icmp ne i32 %55, 0
@@ -95724,7 +96756,7 @@ dead27:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.818"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.826"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -95771,7 +96803,7 @@ then2:                                            ; preds = %then
   %32 = getelementptr %205, ptr %31, i32 0, i32 2
   %33 = getelementptr %38, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.684", i64 %26, i32 %30, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.691", i64 %26, i32 %30, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -95799,7 +96831,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.819"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.827"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -95873,7 +96905,7 @@ then5:                                            ; preds = %then2
   %44 = getelementptr %38, ptr %43, i32 0, i32 8
   %45 = getelementptr %32, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.685", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.692", i32 %46)
   %48 = load ptr, ptr %target, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -95901,7 +96933,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.820"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.828"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -95933,7 +96965,7 @@ merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %205, ptr %9, i32 0, i32 9
   %11 = load ptr, ptr %self, align 8
-  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.821", ptr %11)
+  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.829", ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %14 = load i32, ptr %code, align 4
@@ -95958,7 +96990,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.691", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.699", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -95989,7 +97021,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.821"(ptr %0) {
+define internal ptr @"$engine_thread.829"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %loop = alloca ptr, align 8
@@ -95998,7 +97030,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.822"(ptr %3)
+  call void @"$Loop.run.830"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret ptr null
 
@@ -96006,7 +97038,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.822"(ptr %0) {
+define internal void @"$Loop.run.830"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -96019,7 +97051,7 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call zeroext i1 @"$Loop.await_work.823"(ptr %6)
+  %7 = call zeroext i1 @"$Loop.await_work.831"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %whilebody, label %merge
@@ -96030,7 +97062,7 @@ whilebody:                                        ; preds = %condition
   call void @"$Turnstile.enter"(ptr %11)
   %12 = load %4, ptr %5, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.774"(ptr %13)
+  call void @"$Loop.iterate.782"(ptr %13)
   %14 = load %4, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %205, ptr %15, i32 0, i32 5
@@ -96040,7 +97072,7 @@ whilebody:                                        ; preds = %condition
 
 merge:                                            ; preds = %condition
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.748"(ptr %18)
+  call void @"$Loop.enter_turn.756"(ptr %18)
   %19 = load %4, ptr %2, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %205, ptr %20, i32 0, i32 5
@@ -96049,7 +97081,7 @@ merge:                                            ; preds = %condition
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.823"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.831"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %stopping = alloca i8, align 1
@@ -96058,7 +97090,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.742"(ptr %3)
+  call void @"$Loop.lock.750"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %205, ptr %5, i32 0, i32 21
@@ -96110,7 +97142,7 @@ merge:                                            ; preds = %and.lhs.true1, %con
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.744"(ptr %42)
+  call void @"$Loop.unlock.752"(ptr %42)
   %43 = load %4, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -96125,7 +97157,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.824"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.832"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -96134,7 +97166,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.824"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.832"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -96205,21 +97237,21 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$4944" = alloca i64, align 8
+  %"$5003" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4944", align 8
+  store i64 %1, ptr %"$5003", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %204, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$4944", align 8
-  %5 = call i32 @"$Loop.wait.825"(ptr %3, i64 %4)
+  %4 = load i64, ptr %"$5003", align 8
+  %5 = call i32 @"$Loop.wait.833"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.825"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.833"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %has_events = alloca i8, align 1
@@ -96249,7 +97281,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.742"(ptr %11)
+  call void @"$Loop.lock.750"(ptr %11)
   %12 = load %4, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -96291,7 +97323,7 @@ merge1:                                           ; preds = %and.lhs.true2, %con
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.744"(ptr %37)
+  call void @"$Loop.unlock.752"(ptr %37)
   %38 = load %4, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -96338,7 +97370,7 @@ entry:
   store i64 0, ptr %num_wrong, align 8
   call void @"$Arena.init"(ptr %arena)
   %6 = load %4, ptr %5, align 1
-  call void @"$Vector.init.826"(ptr %blocks)
+  call void @"$Vector.init.834"(ptr %blocks)
   %7 = load %4, ptr %4, align 1
   %8 = load i64, ptr %count, align 8
   store i64 0, ptr %i, align 8
@@ -96391,7 +97423,7 @@ merge:                                            ; preds = %forcond
 
 or.lhs.false:                                     ; preds = %or.lhs.false2
   %32 = load ptr, ptr %block, align 8
-  %33 = call zeroext i1 @"$Vector.push.827"(ptr %blocks, ptr %32)
+  %33 = call zeroext i1 @"$Vector.push.835"(ptr %blocks, ptr %32)
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
   br i1 %35, label %else, label %then
@@ -96430,7 +97462,7 @@ forcond7:                                         ; preds = %merge10, %forbody5
 
 forbody8:                                         ; preds = %forcond7
   %55 = load i64, ptr %i3, align 8
-  %56 = call ptr @"$Vector.at.829"(ptr %blocks, i64 %55)
+  %56 = call ptr @"$Vector.at.837"(ptr %blocks, i64 %55)
   %57 = load ptr, ptr %56, align 8
   %58 = load i64, ptr %j, align 8
   %59 = getelementptr i8, ptr %57, i64 %58
@@ -96463,7 +97495,7 @@ merge9:                                           ; preds = %forcond7
   br label %forcond4
 
 merge6:                                           ; preds = %forcond4
-  call void @"$Vector.free.830"(ptr %blocks)
+  call void @"$Vector.free.838"(ptr %blocks)
   %71 = load %4, ptr %3, align 1
   call void @"$Arena.free"(ptr %arena)
   %72 = load %4, ptr %2, align 1
@@ -96474,7 +97506,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Vector.init.826"(ptr %0) {
+define internal void @"$Vector.init.834"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -96490,7 +97522,7 @@ entry:
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.827"(ptr %0, ptr %1) {
+define internal zeroext i1 @"$Vector.push.835"(ptr %0, ptr %1) {
 entry:
   %value = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -96501,7 +97533,7 @@ entry:
   %4 = getelementptr %210, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.828"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.836"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -96538,7 +97570,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.828"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.836"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -96637,7 +97669,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.829"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.837"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -96680,7 +97712,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.830"(ptr %0) {
+define internal void @"$Vector.free.838"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -96692,7 +97724,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.826"(ptr %7)
+  call void @"$Vector.init.834"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -96719,7 +97751,7 @@ entry:
   store i64 %0, ptr %count, align 8
   call void @"$Arena.init"(ptr %arena)
   %12 = load %4, ptr %11, align 1
-  call void @"$Map.init.831"(ptr %map)
+  call void @"$Map.init.839"(ptr %map)
   %13 = load %4, ptr %10, align 1
   %14 = load i64, ptr %count, align 8
   %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
@@ -96746,7 +97778,7 @@ forbody:                                          ; preds = %forcond
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call ptr @"$Map.find.834"(ptr %map, i64 %26, i64 %28)
+  %29 = call ptr @"$Map.find.842"(ptr %map, i64 %26, i64 %28)
   store ptr %29, ptr %found, align 8
   %30 = load ptr, ptr %found, align 8
   %31 = icmp eq ptr %30, null
@@ -96798,7 +97830,7 @@ else4:                                            ; preds = %or.lhs.false5
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  call void @"$Map.clear.843"(ptr %map)
+  call void @"$Map.clear.851"(ptr %map)
   %53 = load %4, ptr %5, align 1
   %54 = load i64, ptr %count, align 8
   %55 = icmp sgt i64 %54, 0
@@ -96815,7 +97847,7 @@ or.lhs.false5:                                    ; preds = %merge
   %61 = load i64, ptr %60, align 8
   %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %63 = load i64, ptr %62, align 8
-  %64 = call ptr @"$Map.find.834"(ptr %map, i64 %61, i64 %63)
+  %64 = call ptr @"$Map.find.842"(ptr %map, i64 %61, i64 %63)
   %65 = icmp ne ptr %64, null
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
@@ -96831,7 +97863,7 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %then7
-  call void @"$Map.free.845"(ptr %map)
+  call void @"$Map.free.853"(ptr %map)
   %70 = load %4, ptr %2, align 1
   call void @"$Arena.free"(ptr %arena)
   %71 = load %4, ptr %1, align 1
@@ -96846,7 +97878,7 @@ and.lhs.true:                                     ; preds = %merge2
   %75 = load i64, ptr %74, align 8
   %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %77 = load i64, ptr %76, align 8
-  %78 = call ptr @"$Map.find.834"(ptr %map, i64 %75, i64 %77)
+  %78 = call ptr @"$Map.find.842"(ptr %map, i64 %75, i64 %77)
   %79 = icmp ne ptr %78, null
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
@@ -96856,7 +97888,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Map.init.831"(ptr %0) {
+define internal void @"$Map.init.839"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -96870,7 +97902,7 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %3, i64 16, i1 false)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %211, ptr %7, i32 0, i32 1
-  call void @"$Vector.init.832"(ptr %8)
+  call void @"$Vector.init.840"(ptr %8)
   %9 = load %4, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %211, ptr %10, i32 0, i32 2
@@ -96879,7 +97911,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.832"(ptr %0) {
+define internal void @"$Vector.init.840"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -96936,7 +97968,7 @@ forbody:                                          ; preds = %forcond
   %19 = load i64, ptr %18, align 8
   %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %21 = load i64, ptr %20, align 8
-  %22 = call ptr @"$Map.find.834"(ptr %17, i64 %19, i64 %21)
+  %22 = call ptr @"$Map.find.842"(ptr %17, i64 %19, i64 %21)
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
@@ -96969,7 +98001,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false2
   %34 = load i64, ptr %33, align 8
   %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %36 = load i64, ptr %35, align 8
-  %37 = call zeroext i1 @"$Map.insert.838"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %37 = call zeroext i1 @"$Map.insert.846"(ptr %30, i64 %34, i64 %36, i64 %32)
   %38 = zext i1 %37 to i8
   %39 = trunc i8 %38 to i1
   br i1 %39, label %else, label %then
@@ -96982,7 +98014,7 @@ or.lhs.false2:                                    ; preds = %forbody
   %43 = load i64, ptr %42, align 8
   %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  %46 = call zeroext i1 @"$Map.insert.838"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %46 = call zeroext i1 @"$Map.insert.846"(ptr %40, i64 %43, i64 %45, i64 %41)
   %47 = zext i1 %46 to i8
   %48 = trunc i8 %47 to i1
   br i1 %48, label %or.lhs.false, label %then
@@ -97005,7 +98037,7 @@ entry:
   %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load i64, ptr %number, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.833", i64 %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.841", i64 %8)
   %10 = load ptr, ptr %arena, align 8
   %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %12 = getelementptr i8, ptr %11, i64 0
@@ -97027,7 +98059,7 @@ dead:                                             ; No predecessors!
   ret { i64, i64 } undef
 }
 
-define internal ptr @"$Map.find.834"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.842"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %61, align 8
@@ -97071,13 +98103,13 @@ merge:                                            ; preds = %else, %dead
   %21 = load i64, ptr %20, align 8
   %22 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %23 = load i64, ptr %22, align 8
-  %24 = call i64 @"$Map.hash.837"(ptr %19, i64 %21, i64 %23)
+  %24 = call i64 @"$Map.hash.845"(ptr %19, i64 %21, i64 %23)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %"<aggcopy>", i64 16, i1 false)
   %25 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call i64 @"$Map.position.835"(ptr %18, i64 %26, i64 %28, i64 %24)
+  %29 = call i64 @"$Map.position.843"(ptr %18, i64 %26, i64 %28, i64 %24)
   %30 = getelementptr i32, ptr %17, i64 %29
   %31 = load i32, ptr %30, align 4
   store i32 %31, ptr %index, align 4
@@ -97101,7 +98133,7 @@ merge1:                                           ; preds = %else3, %dead4
   %37 = getelementptr %211, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %index, align 4
   %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.836"(ptr %37, i64 %39)
+  %40 = call ptr @"$Vector.at.844"(ptr %37, i64 %39)
   %41 = getelementptr %213, ptr %40, i32 0, i32 2
   ret ptr %41
 
@@ -97109,7 +98141,7 @@ dead5:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.835"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.843"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %61, align 8
   %4 = alloca %61, align 8
@@ -97162,7 +98194,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.836"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.844"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %213, ptr %37, i32 0, i32 1
@@ -97218,7 +98250,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal ptr @"$Vector.at.836"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.844"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -97261,7 +98293,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.hash.837"(ptr %0, i64 %1, i64 %2) {
+define internal i64 @"$Map.hash.845"(ptr %0, i64 %1, i64 %2) {
 entry:
   %3 = alloca %15, align 8
   %key = alloca %61, align 8
@@ -97289,7 +98321,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal zeroext i1 @"$Map.insert.838"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal zeroext i1 @"$Map.insert.846"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %4 = alloca %213, align 8
   %5 = alloca %213, align 8
@@ -97314,7 +98346,7 @@ entry:
   %14 = getelementptr %212, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
-  %17 = call zeroext i1 @"$Map.reserve.839"(ptr %11, i64 %16)
+  %17 = call zeroext i1 @"$Map.reserve.847"(ptr %11, i64 %16)
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
   br i1 %19, label %else, label %then
@@ -97335,7 +98367,7 @@ merge:                                            ; preds = %else, %dead
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i64 @"$Map.hash.837"(ptr %20, i64 %22, i64 %24)
+  %25 = call i64 @"$Map.hash.845"(ptr %20, i64 %22, i64 %24)
   store i64 %25, ptr %hashed, align 8
   %26 = load ptr, ptr %self, align 8
   %27 = load i64, ptr %hashed, align 8
@@ -97344,7 +98376,7 @@ merge:                                            ; preds = %else, %dead
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call i64 @"$Map.position.835"(ptr %26, i64 %29, i64 %31, i64 %27)
+  %32 = call i64 @"$Map.position.843"(ptr %26, i64 %29, i64 %31, i64 %27)
   store i64 %32, ptr %position, align 8
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %211, ptr %33, i32 0, i32 2
@@ -97370,7 +98402,7 @@ then2:                                            ; preds = %merge
   %51 = getelementptr i32, ptr %49, i64 %50
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  %54 = call ptr @"$Vector.at.836"(ptr %45, i64 %53)
+  %54 = call ptr @"$Vector.at.844"(ptr %45, i64 %53)
   %55 = getelementptr %213, ptr %54, i32 0, i32 2
   store i64 %43, ptr %55, align 8
   ret i1 true
@@ -97408,7 +98440,7 @@ merge1:                                           ; preds = %else3, %dead4
   %73 = load i64, ptr %72, align 8
   store i64 %73, ptr %71, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %74 = call zeroext i1 @"$Vector.push.842"(ptr %57, ptr byval(%213) %4)
+  %74 = call zeroext i1 @"$Vector.push.850"(ptr %57, ptr byval(%213) %4)
   %75 = zext i1 %74 to i8
   %76 = trunc i8 %75 to i1
   br i1 %76, label %else7, label %then6
@@ -97442,7 +98474,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.839"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.847"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -97482,7 +98514,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %211, ptr %18, i32 0, i32 1
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.840"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.848"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -97490,7 +98522,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.841"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.849"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -97511,7 +98543,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.840"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.848"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -97610,7 +98642,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.841"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.849"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %61, align 8
   %entry6 = alloca ptr, align 8
@@ -97684,7 +98716,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %211, ptr %33, i32 0, i32 1
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.836"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.844"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -97703,7 +98735,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.835"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.843"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -97717,7 +98749,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.842"(ptr %0, ptr byval(%213) %1) {
+define internal zeroext i1 @"$Vector.push.850"(ptr %0, ptr byval(%213) %1) {
 entry:
   %value = alloca %213, align 8
   %self = alloca ptr, align 8
@@ -97728,7 +98760,7 @@ entry:
   %4 = getelementptr %212, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.840"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.848"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -97764,7 +98796,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Map.clear.843"(ptr %0) {
+define internal void @"$Map.clear.851"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -97772,7 +98804,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %211, ptr %3, i32 0, i32 1
-  call void @"$Vector.clear.844"(ptr %4)
+  call void @"$Vector.clear.852"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %211, ptr %6, i32 0, i32 2
@@ -97781,7 +98813,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.844"(ptr %0) {
+define internal void @"$Vector.clear.852"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -97791,7 +98823,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.845"(ptr %0) {
+define internal void @"$Map.free.853"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -97799,7 +98831,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %211, ptr %3, i32 0, i32 1
-  call void @"$Vector.free.846"(ptr %4)
+  call void @"$Vector.free.854"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %211, ptr %6, i32 0, i32 2
@@ -97808,7 +98840,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.846"(ptr %0) {
+define internal void @"$Vector.free.854"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -97820,7 +98852,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.832"(ptr %7)
+  call void @"$Vector.init.840"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -98066,7 +99098,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.847", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.855", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -98094,7 +99126,7 @@ merge:                                            ; preds = %else, %dead
   %27 = getelementptr %219, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
   %28 = getelementptr %219, ptr %6, i32 0, i32 2
-  store ptr @"$string.847", ptr %28, align 8
+  store ptr @"$string.855", ptr %28, align 8
   %29 = getelementptr %219, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
   %30 = load %219, ptr %6, align 8
@@ -98137,7 +99169,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.848")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.856")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -98190,7 +99222,7 @@ entry:
   %21 = getelementptr %155, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %21, align 8
   %22 = getelementptr %155, ptr %reader, i32 0, i32 4
-  store ptr @"$string.847", ptr %22, align 8
+  store ptr @"$string.855", ptr %22, align 8
   %23 = load ptr, ptr %data, align 8
   %24 = load i64, ptr %size, align 8
   %25 = getelementptr %220, ptr %9, i32 0, i32 0
@@ -98240,7 +99272,7 @@ then2:                                            ; preds = %then
   %53 = getelementptr %5, ptr %52, i32 0, i32 0
   %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
   %55 = getelementptr i8, ptr %54, i64 0
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.849")
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.857")
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -98379,7 +99411,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.847", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.855", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %4, ptr %3, align 1
@@ -98473,15 +99505,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
-  %"$4873" = alloca i32, align 4
-  %"$4872" = alloca i32, align 4
+  %"$4932" = alloca i32, align 4
+  %"$4931" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4872", align 4
-  store i32 %2, ptr %"$4873", align 4
+  store i32 %1, ptr %"$4931", align 4
+  store i32 %2, ptr %"$4932", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4872", align 4
-  %6 = load i32, ptr %"$4873", align 4
+  %5 = load i32, ptr %"$4931", align 4
+  %6 = load i32, ptr %"$4932", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %4, ptr %3, align 1
   ret void
@@ -98578,15 +99610,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4863" = alloca ptr, align 8
-  %"$4862" = alloca i32, align 4
+  %"$4922" = alloca ptr, align 8
+  %"$4921" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4862", align 4
-  store ptr %2, ptr %"$4863", align 8
+  store i32 %1, ptr %"$4921", align 4
+  store ptr %2, ptr %"$4922", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4862", align 4
-  %5 = load ptr, ptr %"$4863", align 8
+  %4 = load i32, ptr %"$4921", align 4
+  %5 = load ptr, ptr %"$4922", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -98596,12 +99628,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$4876" = alloca i32, align 4
+  %"$4935" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4876", align 4
+  store i32 %1, ptr %"$4935", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4876", align 4
+  %3 = load i32, ptr %"$4935", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -98713,12 +99745,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$4870" = alloca i32, align 4
+  %"$4929" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4870", align 4
+  store i32 %1, ptr %"$4929", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4870", align 4
+  %3 = load i32, ptr %"$4929", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -98728,18 +99760,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$4867" = alloca ptr, align 8
-  %"$4866" = alloca i32, align 4
-  %"$4865" = alloca i32, align 4
+  %"$4926" = alloca ptr, align 8
+  %"$4925" = alloca i32, align 4
+  %"$4924" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4865", align 4
-  store i32 %2, ptr %"$4866", align 4
-  store ptr %3, ptr %"$4867", align 8
+  store i32 %1, ptr %"$4924", align 4
+  store i32 %2, ptr %"$4925", align 4
+  store ptr %3, ptr %"$4926", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4865", align 4
-  %6 = load i32, ptr %"$4866", align 4
-  %7 = load ptr, ptr %"$4867", align 8
+  %5 = load i32, ptr %"$4924", align 4
+  %6 = load i32, ptr %"$4925", align 4
+  %7 = load ptr, ptr %"$4926", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -98750,12 +99782,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$4860" = alloca i32, align 4
+  %"$4919" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4860", align 4
+  store i32 %1, ptr %"$4919", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4860", align 4
+  %4 = load i32, ptr %"$4919", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -98767,12 +99799,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$4858" = alloca i32, align 4
+  %"$4917" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4858", align 4
+  store i32 %1, ptr %"$4917", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4858", align 4
+  %4 = load i32, ptr %"$4917", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -98828,7 +99860,7 @@ then2:                                            ; preds = %then
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.619", ptr @"$string.850")
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.626", ptr @"$string.858")
   %25 = load ptr, ptr %target, align 8
   %26 = getelementptr %5, ptr %25, i32 0, i32 0
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
@@ -98909,7 +99941,7 @@ merge4:                                           ; preds = %else6, %dead11
   %60 = load ptr, ptr %logits, align 8
   %61 = load ptr, ptr %message, align 8
   %62 = icmp ne i8 %59, 0
-  %63 = call i32 @"$Loop.prefill.851"(ptr %54, ptr %55, i32 %56, i1 zeroext %62, ptr %60, ptr %item, ptr %61)
+  %63 = call i32 @"$Loop.prefill.859"(ptr %54, ptr %55, i32 %56, i1 zeroext %62, ptr %60, ptr %item, ptr %61)
   store i32 %63, ptr %code, align 4
   %64 = load i32, ptr %code, align 4
   %65 = icmp ne i32 %64, 0
@@ -98959,7 +99991,7 @@ then22:                                           ; preds = %then18
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
   %90 = getelementptr i8, ptr %89, i64 0
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.857")
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.865")
   %92 = load ptr, ptr %target20, align 8
   %93 = getelementptr %5, ptr %92, i32 0, i32 0
   %94 = getelementptr [1024 x i8], ptr %93, i32 0, i32 0
@@ -98987,7 +100019,7 @@ dead25:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.851"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.859"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -99048,7 +100080,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.795")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.803")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -99083,7 +100115,7 @@ merge1:                                           ; preds = %else3, %dead
   %45 = load ptr, ptr %result, align 8
   %46 = load ptr, ptr %message, align 8
   %47 = icmp ne i8 %43, 0
-  %48 = call i32 @"$Loop.prefill_in_turn.852"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
+  %48 = call i32 @"$Loop.prefill_in_turn.860"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %49)
@@ -99095,7 +100127,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.852"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.860"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code16 = alloca i32, align 4
@@ -99195,7 +100227,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.853"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.861"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -99220,7 +100252,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.854"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.862"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -99252,7 +100284,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.853"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.861"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %6 = alloca %4, align 8
@@ -99304,7 +100336,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %37, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.797", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.805", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -99383,7 +100415,7 @@ then12:                                           ; preds = %merge7
   %72 = getelementptr %37, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.798", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.806", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -99435,7 +100467,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.854"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.862"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -99492,7 +100524,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.855"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.863"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -99520,7 +100552,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.855"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.863"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -99547,7 +100579,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.856"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.864"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -99713,7 +100745,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.856"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.864"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -99730,7 +100762,7 @@ entry:
   %8 = getelementptr %45, ptr %7, i32 0, i32 10
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.799"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.807"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %37, ptr %12, i32 0, i32 2
@@ -99747,7 +100779,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %37, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.799"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.807"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -99766,7 +100798,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %45, ptr %29, i32 0, i32 10
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.799"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.807"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -99889,7 +100921,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load i32, ptr %num_steps, align 4
   %38 = load ptr, ptr %tokens, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.check_batch_arguments.858"(ptr %33, i32 %34, ptr %35, ptr %36, i32 %37, ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.check_batch_arguments.866"(ptr %33, i32 %34, ptr %35, ptr %36, i32 %37, ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -99933,7 +100965,7 @@ then14:                                           ; preds = %then10
   %60 = getelementptr [1024 x i8], ptr %59, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
   %62 = load i32, ptr %num_states, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 1024, ptr @"$string.859", i32 %62)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 1024, ptr @"$string.867", i32 %62)
   %64 = load ptr, ptr %target12, align 8
   %65 = getelementptr %5, ptr %64, i32 0, i32 0
   %66 = getelementptr [1024 x i8], ptr %65, i32 0, i32 0
@@ -99963,7 +100995,7 @@ merge9:                                           ; preds = %else11, %dead16
   %74 = load i32, ptr %num_steps, align 4
   %75 = load ptr, ptr %tokens, align 8
   %76 = load ptr, ptr %message, align 8
-  %77 = call i32 @"$Loop.run_batch_decode.860"(ptr %70, i32 %71, ptr %72, ptr %73, i32 %74, ptr %75, ptr %76)
+  %77 = call i32 @"$Loop.run_batch_decode.868"(ptr %70, i32 %71, ptr %72, ptr %73, i32 %74, ptr %75, ptr %76)
   store i32 %77, ptr %code17, align 4
   %78 = load ptr, ptr %items, align 8
   call void @free(ptr %78)
@@ -99975,7 +101007,7 @@ dead18:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_arguments.858"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch_arguments.866"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %target26 = alloca ptr, align 8
@@ -100036,7 +101068,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.805", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.813", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %5, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -100079,7 +101111,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.806", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.814", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -100132,7 +101164,7 @@ then17:                                           ; preds = %then13
   %83 = getelementptr %45, ptr %82, i32 0, i32 10
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.807", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.815", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -100202,7 +101234,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %5, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.808")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.816")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %5, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -100294,7 +101326,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.860"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.868"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -100342,7 +101374,7 @@ merge:                                            ; preds = %else, %then
   %22 = load i32, ptr %num_steps, align 4
   %23 = load ptr, ptr %tokens, align 8
   %24 = load ptr, ptr %message, align 8
-  %25 = call i32 @"$Loop.batch_in_turn.861"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
+  %25 = call i32 @"$Loop.batch_in_turn.869"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %26)
@@ -100354,7 +101386,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.861"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.869"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -100409,7 +101441,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.862"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.870"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -100534,7 +101566,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %71, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.864"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.872"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -100575,7 +101607,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.865"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.873"(ptr %104, i32 %105, ptr %106)
   %107 = load %4, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -100609,7 +101641,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.867"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.875"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -100639,7 +101671,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.862"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.870"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code7 = alloca i32, align 4
   %code2 = alloca i32, align 4
@@ -100666,7 +101698,7 @@ entry:
   %11 = load i32, ptr %num_steps, align 4
   %12 = load ptr, ptr %tokens, align 8
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_batch_arguments.858"(ptr %7, i32 %8, ptr %9, ptr %10, i32 %11, ptr %12, ptr %13)
+  %14 = call i32 @"$Loop.check_batch_arguments.866"(ptr %7, i32 %8, ptr %9, ptr %10, i32 %11, ptr %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -100705,7 +101737,7 @@ forbody:                                          ; preds = %forcond
   %30 = load i32, ptr %i, align 4
   %31 = load i32, ptr %num_steps, align 4
   %32 = load ptr, ptr %message, align 8
-  %33 = call i32 @"$Loop.check_batch_state.863"(ptr %27, i32 %28, ptr %29, i32 %30, i32 %31, ptr %32)
+  %33 = call i32 @"$Loop.check_batch_state.871"(ptr %27, i32 %28, ptr %29, i32 %30, i32 %31, ptr %32)
   store i32 %33, ptr %code2, align 4
   %34 = load i32, ptr %code2, align 4
   %35 = icmp ne i32 %34, 0
@@ -100759,7 +101791,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.863"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.871"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %6 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -100849,7 +101881,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.809", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.817", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -100882,7 +101914,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.864"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.872"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -100959,7 +101991,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.865"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.873"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %i2 = alloca i32, align 4
@@ -101007,7 +102039,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.866"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.874"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %4, ptr %4, align 1
   br label %merge1
 
@@ -101051,7 +102083,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.866"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.874"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %4, ptr %3, align 1
   br label %merge6
 
@@ -101067,7 +102099,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.866"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.874"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -101143,7 +102175,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.867"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.875"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i12 = alloca i32, align 4
   %5 = alloca %4, align 8
@@ -101229,7 +102261,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %17, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.810", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.818", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -101282,7 +102314,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %17, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.811", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.819", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -101502,7 +102534,7 @@ entry:
   %14 = getelementptr %45, ptr %13, i32 0, i32 12
   %15 = getelementptr %38, ptr %bound, i32 0, i32 10
   %16 = load ptr, ptr %15, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).554"(ptr %14, ptr %shape, ptr %16)
+  call void @"$anon (./terra/scheduling/batch.t:114).553"(ptr %14, ptr %shape, ptr %16)
   %17 = load %4, ptr %3, align 1
   %18 = load ptr, ptr %step, align 8
   call void @"$StepPlan.begin"(ptr %18)
@@ -101989,7 +103021,7 @@ then4:                                            ; preds = %then
   %63 = getelementptr %45, ptr %62, i32 0, i32 1
   %64 = load i32, ptr %63, align 4
   %65 = load i32, ptr %num_sequences, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.869", i32 %59, i32 %64, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.877", i32 %59, i32 %64, i32 %65)
   %67 = load ptr, ptr %target, align 8
   %68 = getelementptr %5, ptr %67, i32 0, i32 0
   %69 = getelementptr [1024 x i8], ptr %68, i32 0, i32 0
@@ -102080,7 +103112,7 @@ merge:                                            ; preds = %forcond
   %34 = load %4, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %39, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.868"(ptr %36)
+  call void @"$Vector.clear.876"(ptr %36)
   %37 = load %4, ptr %1, align 1
   ret void
 }
@@ -102107,7 +103139,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.868"(ptr %0) {
+define internal void @"$Vector.clear.876"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8

@@ -94,7 +94,7 @@ target triple = "x86_64-pc-linux-gnu"
 %88 = type { ptr, ptr, [16 x i8], [4096 x i8] }
 %89 = type { i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %90 }
 %90 = type { i32, i32, i32, i32, i32, i32, i32 }
-%91 = type { ptr, ptr, %92, i32, i32, i8, i8, i8, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %93, %90, i8, [512 x i8] }
+%91 = type { ptr, ptr, %92, %92, i32, i32, i8, i8, i8, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %93, %90, i8, [512 x i8] }
 %92 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32, i32, i64 }
 %93 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
 %94 = type { i32, i32, i32, i32, i64, i64, i64, i32, i32, i32, [128 x i8] }
@@ -542,189 +542,195 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.501" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
 @"$string.502" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
 @"$string.503" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.504" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.505" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.506" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.507" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.508" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.509" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.510" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.511" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.512" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.515" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.516" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.517" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.518" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.519" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.520" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.521" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.522" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.523" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.524" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.525" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.526" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.527" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.528" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.529" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.530" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.531" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.532" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.533" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.534" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.535" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.536" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.537" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.538" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.539" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.540" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.541" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.542" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.543" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.544" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.545" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.546" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.547" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.548" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.549" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.550" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.551" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.552" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.553" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.554" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.555" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.556" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.557" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.558" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.559" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.560" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.561" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.562" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.563" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.564" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.565" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.566" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.567" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.568" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.569" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.570" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.571" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.572" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.573" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.574" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.575" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.576" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.577" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.578" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.579" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
-@"$string.580" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.581" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.582" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.583" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.584" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.585" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.586" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.587" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.588" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.589" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.590" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.591" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.592" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.593" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.594" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.595" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.596" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.597" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.598" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.599" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.600" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.601" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.602" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.603" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.604" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.605" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.606" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.607" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.608" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.609" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.610" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.611" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.612" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.613" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.614" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.615" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.616" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.617" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.618" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.619" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.620" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.621" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.622" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.623" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.624" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.625" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.626" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.627" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.628" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.629" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.630" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.631" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.632" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.633" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.634" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.635" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.638" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.639" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.640" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.641" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.642" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.651" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.652" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.653" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
-@"$string.654" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.655" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.656" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.657" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.658" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.659" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.660" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.661" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.662" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.663" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.664" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.665" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.666" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.668" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.669" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.674" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.675" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.676" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.677" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.678" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.679" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.681" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.682" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.683" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.684" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.685" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.688" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.689" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.690" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.691" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.693" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.694" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.696" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.697" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.698" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.699" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.700" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.701" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.702" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.703" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.704" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.844" = private unnamed_addr constant [6 x ptr] [ptr @"$string.149", ptr @"$string.148", ptr @"$string.147", ptr @"$string.152", ptr @"$string.153", ptr @"$string.154"], align 8
-@"switch.table.$Checkpoint.read_shards.847" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
-@"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.211" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.534" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.360" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.361" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.362" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.363" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.364" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.365" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.366" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.367" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.368" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.369" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.370" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.371" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
-@"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.357", ptr @"$string.358", ptr @"$string.359", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.360", ptr @"$string.361", ptr @"$string.362", ptr @"$string.363", ptr @"$string.364", ptr @"$string.365", ptr @"$string.366", ptr @"$string.367", ptr @"$string.368", ptr @"$string.369", ptr @"$string.370", ptr @"$string.371"], align 8
+@"$string.504" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.505" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.506" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.507" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.508" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.509" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.510" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.511" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.515" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.516" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.517" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.518" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.519" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.520" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.521" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.522" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.523" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.524" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.525" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.526" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.527" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.528" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.529" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.530" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.531" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.532" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.533" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.534" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.535" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.536" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.537" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.538" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.539" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.540" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.541" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.542" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.543" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.544" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.545" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.546" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.547" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.548" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.549" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.550" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.551" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.552" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.553" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.554" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.555" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.556" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.557" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.558" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.559" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.560" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.561" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.562" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.563" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.564" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.565" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.566" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.567" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.568" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.569" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.570" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.571" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.572" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.573" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.574" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.575" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.576" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.577" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.578" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.579" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.580" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.581" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.582" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.583" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.584" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.585" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.586" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
+@"$string.587" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.588" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.589" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.590" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.591" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.592" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.593" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.594" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.595" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.596" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.597" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.598" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.599" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.600" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.601" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.602" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.603" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.604" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.605" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.606" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.607" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.608" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.609" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.610" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.611" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.612" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.613" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.614" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.615" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.616" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.617" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.618" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.619" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.620" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.621" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.622" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.623" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.624" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.625" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.626" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.627" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.628" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.629" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.630" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.631" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.632" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.633" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.634" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.635" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.636" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.637" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.638" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.639" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.640" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.641" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.642" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.645" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.646" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.647" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.648" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.650" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.659" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.660" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.661" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.662" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.663" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.664" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.665" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.666" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.667" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.668" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.669" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.670" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.671" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.672" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.673" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.674" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.676" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.677" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.682" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.683" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.684" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.685" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.686" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.687" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.689" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.690" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.691" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.692" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.693" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.696" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.697" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.698" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.699" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.701" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.702" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.704" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.705" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.706" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.707" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.708" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.709" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.710" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.711" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.712" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.855" = private unnamed_addr constant [6 x ptr] [ptr @"$string.149", ptr @"$string.148", ptr @"$string.147", ptr @"$string.152", ptr @"$string.153", ptr @"$string.154"], align 8
+@"switch.table.$Checkpoint.read_shards.858" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.211" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.542" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.360" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.361" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.362" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.363" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.364" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.365" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.366" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.367" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.368" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.369" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.370" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.371" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
+@"switch.table.$Planning.make" = private unnamed_addr constant [32 x ptr] [ptr @"$string.357", ptr @"$string.358", ptr @"$string.359", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.360", ptr @"$string.361", ptr @"$string.362", ptr @"$string.363", ptr @"$string.364", ptr @"$string.365", ptr @"$string.366", ptr @"$string.367", ptr @"$string.368", ptr @"$string.369", ptr @"$string.370", ptr @"$string.371"], align 8
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
 define dso_local i32 @decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) local_unnamed_addr {
@@ -811,7 +817,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %36 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %37 = getelementptr i8, ptr %26, i64 6256
+  %37 = getelementptr i8, ptr %26, i64 6392
   %38 = cmpxchg ptr @"<global>", i32 0, i32 1 acquire monotonic, align 4
   %39 = extractvalue { i32, i1 } %38, 1
   br i1 %39, label %"$spinlock.lock.exit.i.i12", label %then.i.i.i11
@@ -866,19 +872,19 @@ or.lhs.false5.i.i.i19:                            ; preds = %merge.i.i.i18
   %64 = icmp eq ptr %4, null
   %spec.select.i = select i1 %64, ptr %own.i, ptr %4
   store i8 0, ptr %spec.select.i, align 1
-  %65 = getelementptr i8, ptr %26, i64 7200
+  %65 = getelementptr i8, ptr %26, i64 7336
   %66 = tail call i32 @pthread_mutex_lock(ptr %65)
-  %67 = getelementptr i8, ptr %26, i64 7288
+  %67 = getelementptr i8, ptr %26, i64 7424
   %68 = load i64, ptr %67, align 8
   %69 = add i64 %68, 1
   store i64 %69, ptr %67, align 8
-  %70 = getelementptr i8, ptr %26, i64 7296
+  %70 = getelementptr i8, ptr %26, i64 7432
   %71 = load i64, ptr %70, align 8
   %.not8.i.i.i = icmp eq i64 %71, %68
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %"$find_state.exit"
-  %72 = getelementptr i8, ptr %26, i64 7240
+  %72 = getelementptr i8, ptr %26, i64 7376
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -890,15 +896,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %"$find_state.exit"
   %75 = tail call i32 @pthread_mutex_unlock(ptr nonnull %65)
   tail call fastcc void @"$Loop.land"(ptr nonnull %37)
-  %76 = getelementptr i8, ptr %26, i64 7304
+  %76 = getelementptr i8, ptr %26, i64 7440
   %77 = tail call i32 @pthread_mutex_lock(ptr %76)
-  %78 = getelementptr i8, ptr %26, i64 7453
+  %78 = getelementptr i8, ptr %26, i64 7589
   %79 = load i8, ptr %78, align 1
   %80 = trunc i8 %79 to i1
   br i1 %80, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %81 = getelementptr i8, ptr %26, i64 7454
+  %81 = getelementptr i8, ptr %26, i64 7590
   %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.15", ptr %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %83 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -927,7 +933,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not56.i.i, label %merge2.i.i, label %"$Loop.decode_step.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %91 = getelementptr i8, ptr %26, i64 6264
+  %91 = getelementptr i8, ptr %26, i64 6400
   %92 = load ptr, ptr %91, align 8
   %93 = getelementptr i8, ptr %92, i64 72
   %94 = load i32, ptr %93, align 4
@@ -1005,16 +1011,16 @@ then26.i.i:                                       ; preds = %merge16.i.i
   %common.ret.op.i.i = phi i32 [ 7, %"$Loop.check_usable_locked.exit" ], [ 1, %merge.i.i ], [ %101, %forbody.i.us.preheader.i.i ], [ %115, %then17.i.i ], [ %116, %merge16.i.i ], [ %116, %then26.i.i ], [ 1, %"$printable.clean.exit38.i.i.i" ]
   call fastcc void @"$Loop.publish"(ptr nonnull %37)
   %123 = call i32 @pthread_mutex_lock(ptr %76)
-  %124 = getelementptr i8, ptr %26, i64 7451
+  %124 = getelementptr i8, ptr %26, i64 7587
   store i8 1, ptr %124, align 1
-  %125 = getelementptr i8, ptr %26, i64 7344
+  %125 = getelementptr i8, ptr %26, i64 7480
   %126 = call i32 @pthread_cond_signal(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %76)
   %128 = call i32 @pthread_mutex_lock(ptr %65)
   %129 = load i64, ptr %70, align 8
   %130 = add i64 %129, 1
   store i64 %130, ptr %70, align 8
-  %131 = getelementptr i8, ptr %26, i64 7240
+  %131 = getelementptr i8, ptr %26, i64 7376
   %132 = call i32 @pthread_cond_broadcast(ptr %131)
   %133 = call i32 @pthread_mutex_unlock(ptr %65)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -9828,7 +9834,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6256
+  %35 = getelementptr i8, ptr %24, i64 6392
   %36 = tail call fastcc range(i32 0, 6) i32 @"$Loop.order"(ptr %35, i64 %1, i1 zeroext true, ptr %2)
   br label %common.ret
 }
@@ -9924,24 +9930,22 @@ then:                                             ; preds = %entry
   store ptr @"$string.55", ptr %2, align 8
   %3 = getelementptr i8, ptr %0, i64 4
   store i32 0, ptr %3, align 4
-  %4 = getelementptr i8, ptr %0, i64 32
-  store i32 64, ptr %4, align 4
-  %5 = getelementptr i8, ptr %0, i64 40
-  store i32 16, ptr %5, align 4
-  %6 = getelementptr i8, ptr %0, i64 56
-  store i32 512, ptr %6, align 4
-  %7 = getelementptr i8, ptr %0, i64 64
-  store i32 1024, ptr %7, align 4
-  %8 = getelementptr i8, ptr %0, i64 68
-  store i32 1, ptr %8, align 4
-  %9 = getelementptr i8, ptr %0, i64 72
+  %4 = getelementptr i8, ptr %0, i64 40
+  store i32 16, ptr %4, align 4
+  %5 = getelementptr i8, ptr %0, i64 56
+  store i32 512, ptr %5, align 4
+  %6 = getelementptr i8, ptr %0, i64 64
+  store i32 1024, ptr %6, align 4
+  %7 = getelementptr i8, ptr %0, i64 68
+  store i32 1, ptr %7, align 4
+  %8 = getelementptr i8, ptr %0, i64 72
+  store i32 -1, ptr %8, align 4
+  %9 = getelementptr i8, ptr %0, i64 104
   store i32 -1, ptr %9, align 4
-  %10 = getelementptr i8, ptr %0, i64 104
+  %10 = getelementptr i8, ptr %0, i64 108
   store i32 -1, ptr %10, align 4
-  %11 = getelementptr i8, ptr %0, i64 108
-  store i32 -1, ptr %11, align 4
-  %12 = getelementptr i8, ptr %0, i64 112
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %12, i8 0, i64 24, i1 false)
+  %11 = getelementptr i8, ptr %0, i64 112
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %11, i8 0, i64 24, i1 false)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -10030,7 +10034,7 @@ common.ret:                                       ; preds = %"$find_engine.exit.
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 8600
+  %28 = getelementptr i8, ptr %22, i64 8736
   %29 = load i32, ptr %28, align 4
   br label %common.ret
 }
@@ -14531,7 +14535,7 @@ switch.hole_check:                                ; preds = %then4.i.i.i.i43.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %468 = zext nneg i32 %465 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %468
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %468
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$dtypes.name.exit.i.i.i.i.i"
 
@@ -14554,7 +14558,7 @@ switch.hole_check104:                             ; preds = %"$dtypes.name.exit.
 
 switch.lookup105:                                 ; preds = %switch.hole_check104
   %473 = zext nneg i32 %470 to i64
-  %switch.gep108 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %473
+  %switch.gep108 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %473
   %switch.load109 = load ptr, ptr %switch.gep108, align 8
   br label %"$dtypes.name.exit40.i.i.i.i.i"
 
@@ -14632,7 +14636,7 @@ switch.hole_check111:                             ; preds = %then3.i.i.i.i.i
 
 switch.lookup112:                                 ; preds = %switch.hole_check111
   %501 = zext nneg i32 %498 to i64
-  %switch.gep115 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %501
+  %switch.gep115 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %501
   %switch.load116 = load ptr, ptr %switch.gep115, align 8
   br label %"$dtypes.name.exit.i45.i.i.i.i"
 
@@ -14654,7 +14658,7 @@ switch.hole_check118:                             ; preds = %"$dtypes.name.exit.
 
 switch.lookup119:                                 ; preds = %switch.hole_check118
   %505 = zext nneg i32 %485 to i64
-  %switch.gep122 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %505
+  %switch.gep122 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %505
   %switch.load123 = load ptr, ptr %switch.gep122, align 8
   br label %"$dtypes.name.exit38.i.i.i.i.i"
 
@@ -14808,7 +14812,7 @@ switch.hole_check125:                             ; preds = %then19.i.i.i.i.i
 
 switch.lookup126:                                 ; preds = %switch.hole_check125
   %556 = zext nneg i32 %553 to i64
-  %switch.gep129 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %556
+  %switch.gep129 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %556
   %switch.load130 = load ptr, ptr %switch.gep129, align 8
   br label %"$dtypes.name.exit.i68.i.i.i.i"
 
@@ -15763,7 +15767,7 @@ then6.i.i:                                        ; preds = %then2.i.i
 
 switch.lookup:                                    ; preds = %then6.i.i
   %17 = zext nneg i32 %15 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.844", i64 0, i64 %17
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.855", i64 0, i64 %17
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i"
 
@@ -19970,7 +19974,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %11 = zext nneg i32 %8 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.844", i64 0, i64 %11
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.855", i64 0, i64 %11
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit"
 
@@ -27891,7 +27895,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.844", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.855", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i.i"
 
@@ -28150,7 +28154,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.844", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.855", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$json.kind_name.exit.i.i.i.i"
 
@@ -28704,7 +28708,7 @@ switch.hole_check114:                             ; preds = %then17.i.i.i.i.i.i
 
 switch.lookup115:                                 ; preds = %switch.hole_check114
   %454 = zext nneg i32 %427 to i64
-  %switch.gep118 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %454
+  %switch.gep118 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %454
   %switch.load119 = load ptr, ptr %switch.gep118, align 8
   br label %"$dtypes.name.exit.i.i.i.i.i.i"
 
@@ -28745,7 +28749,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.847", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.858", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$dtypes.bytes.exit125.i.i.i.i.i.i"
 
@@ -28778,7 +28782,7 @@ switch.hole_check128:                             ; preds = %then25.i.i.i.i.i.i
 
 switch.lookup129:                                 ; preds = %switch.hole_check128
   %470 = zext nneg i32 %427 to i64
-  %switch.gep132 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %470
+  %switch.gep132 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %470
   %switch.load133 = load ptr, ptr %switch.gep132, align 8
   br label %"$dtypes.name.exit143.i.i.i.i.i.i"
 
@@ -29801,7 +29805,7 @@ switch.hole_check:                                ; preds = %then2
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %18 = zext nneg i32 %15 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %18
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %18
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$dtypes.name.exit"
 
@@ -30469,7 +30473,7 @@ switch.hole_check:                                ; preds = %"$JsonWriter.string
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %23 = zext nneg i32 %20 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %23
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %23
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$dtypes.name.exit"
 
@@ -31986,52 +31990,53 @@ declare dso_local i32 @dlclose(ptr) local_unnamed_addr
 
 define internal fastcc i32 @"$plan_on"(ptr %0, ptr %1, ptr %2, ptr nocapture writeonly %3, ptr %4) unnamed_addr {
 entry:
-  %digits.i.i1020 = alloca [32 x i8], align 1
-  %digits.i.i999 = alloca [32 x i8], align 1
-  %digits.i.i978 = alloca [32 x i8], align 1
-  %digits.i.i957 = alloca [32 x i8], align 1
-  %digits.i.i936 = alloca [32 x i8], align 1
-  %digits.i.i915 = alloca [32 x i8], align 1
-  %digits.i.i894 = alloca [32 x i8], align 1
-  %digits.i.i873 = alloca [32 x i8], align 1
-  %digits.i.i852 = alloca [32 x i8], align 1
-  %digits.i.i831 = alloca [32 x i8], align 1
-  %digits.i.i810 = alloca [32 x i8], align 1
-  %digits.i.i789 = alloca [32 x i8], align 1
-  %digits.i.i768 = alloca [32 x i8], align 1
-  %digits.i.i747 = alloca [32 x i8], align 1
-  %digits.i.i726 = alloca [32 x i8], align 1
-  %digits.i.i705 = alloca [32 x i8], align 1
-  %digits.i.i663 = alloca [32 x i8], align 1
-  %digits.i.i642 = alloca [32 x i8], align 1
-  %digits.i.i621 = alloca [32 x i8], align 1
-  %digits.i.i600 = alloca [32 x i8], align 1
-  %digits.i.i579 = alloca [32 x i8], align 1
-  %digits.i.i558 = alloca [32 x i8], align 1
-  %digits.i.i537 = alloca [32 x i8], align 1
-  %digits.i.i516 = alloca [32 x i8], align 1
-  %digits.i.i495 = alloca [32 x i8], align 1
-  %digits.i.i474 = alloca [32 x i8], align 1
-  %digits.i.i453 = alloca [32 x i8], align 1
-  %digits.i.i432 = alloca [32 x i8], align 1
-  %digits.i.i411 = alloca [32 x i8], align 1
-  %digits.i.i390 = alloca [32 x i8], align 1
-  %digits.i.i369 = alloca [32 x i8], align 1
-  %digits.i.i348 = alloca [32 x i8], align 1
-  %digits.i.i327 = alloca [32 x i8], align 1
-  %digits.i.i306 = alloca [32 x i8], align 1
-  %digits.i.i285 = alloca [32 x i8], align 1
-  %digits.i.i264 = alloca [32 x i8], align 1
-  %digits.i.i243 = alloca [32 x i8], align 1
-  %digits.i.i222 = alloca [32 x i8], align 1
-  %digits.i.i201 = alloca [32 x i8], align 1
-  %digits.i.i146 = alloca [32 x i8], align 1
-  %digits.i.i125 = alloca [32 x i8], align 1
-  %digits.i.i104 = alloca [32 x i8], align 1
-  %digits.i.i83 = alloca [32 x i8], align 1
-  %digits.i.i62 = alloca [32 x i8], align 1
-  %digits.i.i41 = alloca [32 x i8], align 1
-  %digits.i.i20 = alloca [32 x i8], align 1
+  %digits.i.i1042 = alloca [32 x i8], align 1
+  %digits.i.i1021 = alloca [32 x i8], align 1
+  %digits.i.i1000 = alloca [32 x i8], align 1
+  %digits.i.i979 = alloca [32 x i8], align 1
+  %digits.i.i958 = alloca [32 x i8], align 1
+  %digits.i.i937 = alloca [32 x i8], align 1
+  %digits.i.i916 = alloca [32 x i8], align 1
+  %digits.i.i895 = alloca [32 x i8], align 1
+  %digits.i.i874 = alloca [32 x i8], align 1
+  %digits.i.i853 = alloca [32 x i8], align 1
+  %digits.i.i832 = alloca [32 x i8], align 1
+  %digits.i.i811 = alloca [32 x i8], align 1
+  %digits.i.i790 = alloca [32 x i8], align 1
+  %digits.i.i769 = alloca [32 x i8], align 1
+  %digits.i.i748 = alloca [32 x i8], align 1
+  %digits.i.i727 = alloca [32 x i8], align 1
+  %digits.i.i706 = alloca [32 x i8], align 1
+  %digits.i.i664 = alloca [32 x i8], align 1
+  %digits.i.i643 = alloca [32 x i8], align 1
+  %digits.i.i622 = alloca [32 x i8], align 1
+  %digits.i.i601 = alloca [32 x i8], align 1
+  %digits.i.i580 = alloca [32 x i8], align 1
+  %digits.i.i559 = alloca [32 x i8], align 1
+  %digits.i.i538 = alloca [32 x i8], align 1
+  %digits.i.i517 = alloca [32 x i8], align 1
+  %digits.i.i496 = alloca [32 x i8], align 1
+  %digits.i.i475 = alloca [32 x i8], align 1
+  %digits.i.i454 = alloca [32 x i8], align 1
+  %digits.i.i433 = alloca [32 x i8], align 1
+  %digits.i.i412 = alloca [32 x i8], align 1
+  %digits.i.i391 = alloca [32 x i8], align 1
+  %digits.i.i370 = alloca [32 x i8], align 1
+  %digits.i.i349 = alloca [32 x i8], align 1
+  %digits.i.i328 = alloca [32 x i8], align 1
+  %digits.i.i307 = alloca [32 x i8], align 1
+  %digits.i.i286 = alloca [32 x i8], align 1
+  %digits.i.i265 = alloca [32 x i8], align 1
+  %digits.i.i244 = alloca [32 x i8], align 1
+  %digits.i.i223 = alloca [32 x i8], align 1
+  %digits.i.i202 = alloca [32 x i8], align 1
+  %digits.i.i147 = alloca [32 x i8], align 1
+  %digits.i.i126 = alloca [32 x i8], align 1
+  %digits.i.i105 = alloca [32 x i8], align 1
+  %digits.i.i84 = alloca [32 x i8], align 1
+  %digits.i.i63 = alloca [32 x i8], align 1
+  %digits.i.i42 = alloca [32 x i8], align 1
+  %digits.i.i21 = alloca [32 x i8], align 1
   %digits.i.i = alloca [32 x i8], align 1
   %unbound.i.i.i.i = alloca %18, align 8
   %shape.i.i.i = alloca %89, align 8
@@ -32041,13 +32046,13 @@ entry:
   %info = alloca %94, align 8
   %6 = call fastcc i32 @"$devices.plan"(ptr nonnull %made, ptr nonnull %info, ptr %0, ptr %1, ptr %2, ptr %4)
   %.not = icmp eq i32 %6, 0
-  br i1 %.not, label %merge.i.i.i.i1045, label %common.ret
+  br i1 %.not, label %merge.i.i.i.i1067, label %common.ret
 
 common.ret:                                       ; preds = %entry, %"$write_plan.exit"
-  %common.ret.op = phi i32 [ %1511, %"$write_plan.exit" ], [ %6, %entry ]
+  %common.ret.op = phi i32 [ %1591, %"$write_plan.exit" ], [ %6, %entry ]
   ret i32 %common.ret.op
 
-merge.i.i.i.i1045:                                ; preds = %entry
+merge.i.i.i.i1067:                                ; preds = %entry
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(25) %out, i8 0, i64 25, i1 false)
   %7 = getelementptr inbounds i8, ptr %out, i64 32
   %8 = getelementptr i8, ptr %1, i64 16
@@ -32055,21 +32060,21 @@ merge.i.i.i.i1045:                                ; preds = %entry
   %10 = getelementptr inbounds i8, ptr %out, i64 16
   %malloc = call dereferenceable_or_null(8) ptr @malloc(i64 8)
   %11 = icmp eq ptr %malloc, null
-  br i1 %11, label %then.i3.i1050, label %"$Vector.push.80.exit.thread.i.i1044"
+  br i1 %11, label %then.i3.i1072, label %"$Vector.push.80.exit.thread.i.i1066"
 
-"$Vector.push.80.exit.thread.i.i1044":            ; preds = %merge.i.i.i.i1045
+"$Vector.push.80.exit.thread.i.i1066":            ; preds = %merge.i.i.i.i1067
   store ptr %malloc, ptr %out, align 8
   store i64 8, ptr %10, align 8
   store i8 123, ptr %malloc, align 1
   store i64 1, ptr %9, align 8
-  br label %"$JsonWriter.open.exit1061"
+  br label %"$JsonWriter.open.exit1083"
 
-then.i3.i1050:                                    ; preds = %merge.i.i.i.i1045
+then.i3.i1072:                                    ; preds = %merge.i.i.i.i1067
   %12 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %12, align 8
-  br label %"$JsonWriter.open.exit1061"
+  br label %"$JsonWriter.open.exit1083"
 
-"$JsonWriter.open.exit1061":                      ; preds = %"$Vector.push.80.exit.thread.i.i1044", %then.i3.i1050
+"$JsonWriter.open.exit1083":                      ; preds = %"$Vector.push.80.exit.thread.i.i1066", %then.i3.i1072
   store i8 0, ptr %7, align 8
   %13 = load ptr, ptr %made, align 8
   %14 = getelementptr i8, ptr %13, i64 8
@@ -32082,7 +32087,7 @@ then.i3.i1050:                                    ; preds = %merge.i.i.i.i1045
   %.pre.i.i.i.i.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %"$Vector.push.80.exit.thread.i.i.i.i.i"
 
-merge.i.i.i.i.i.i.i:                              ; preds = %"$JsonWriter.open.exit1061"
+merge.i.i.i.i.i.i.i:                              ; preds = %"$JsonWriter.open.exit1083"
   %19 = shl i64 %18, 1
   %spec.select.i.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %19, i64 %17)
   %spec.store.select.i.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i.i, i64 8)
@@ -32096,9 +32101,9 @@ merge7.i.i.i.i.i.i.i:                             ; preds = %merge.i.i.i.i.i.i.i
   %.pre10.i.i.i.i.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i.i.i":          ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit1061"
-  %22 = phi i64 [ %.pre10.i.i.i.i.i.i, %merge7.i.i.i.i.i.i.i ], [ %16, %"$JsonWriter.open.exit1061" ]
-  %23 = phi ptr [ %20, %merge7.i.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i.i, %"$JsonWriter.open.exit1061" ]
+"$Vector.push.80.exit.thread.i.i.i.i.i":          ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit1083"
+  %22 = phi i64 [ %.pre10.i.i.i.i.i.i, %merge7.i.i.i.i.i.i.i ], [ %16, %"$JsonWriter.open.exit1083" ]
+  %23 = phi ptr [ %20, %merge7.i.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i.i, %"$JsonWriter.open.exit1083" ]
   %24 = getelementptr i8, ptr %23, i64 %22
   store i8 58, ptr %24, align 1
   %25 = load i64, ptr %9, align 8
@@ -32187,61 +32192,61 @@ merge7.i.i.i.i.i31.i.i:                           ; preds = %merge.i.i.i.i.i28.i
   %52 = load i64, ptr %9, align 8
   %53 = add i64 %52, 1
   store i64 %53, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i1021"
+  br label %"$JsonWriter.separate.exit.i1043"
 
 then.i.i.i33.i.i:                                 ; preds = %merge.i.i.i.i.i28.i.i
   %54 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %54, align 8
-  br label %"$JsonWriter.separate.exit.i1021"
+  br label %"$JsonWriter.separate.exit.i1043"
 
-"$JsonWriter.separate.exit.i1021":                ; preds = %"$Vector.push.80.exit.thread.i.i.i27.i.i", %then.i.i.i33.i.i
+"$JsonWriter.separate.exit.i1043":                ; preds = %"$Vector.push.80.exit.thread.i.i.i27.i.i", %then.i.i.i33.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i1020)
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1020, i64 32, ptr nonnull @"$string.83", i64 %42)
-  %56 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i1020)
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i1042)
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1042, i64 32, ptr nonnull @"$string.83", i64 %42)
+  %56 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i1042)
   %57 = load i64, ptr %9, align 8
   %58 = add i64 %57, %56
   %59 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i1022 = icmp slt i64 %59, %58
-  br i1 %.not.i.i.i.i.i.i1022, label %merge.i.i.i.i.i.i1025, label %merge.i.i.i.i1023
+  %.not.i.i.i.i.i.i1044 = icmp slt i64 %59, %58
+  br i1 %.not.i.i.i.i.i.i1044, label %merge.i.i.i.i.i.i1047, label %merge.i.i.i.i1045
 
-merge.i.i.i.i.i.i1025:                            ; preds = %"$JsonWriter.separate.exit.i1021"
+merge.i.i.i.i.i.i1047:                            ; preds = %"$JsonWriter.separate.exit.i1043"
   %60 = shl i64 %59, 1
-  %spec.select.i.i.i.i.i.i1026 = call i64 @llvm.smax.i64(i64 %60, i64 %58)
-  %spec.store.select.i.i.i.i.i.i1027 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i1026, i64 8)
+  %spec.select.i.i.i.i.i.i1048 = call i64 @llvm.smax.i64(i64 %60, i64 %58)
+  %spec.store.select.i.i.i.i.i.i1049 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i1048, i64 8)
   %61 = load ptr, ptr %out, align 8
-  %62 = call ptr @realloc(ptr %61, i64 %spec.store.select.i.i.i.i.i.i1027)
+  %62 = call ptr @realloc(ptr %61, i64 %spec.store.select.i.i.i.i.i.i1049)
   %63 = icmp eq ptr %62, null
-  br i1 %63, label %then.i.i.i.i1029, label %merge7.i.i.i.i.i.i1028
+  br i1 %63, label %then.i.i.i.i1051, label %merge7.i.i.i.i.i.i1050
 
-merge7.i.i.i.i.i.i1028:                           ; preds = %merge.i.i.i.i.i.i1025
+merge7.i.i.i.i.i.i1050:                           ; preds = %merge.i.i.i.i.i.i1047
   store ptr %62, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i1027, ptr %10, align 8
-  br label %merge.i.i.i.i1023
+  store i64 %spec.store.select.i.i.i.i.i.i1049, ptr %10, align 8
+  br label %merge.i.i.i.i1045
 
-then.i.i.i.i1029:                                 ; preds = %merge.i.i.i.i.i.i1025
+then.i.i.i.i1051:                                 ; preds = %merge.i.i.i.i.i.i1047
   %64 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %64, align 8
-  br label %"$JsonWriter.integer.exit1040"
+  br label %"$JsonWriter.integer.exit1062"
 
-merge.i.i.i.i1023:                                ; preds = %merge7.i.i.i.i.i.i1028, %"$JsonWriter.separate.exit.i1021"
+merge.i.i.i.i1045:                                ; preds = %merge7.i.i.i.i.i.i1050, %"$JsonWriter.separate.exit.i1043"
   store i64 %58, ptr %9, align 8
   %65 = icmp sgt i64 %56, 0
-  br i1 %65, label %then2.i.i.i.i1024, label %"$JsonWriter.integer.exit1040"
+  br i1 %65, label %then2.i.i.i.i1046, label %"$JsonWriter.integer.exit1062"
 
-then2.i.i.i.i1024:                                ; preds = %merge.i.i.i.i1023
+then2.i.i.i.i1046:                                ; preds = %merge.i.i.i.i1045
   %66 = load ptr, ptr %out, align 8
   %67 = getelementptr i8, ptr %66, i64 %57
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %67, ptr nonnull readonly align 1 %digits.i.i1020, i64 %56, i1 false)
-  br label %"$JsonWriter.integer.exit1040"
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %67, ptr nonnull readonly align 1 %digits.i.i1042, i64 %56, i1 false)
+  br label %"$JsonWriter.integer.exit1062"
 
-"$JsonWriter.integer.exit1040":                   ; preds = %then.i.i.i.i1029, %merge.i.i.i.i1023, %then2.i.i.i.i1024
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i1020)
+"$JsonWriter.integer.exit1062":                   ; preds = %then.i.i.i.i1051, %merge.i.i.i.i1045, %then2.i.i.i.i1046
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i1042)
   %68 = load i64, ptr %41, align 8
   %69 = getelementptr i8, ptr %13, i64 768
   %70 = load i64, ptr %69, align 8
   %71 = add i64 %70, %68
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.523")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.524")
   %72 = load i64, ptr %9, align 8
   %73 = add i64 %72, 1
   %74 = load i64, ptr %10, align 8
@@ -32249,7 +32254,7 @@ then2.i.i.i.i1024:                                ; preds = %merge.i.i.i.i1023
   %.pre.i.i.i.i35.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i34.i.i, label %merge.i.i.i.i.i37.i.i, label %"$Vector.push.80.exit.thread.i.i.i36.i.i"
 
-merge.i.i.i.i.i37.i.i:                            ; preds = %"$JsonWriter.integer.exit1040"
+merge.i.i.i.i.i37.i.i:                            ; preds = %"$JsonWriter.integer.exit1062"
   %75 = shl i64 %74, 1
   %spec.select.i.i.i.i.i38.i.i = call i64 @llvm.smax.i64(i64 %75, i64 %73)
   %spec.store.select.i.i.i.i.i39.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i38.i.i, i64 8)
@@ -32263,64 +32268,64 @@ merge7.i.i.i.i.i40.i.i:                           ; preds = %merge.i.i.i.i.i37.i
   %.pre10.i.i.i.i41.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i36.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i36.i.i":        ; preds = %merge7.i.i.i.i.i40.i.i, %"$JsonWriter.integer.exit1040"
-  %78 = phi i64 [ %.pre10.i.i.i.i41.i.i, %merge7.i.i.i.i.i40.i.i ], [ %72, %"$JsonWriter.integer.exit1040" ]
-  %79 = phi ptr [ %76, %merge7.i.i.i.i.i40.i.i ], [ %.pre.i.i.i.i35.i.i, %"$JsonWriter.integer.exit1040" ]
+"$Vector.push.80.exit.thread.i.i.i36.i.i":        ; preds = %merge7.i.i.i.i.i40.i.i, %"$JsonWriter.integer.exit1062"
+  %78 = phi i64 [ %.pre10.i.i.i.i41.i.i, %merge7.i.i.i.i.i40.i.i ], [ %72, %"$JsonWriter.integer.exit1062" ]
+  %79 = phi ptr [ %76, %merge7.i.i.i.i.i40.i.i ], [ %.pre.i.i.i.i35.i.i, %"$JsonWriter.integer.exit1062" ]
   %80 = getelementptr i8, ptr %79, i64 %78
   store i8 58, ptr %80, align 1
   %81 = load i64, ptr %9, align 8
   %82 = add i64 %81, 1
   store i64 %82, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i1000"
+  br label %"$JsonWriter.separate.exit.i1022"
 
 then.i.i.i42.i.i:                                 ; preds = %merge.i.i.i.i.i37.i.i
   %83 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %83, align 8
-  br label %"$JsonWriter.separate.exit.i1000"
+  br label %"$JsonWriter.separate.exit.i1022"
 
-"$JsonWriter.separate.exit.i1000":                ; preds = %"$Vector.push.80.exit.thread.i.i.i36.i.i", %then.i.i.i42.i.i
+"$JsonWriter.separate.exit.i1022":                ; preds = %"$Vector.push.80.exit.thread.i.i.i36.i.i", %then.i.i.i42.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i999)
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i999, i64 32, ptr nonnull @"$string.83", i64 %71)
-  %85 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i999)
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i1021)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1021, i64 32, ptr nonnull @"$string.83", i64 %71)
+  %85 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i1021)
   %86 = load i64, ptr %9, align 8
   %87 = add i64 %86, %85
   %88 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i1001 = icmp slt i64 %88, %87
-  br i1 %.not.i.i.i.i.i.i1001, label %merge.i.i.i.i.i.i1004, label %merge.i.i.i.i1002
+  %.not.i.i.i.i.i.i1023 = icmp slt i64 %88, %87
+  br i1 %.not.i.i.i.i.i.i1023, label %merge.i.i.i.i.i.i1026, label %merge.i.i.i.i1024
 
-merge.i.i.i.i.i.i1004:                            ; preds = %"$JsonWriter.separate.exit.i1000"
+merge.i.i.i.i.i.i1026:                            ; preds = %"$JsonWriter.separate.exit.i1022"
   %89 = shl i64 %88, 1
-  %spec.select.i.i.i.i.i.i1005 = call i64 @llvm.smax.i64(i64 %89, i64 %87)
-  %spec.store.select.i.i.i.i.i.i1006 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i1005, i64 8)
+  %spec.select.i.i.i.i.i.i1027 = call i64 @llvm.smax.i64(i64 %89, i64 %87)
+  %spec.store.select.i.i.i.i.i.i1028 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i1027, i64 8)
   %90 = load ptr, ptr %out, align 8
-  %91 = call ptr @realloc(ptr %90, i64 %spec.store.select.i.i.i.i.i.i1006)
+  %91 = call ptr @realloc(ptr %90, i64 %spec.store.select.i.i.i.i.i.i1028)
   %92 = icmp eq ptr %91, null
-  br i1 %92, label %then.i.i.i.i1008, label %merge7.i.i.i.i.i.i1007
+  br i1 %92, label %then.i.i.i.i1030, label %merge7.i.i.i.i.i.i1029
 
-merge7.i.i.i.i.i.i1007:                           ; preds = %merge.i.i.i.i.i.i1004
+merge7.i.i.i.i.i.i1029:                           ; preds = %merge.i.i.i.i.i.i1026
   store ptr %91, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i1006, ptr %10, align 8
-  br label %merge.i.i.i.i1002
+  store i64 %spec.store.select.i.i.i.i.i.i1028, ptr %10, align 8
+  br label %merge.i.i.i.i1024
 
-then.i.i.i.i1008:                                 ; preds = %merge.i.i.i.i.i.i1004
+then.i.i.i.i1030:                                 ; preds = %merge.i.i.i.i.i.i1026
   %93 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %93, align 8
-  br label %"$JsonWriter.integer.exit1019"
+  br label %"$JsonWriter.integer.exit1041"
 
-merge.i.i.i.i1002:                                ; preds = %merge7.i.i.i.i.i.i1007, %"$JsonWriter.separate.exit.i1000"
+merge.i.i.i.i1024:                                ; preds = %merge7.i.i.i.i.i.i1029, %"$JsonWriter.separate.exit.i1022"
   store i64 %87, ptr %9, align 8
   %94 = icmp sgt i64 %85, 0
-  br i1 %94, label %then2.i.i.i.i1003, label %"$JsonWriter.integer.exit1019"
+  br i1 %94, label %then2.i.i.i.i1025, label %"$JsonWriter.integer.exit1041"
 
-then2.i.i.i.i1003:                                ; preds = %merge.i.i.i.i1002
+then2.i.i.i.i1025:                                ; preds = %merge.i.i.i.i1024
   %95 = load ptr, ptr %out, align 8
   %96 = getelementptr i8, ptr %95, i64 %86
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %96, ptr nonnull readonly align 1 %digits.i.i999, i64 %85, i1 false)
-  br label %"$JsonWriter.integer.exit1019"
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %96, ptr nonnull readonly align 1 %digits.i.i1021, i64 %85, i1 false)
+  br label %"$JsonWriter.integer.exit1041"
 
-"$JsonWriter.integer.exit1019":                   ; preds = %then.i.i.i.i1008, %merge.i.i.i.i1002, %then2.i.i.i.i1003
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i999)
+"$JsonWriter.integer.exit1041":                   ; preds = %then.i.i.i.i1030, %merge.i.i.i.i1024, %then2.i.i.i.i1025
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i1021)
   %97 = getelementptr i8, ptr %13, i64 776
   %98 = load i64, ptr %97, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.438")
@@ -32331,7 +32336,7 @@ then2.i.i.i.i1003:                                ; preds = %merge.i.i.i.i1002
   %.pre.i.i.i.i45.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i44.i.i, label %merge.i.i.i.i.i47.i.i, label %"$Vector.push.80.exit.thread.i.i.i46.i.i"
 
-merge.i.i.i.i.i47.i.i:                            ; preds = %"$JsonWriter.integer.exit1019"
+merge.i.i.i.i.i47.i.i:                            ; preds = %"$JsonWriter.integer.exit1041"
   %102 = shl i64 %101, 1
   %spec.select.i.i.i.i.i48.i.i = call i64 @llvm.smax.i64(i64 %102, i64 %100)
   %spec.store.select.i.i.i.i.i49.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i48.i.i, i64 8)
@@ -32345,68 +32350,68 @@ merge7.i.i.i.i.i50.i.i:                           ; preds = %merge.i.i.i.i.i47.i
   %.pre10.i.i.i.i51.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i46.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i46.i.i":        ; preds = %merge7.i.i.i.i.i50.i.i, %"$JsonWriter.integer.exit1019"
-  %105 = phi i64 [ %.pre10.i.i.i.i51.i.i, %merge7.i.i.i.i.i50.i.i ], [ %99, %"$JsonWriter.integer.exit1019" ]
-  %106 = phi ptr [ %103, %merge7.i.i.i.i.i50.i.i ], [ %.pre.i.i.i.i45.i.i, %"$JsonWriter.integer.exit1019" ]
+"$Vector.push.80.exit.thread.i.i.i46.i.i":        ; preds = %merge7.i.i.i.i.i50.i.i, %"$JsonWriter.integer.exit1041"
+  %105 = phi i64 [ %.pre10.i.i.i.i51.i.i, %merge7.i.i.i.i.i50.i.i ], [ %99, %"$JsonWriter.integer.exit1041" ]
+  %106 = phi ptr [ %103, %merge7.i.i.i.i.i50.i.i ], [ %.pre.i.i.i.i45.i.i, %"$JsonWriter.integer.exit1041" ]
   %107 = getelementptr i8, ptr %106, i64 %105
   store i8 58, ptr %107, align 1
   %108 = load i64, ptr %9, align 8
   %109 = add i64 %108, 1
   store i64 %109, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i979"
+  br label %"$JsonWriter.separate.exit.i1001"
 
 then.i.i.i52.i.i:                                 ; preds = %merge.i.i.i.i.i47.i.i
   %110 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %110, align 8
-  br label %"$JsonWriter.separate.exit.i979"
+  br label %"$JsonWriter.separate.exit.i1001"
 
-"$JsonWriter.separate.exit.i979":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i46.i.i", %then.i.i.i52.i.i
+"$JsonWriter.separate.exit.i1001":                ; preds = %"$Vector.push.80.exit.thread.i.i.i46.i.i", %then.i.i.i52.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i978)
-  %111 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i978, i64 32, ptr nonnull @"$string.83", i64 %98)
-  %112 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i978)
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i1000)
+  %111 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1000, i64 32, ptr nonnull @"$string.83", i64 %98)
+  %112 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i1000)
   %113 = load i64, ptr %9, align 8
   %114 = add i64 %113, %112
   %115 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i980 = icmp slt i64 %115, %114
-  br i1 %.not.i.i.i.i.i.i980, label %merge.i.i.i.i.i.i983, label %merge.i.i.i.i981
+  %.not.i.i.i.i.i.i1002 = icmp slt i64 %115, %114
+  br i1 %.not.i.i.i.i.i.i1002, label %merge.i.i.i.i.i.i1005, label %merge.i.i.i.i1003
 
-merge.i.i.i.i.i.i983:                             ; preds = %"$JsonWriter.separate.exit.i979"
+merge.i.i.i.i.i.i1005:                            ; preds = %"$JsonWriter.separate.exit.i1001"
   %116 = shl i64 %115, 1
-  %spec.select.i.i.i.i.i.i984 = call i64 @llvm.smax.i64(i64 %116, i64 %114)
-  %spec.store.select.i.i.i.i.i.i985 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i984, i64 8)
+  %spec.select.i.i.i.i.i.i1006 = call i64 @llvm.smax.i64(i64 %116, i64 %114)
+  %spec.store.select.i.i.i.i.i.i1007 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i1006, i64 8)
   %117 = load ptr, ptr %out, align 8
-  %118 = call ptr @realloc(ptr %117, i64 %spec.store.select.i.i.i.i.i.i985)
+  %118 = call ptr @realloc(ptr %117, i64 %spec.store.select.i.i.i.i.i.i1007)
   %119 = icmp eq ptr %118, null
-  br i1 %119, label %then.i.i.i.i987, label %merge7.i.i.i.i.i.i986
+  br i1 %119, label %then.i.i.i.i1009, label %merge7.i.i.i.i.i.i1008
 
-merge7.i.i.i.i.i.i986:                            ; preds = %merge.i.i.i.i.i.i983
+merge7.i.i.i.i.i.i1008:                           ; preds = %merge.i.i.i.i.i.i1005
   store ptr %118, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i985, ptr %10, align 8
-  br label %merge.i.i.i.i981
+  store i64 %spec.store.select.i.i.i.i.i.i1007, ptr %10, align 8
+  br label %merge.i.i.i.i1003
 
-then.i.i.i.i987:                                  ; preds = %merge.i.i.i.i.i.i983
+then.i.i.i.i1009:                                 ; preds = %merge.i.i.i.i.i.i1005
   %120 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %120, align 8
-  br label %"$JsonWriter.integer.exit998"
+  br label %"$JsonWriter.integer.exit1020"
 
-merge.i.i.i.i981:                                 ; preds = %merge7.i.i.i.i.i.i986, %"$JsonWriter.separate.exit.i979"
+merge.i.i.i.i1003:                                ; preds = %merge7.i.i.i.i.i.i1008, %"$JsonWriter.separate.exit.i1001"
   store i64 %114, ptr %9, align 8
   %121 = icmp sgt i64 %112, 0
-  br i1 %121, label %then2.i.i.i.i982, label %"$JsonWriter.integer.exit998"
+  br i1 %121, label %then2.i.i.i.i1004, label %"$JsonWriter.integer.exit1020"
 
-then2.i.i.i.i982:                                 ; preds = %merge.i.i.i.i981
+then2.i.i.i.i1004:                                ; preds = %merge.i.i.i.i1003
   %122 = load ptr, ptr %out, align 8
   %123 = getelementptr i8, ptr %122, i64 %113
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %123, ptr nonnull readonly align 1 %digits.i.i978, i64 %112, i1 false)
-  br label %"$JsonWriter.integer.exit998"
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %123, ptr nonnull readonly align 1 %digits.i.i1000, i64 %112, i1 false)
+  br label %"$JsonWriter.integer.exit1020"
 
-"$JsonWriter.integer.exit998":                    ; preds = %then.i.i.i.i987, %merge.i.i.i.i981, %then2.i.i.i.i982
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i978)
+"$JsonWriter.integer.exit1020":                   ; preds = %then.i.i.i.i1009, %merge.i.i.i.i1003, %then2.i.i.i.i1004
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i1000)
   %124 = load i64, ptr %97, align 8
   %125 = getelementptr i8, ptr %13, i64 784
   %126 = load i64, ptr %125, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.524")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.525")
   %127 = load i64, ptr %9, align 8
   %128 = add i64 %127, 1
   %129 = load i64, ptr %10, align 8
@@ -32414,7 +32419,7 @@ then2.i.i.i.i982:                                 ; preds = %merge.i.i.i.i981
   %.pre.i.i.i.i55.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i54.i.i, label %merge.i.i.i.i.i57.i.i, label %"$Vector.push.80.exit.thread.i.i.i56.i.i"
 
-merge.i.i.i.i.i57.i.i:                            ; preds = %"$JsonWriter.integer.exit998"
+merge.i.i.i.i.i57.i.i:                            ; preds = %"$JsonWriter.integer.exit1020"
   %130 = shl i64 %129, 1
   %spec.select.i.i.i.i.i58.i.i = call i64 @llvm.smax.i64(i64 %130, i64 %128)
   %spec.store.select.i.i.i.i.i59.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i58.i.i, i64 8)
@@ -32428,69 +32433,69 @@ merge7.i.i.i.i.i60.i.i:                           ; preds = %merge.i.i.i.i.i57.i
   %.pre10.i.i.i.i61.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i56.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i56.i.i":        ; preds = %merge7.i.i.i.i.i60.i.i, %"$JsonWriter.integer.exit998"
-  %133 = phi i64 [ %.pre10.i.i.i.i61.i.i, %merge7.i.i.i.i.i60.i.i ], [ %127, %"$JsonWriter.integer.exit998" ]
-  %134 = phi ptr [ %131, %merge7.i.i.i.i.i60.i.i ], [ %.pre.i.i.i.i55.i.i, %"$JsonWriter.integer.exit998" ]
+"$Vector.push.80.exit.thread.i.i.i56.i.i":        ; preds = %merge7.i.i.i.i.i60.i.i, %"$JsonWriter.integer.exit1020"
+  %133 = phi i64 [ %.pre10.i.i.i.i61.i.i, %merge7.i.i.i.i.i60.i.i ], [ %127, %"$JsonWriter.integer.exit1020" ]
+  %134 = phi ptr [ %131, %merge7.i.i.i.i.i60.i.i ], [ %.pre.i.i.i.i55.i.i, %"$JsonWriter.integer.exit1020" ]
   %135 = getelementptr i8, ptr %134, i64 %133
   store i8 58, ptr %135, align 1
   %136 = load i64, ptr %9, align 8
   %137 = add i64 %136, 1
   store i64 %137, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i958"
+  br label %"$JsonWriter.separate.exit.i980"
 
 then.i.i.i62.i.i:                                 ; preds = %merge.i.i.i.i.i57.i.i
   %138 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %138, align 8
-  br label %"$JsonWriter.separate.exit.i958"
+  br label %"$JsonWriter.separate.exit.i980"
 
-"$JsonWriter.separate.exit.i958":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i56.i.i", %then.i.i.i62.i.i
+"$JsonWriter.separate.exit.i980":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i56.i.i", %then.i.i.i62.i.i
   %139 = add i64 %126, %124
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i957)
-  %140 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i957, i64 32, ptr nonnull @"$string.83", i64 %139)
-  %141 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i957)
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i979)
+  %140 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i979, i64 32, ptr nonnull @"$string.83", i64 %139)
+  %141 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i979)
   %142 = load i64, ptr %9, align 8
   %143 = add i64 %142, %141
   %144 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i959 = icmp slt i64 %144, %143
-  br i1 %.not.i.i.i.i.i.i959, label %merge.i.i.i.i.i.i962, label %merge.i.i.i.i960
+  %.not.i.i.i.i.i.i981 = icmp slt i64 %144, %143
+  br i1 %.not.i.i.i.i.i.i981, label %merge.i.i.i.i.i.i984, label %merge.i.i.i.i982
 
-merge.i.i.i.i.i.i962:                             ; preds = %"$JsonWriter.separate.exit.i958"
+merge.i.i.i.i.i.i984:                             ; preds = %"$JsonWriter.separate.exit.i980"
   %145 = shl i64 %144, 1
-  %spec.select.i.i.i.i.i.i963 = call i64 @llvm.smax.i64(i64 %145, i64 %143)
-  %spec.store.select.i.i.i.i.i.i964 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i963, i64 8)
+  %spec.select.i.i.i.i.i.i985 = call i64 @llvm.smax.i64(i64 %145, i64 %143)
+  %spec.store.select.i.i.i.i.i.i986 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i985, i64 8)
   %146 = load ptr, ptr %out, align 8
-  %147 = call ptr @realloc(ptr %146, i64 %spec.store.select.i.i.i.i.i.i964)
+  %147 = call ptr @realloc(ptr %146, i64 %spec.store.select.i.i.i.i.i.i986)
   %148 = icmp eq ptr %147, null
-  br i1 %148, label %then.i.i.i.i966, label %merge7.i.i.i.i.i.i965
+  br i1 %148, label %then.i.i.i.i988, label %merge7.i.i.i.i.i.i987
 
-merge7.i.i.i.i.i.i965:                            ; preds = %merge.i.i.i.i.i.i962
+merge7.i.i.i.i.i.i987:                            ; preds = %merge.i.i.i.i.i.i984
   store ptr %147, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i964, ptr %10, align 8
-  br label %merge.i.i.i.i960
+  store i64 %spec.store.select.i.i.i.i.i.i986, ptr %10, align 8
+  br label %merge.i.i.i.i982
 
-then.i.i.i.i966:                                  ; preds = %merge.i.i.i.i.i.i962
+then.i.i.i.i988:                                  ; preds = %merge.i.i.i.i.i.i984
   %149 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %149, align 8
-  br label %"$JsonWriter.integer.exit977"
+  br label %"$JsonWriter.integer.exit999"
 
-merge.i.i.i.i960:                                 ; preds = %merge7.i.i.i.i.i.i965, %"$JsonWriter.separate.exit.i958"
+merge.i.i.i.i982:                                 ; preds = %merge7.i.i.i.i.i.i987, %"$JsonWriter.separate.exit.i980"
   store i64 %143, ptr %9, align 8
   %150 = icmp sgt i64 %141, 0
-  br i1 %150, label %then2.i.i.i.i961, label %"$JsonWriter.integer.exit977"
+  br i1 %150, label %then2.i.i.i.i983, label %"$JsonWriter.integer.exit999"
 
-then2.i.i.i.i961:                                 ; preds = %merge.i.i.i.i960
+then2.i.i.i.i983:                                 ; preds = %merge.i.i.i.i982
   %151 = load ptr, ptr %out, align 8
   %152 = getelementptr i8, ptr %151, i64 %142
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %152, ptr nonnull readonly align 1 %digits.i.i957, i64 %141, i1 false)
-  br label %"$JsonWriter.integer.exit977"
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %152, ptr nonnull readonly align 1 %digits.i.i979, i64 %141, i1 false)
+  br label %"$JsonWriter.integer.exit999"
 
-"$JsonWriter.integer.exit977":                    ; preds = %then.i.i.i.i966, %merge.i.i.i.i960, %then2.i.i.i.i961
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i957)
+"$JsonWriter.integer.exit999":                    ; preds = %then.i.i.i.i988, %merge.i.i.i.i982, %then2.i.i.i.i983
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i979)
   %153 = getelementptr i8, ptr %13, i64 752
   %154 = load i8, ptr %153, align 1
   %155 = icmp ne i8 %154, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.525", i1 zeroext %155)
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.526", i1 zeroext %155)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.86")
   %156 = load i64, ptr %9, align 8
   %157 = add i64 %156, 1
@@ -32499,7 +32504,7 @@ then2.i.i.i.i961:                                 ; preds = %merge.i.i.i.i960
   %.pre.i.i.i.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.80.exit.thread.i.i.i.i"
 
-merge.i.i.i.i.i.i:                                ; preds = %"$JsonWriter.integer.exit977"
+merge.i.i.i.i.i.i:                                ; preds = %"$JsonWriter.integer.exit999"
   %159 = shl i64 %158, 1
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %159, i64 %157)
   %spec.store.select.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i, i64 8)
@@ -32513,9 +32518,9 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
   %.pre10.i.i.i.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i.i":            ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.integer.exit977"
-  %162 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %156, %"$JsonWriter.integer.exit977" ]
-  %163 = phi ptr [ %160, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %"$JsonWriter.integer.exit977" ]
+"$Vector.push.80.exit.thread.i.i.i.i":            ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.integer.exit999"
+  %162 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %156, %"$JsonWriter.integer.exit999" ]
+  %163 = phi ptr [ %160, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %"$JsonWriter.integer.exit999" ]
   %164 = getelementptr i8, ptr %163, i64 %162
   store i8 58, ptr %164, align 1
   %165 = load i64, ptr %9, align 8
@@ -32531,1203 +32536,1428 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
 "$JsonWriter.string_field.exit.i":                ; preds = %then.i.i.i.i, %"$Vector.push.80.exit.thread.i.i.i.i"
   store i8 0, ptr %7, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %8)
-  %168 = getelementptr inbounds i8, ptr %made, i64 20
+  %168 = getelementptr inbounds i8, ptr %made, i64 156
   %169 = load i32, ptr %168, align 4
   %170 = sext i32 %169 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.526")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.527")
   %171 = load i64, ptr %9, align 8
   %172 = add i64 %171, 1
   %173 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i31.i = icmp slt i64 %173, %172
-  %.pre.i.i.i.i32.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i31.i, label %merge.i.i.i.i.i34.i, label %"$Vector.push.80.exit.thread.i.i.i33.i"
+  %.not.i.i.i.i.i29.i = icmp slt i64 %173, %172
+  %.pre.i.i.i.i30.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i29.i, label %merge.i.i.i.i.i32.i, label %"$Vector.push.80.exit.thread.i.i.i31.i"
 
-merge.i.i.i.i.i34.i:                              ; preds = %"$JsonWriter.string_field.exit.i"
+merge.i.i.i.i.i32.i:                              ; preds = %"$JsonWriter.string_field.exit.i"
   %174 = shl i64 %173, 1
-  %spec.select.i.i.i.i.i35.i = call i64 @llvm.smax.i64(i64 %174, i64 %172)
-  %spec.store.select.i.i.i.i.i36.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i35.i, i64 8)
-  %175 = call ptr @realloc(ptr %.pre.i.i.i.i32.i, i64 %spec.store.select.i.i.i.i.i36.i)
+  %spec.select.i.i.i.i.i33.i = call i64 @llvm.smax.i64(i64 %174, i64 %172)
+  %spec.store.select.i.i.i.i.i34.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i33.i, i64 8)
+  %175 = call ptr @realloc(ptr %.pre.i.i.i.i30.i, i64 %spec.store.select.i.i.i.i.i34.i)
   %176 = icmp eq ptr %175, null
-  br i1 %176, label %then.i.i.i39.i, label %merge7.i.i.i.i.i37.i
+  br i1 %176, label %then.i.i.i37.i, label %merge7.i.i.i.i.i35.i
 
-merge7.i.i.i.i.i37.i:                             ; preds = %merge.i.i.i.i.i34.i
+merge7.i.i.i.i.i35.i:                             ; preds = %merge.i.i.i.i.i32.i
   store ptr %175, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i36.i, ptr %10, align 8
-  %.pre10.i.i.i.i38.i = load i64, ptr %9, align 8
-  br label %"$Vector.push.80.exit.thread.i.i.i33.i"
+  store i64 %spec.store.select.i.i.i.i.i34.i, ptr %10, align 8
+  %.pre10.i.i.i.i36.i = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i.i31.i"
 
-"$Vector.push.80.exit.thread.i.i.i33.i":          ; preds = %merge7.i.i.i.i.i37.i, %"$JsonWriter.string_field.exit.i"
-  %177 = phi i64 [ %.pre10.i.i.i.i38.i, %merge7.i.i.i.i.i37.i ], [ %171, %"$JsonWriter.string_field.exit.i" ]
-  %178 = phi ptr [ %175, %merge7.i.i.i.i.i37.i ], [ %.pre.i.i.i.i32.i, %"$JsonWriter.string_field.exit.i" ]
+"$Vector.push.80.exit.thread.i.i.i31.i":          ; preds = %merge7.i.i.i.i.i35.i, %"$JsonWriter.string_field.exit.i"
+  %177 = phi i64 [ %.pre10.i.i.i.i36.i, %merge7.i.i.i.i.i35.i ], [ %171, %"$JsonWriter.string_field.exit.i" ]
+  %178 = phi ptr [ %175, %merge7.i.i.i.i.i35.i ], [ %.pre.i.i.i.i30.i, %"$JsonWriter.string_field.exit.i" ]
   %179 = getelementptr i8, ptr %178, i64 %177
   store i8 58, ptr %179, align 1
   %180 = load i64, ptr %9, align 8
   %181 = add i64 %180, 1
   store i64 %181, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i937"
+  br label %"$JsonWriter.separate.exit.i959"
 
-then.i.i.i39.i:                                   ; preds = %merge.i.i.i.i.i34.i
+then.i.i.i37.i:                                   ; preds = %merge.i.i.i.i.i32.i
   %182 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %182, align 8
-  br label %"$JsonWriter.separate.exit.i937"
+  br label %"$JsonWriter.separate.exit.i959"
 
-"$JsonWriter.separate.exit.i937":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i33.i", %then.i.i.i39.i
+"$JsonWriter.separate.exit.i959":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i31.i", %then.i.i.i37.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i936)
-  %183 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i936, i64 32, ptr nonnull @"$string.83", i64 %170)
-  %184 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i936)
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i958)
+  %183 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i958, i64 32, ptr nonnull @"$string.83", i64 %170)
+  %184 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i958)
   %185 = load i64, ptr %9, align 8
   %186 = add i64 %185, %184
   %187 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i938 = icmp slt i64 %187, %186
-  br i1 %.not.i.i.i.i.i.i938, label %merge.i.i.i.i.i.i941, label %merge.i.i.i.i939
+  %.not.i.i.i.i.i.i960 = icmp slt i64 %187, %186
+  br i1 %.not.i.i.i.i.i.i960, label %merge.i.i.i.i.i.i963, label %merge.i.i.i.i961
 
-merge.i.i.i.i.i.i941:                             ; preds = %"$JsonWriter.separate.exit.i937"
+merge.i.i.i.i.i.i963:                             ; preds = %"$JsonWriter.separate.exit.i959"
   %188 = shl i64 %187, 1
-  %spec.select.i.i.i.i.i.i942 = call i64 @llvm.smax.i64(i64 %188, i64 %186)
-  %spec.store.select.i.i.i.i.i.i943 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i942, i64 8)
+  %spec.select.i.i.i.i.i.i964 = call i64 @llvm.smax.i64(i64 %188, i64 %186)
+  %spec.store.select.i.i.i.i.i.i965 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i964, i64 8)
   %189 = load ptr, ptr %out, align 8
-  %190 = call ptr @realloc(ptr %189, i64 %spec.store.select.i.i.i.i.i.i943)
+  %190 = call ptr @realloc(ptr %189, i64 %spec.store.select.i.i.i.i.i.i965)
   %191 = icmp eq ptr %190, null
-  br i1 %191, label %then.i.i.i.i945, label %merge7.i.i.i.i.i.i944
+  br i1 %191, label %then.i.i.i.i967, label %merge7.i.i.i.i.i.i966
 
-merge7.i.i.i.i.i.i944:                            ; preds = %merge.i.i.i.i.i.i941
+merge7.i.i.i.i.i.i966:                            ; preds = %merge.i.i.i.i.i.i963
   store ptr %190, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i943, ptr %10, align 8
-  br label %merge.i.i.i.i939
+  store i64 %spec.store.select.i.i.i.i.i.i965, ptr %10, align 8
+  br label %merge.i.i.i.i961
 
-then.i.i.i.i945:                                  ; preds = %merge.i.i.i.i.i.i941
+then.i.i.i.i967:                                  ; preds = %merge.i.i.i.i.i.i963
   %192 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %192, align 8
-  br label %"$JsonWriter.integer.exit956"
+  br label %"$JsonWriter.integer.exit978"
 
-merge.i.i.i.i939:                                 ; preds = %merge7.i.i.i.i.i.i944, %"$JsonWriter.separate.exit.i937"
+merge.i.i.i.i961:                                 ; preds = %merge7.i.i.i.i.i.i966, %"$JsonWriter.separate.exit.i959"
   store i64 %186, ptr %9, align 8
   %193 = icmp sgt i64 %184, 0
-  br i1 %193, label %then2.i.i.i.i940, label %"$JsonWriter.integer.exit956"
+  br i1 %193, label %then2.i.i.i.i962, label %"$JsonWriter.integer.exit978"
 
-then2.i.i.i.i940:                                 ; preds = %merge.i.i.i.i939
+then2.i.i.i.i962:                                 ; preds = %merge.i.i.i.i961
   %194 = load ptr, ptr %out, align 8
   %195 = getelementptr i8, ptr %194, i64 %185
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %195, ptr nonnull readonly align 1 %digits.i.i936, i64 %184, i1 false)
-  br label %"$JsonWriter.integer.exit956"
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %195, ptr nonnull readonly align 1 %digits.i.i958, i64 %184, i1 false)
+  br label %"$JsonWriter.integer.exit978"
 
-"$JsonWriter.integer.exit956":                    ; preds = %then.i.i.i.i945, %merge.i.i.i.i939, %then2.i.i.i.i940
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i936)
-  %196 = getelementptr inbounds i8, ptr %made, i64 64
+"$JsonWriter.integer.exit978":                    ; preds = %then.i.i.i.i967, %merge.i.i.i.i961, %then2.i.i.i.i962
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i958)
+  %196 = getelementptr inbounds i8, ptr %made, i64 200
   %197 = load i32, ptr %196, align 8
   %198 = icmp eq i32 %197, 1
   %199 = icmp eq i32 %197, 2
-  %spec.select.i.i = select i1 %199, ptr @"$string.529", ptr @"$string.202"
-  %common.ret.op.i.i = select i1 %198, ptr @"$string.528", ptr %spec.select.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.527")
+  %spec.select.i.i = select i1 %199, ptr @"$string.530", ptr @"$string.202"
+  %common.ret.op.i.i = select i1 %198, ptr @"$string.529", ptr %spec.select.i.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.528")
   %200 = load i64, ptr %9, align 8
   %201 = add i64 %200, 1
   %202 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i40.i = icmp slt i64 %202, %201
-  %.pre.i.i.i.i41.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i40.i, label %merge.i.i.i.i.i43.i, label %"$Vector.push.80.exit.thread.i.i.i42.i"
+  %.not.i.i.i.i.i38.i = icmp slt i64 %202, %201
+  %.pre.i.i.i.i39.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i38.i, label %merge.i.i.i.i.i41.i, label %"$Vector.push.80.exit.thread.i.i.i40.i"
 
-merge.i.i.i.i.i43.i:                              ; preds = %"$JsonWriter.integer.exit956"
+merge.i.i.i.i.i41.i:                              ; preds = %"$JsonWriter.integer.exit978"
   %203 = shl i64 %202, 1
-  %spec.select.i.i.i.i.i44.i = call i64 @llvm.smax.i64(i64 %203, i64 %201)
-  %spec.store.select.i.i.i.i.i45.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i44.i, i64 8)
-  %204 = call ptr @realloc(ptr %.pre.i.i.i.i41.i, i64 %spec.store.select.i.i.i.i.i45.i)
+  %spec.select.i.i.i.i.i42.i = call i64 @llvm.smax.i64(i64 %203, i64 %201)
+  %spec.store.select.i.i.i.i.i43.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i42.i, i64 8)
+  %204 = call ptr @realloc(ptr %.pre.i.i.i.i39.i, i64 %spec.store.select.i.i.i.i.i43.i)
   %205 = icmp eq ptr %204, null
-  br i1 %205, label %then.i.i.i48.i, label %merge7.i.i.i.i.i46.i
+  br i1 %205, label %then.i.i.i46.i, label %merge7.i.i.i.i.i44.i
 
-merge7.i.i.i.i.i46.i:                             ; preds = %merge.i.i.i.i.i43.i
+merge7.i.i.i.i.i44.i:                             ; preds = %merge.i.i.i.i.i41.i
   store ptr %204, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i45.i, ptr %10, align 8
-  %.pre10.i.i.i.i47.i = load i64, ptr %9, align 8
-  br label %"$Vector.push.80.exit.thread.i.i.i42.i"
+  store i64 %spec.store.select.i.i.i.i.i43.i, ptr %10, align 8
+  %.pre10.i.i.i.i45.i = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i.i40.i"
 
-"$Vector.push.80.exit.thread.i.i.i42.i":          ; preds = %merge7.i.i.i.i.i46.i, %"$JsonWriter.integer.exit956"
-  %206 = phi i64 [ %.pre10.i.i.i.i47.i, %merge7.i.i.i.i.i46.i ], [ %200, %"$JsonWriter.integer.exit956" ]
-  %207 = phi ptr [ %204, %merge7.i.i.i.i.i46.i ], [ %.pre.i.i.i.i41.i, %"$JsonWriter.integer.exit956" ]
+"$Vector.push.80.exit.thread.i.i.i40.i":          ; preds = %merge7.i.i.i.i.i44.i, %"$JsonWriter.integer.exit978"
+  %206 = phi i64 [ %.pre10.i.i.i.i45.i, %merge7.i.i.i.i.i44.i ], [ %200, %"$JsonWriter.integer.exit978" ]
+  %207 = phi ptr [ %204, %merge7.i.i.i.i.i44.i ], [ %.pre.i.i.i.i39.i, %"$JsonWriter.integer.exit978" ]
   %208 = getelementptr i8, ptr %207, i64 %206
   store i8 58, ptr %208, align 1
   %209 = load i64, ptr %9, align 8
   %210 = add i64 %209, 1
   store i64 %210, ptr %9, align 8
-  br label %"$JsonWriter.string_field.exit49.i"
+  br label %"$JsonWriter.string_field.exit47.i"
 
-then.i.i.i48.i:                                   ; preds = %merge.i.i.i.i.i43.i
+then.i.i.i46.i:                                   ; preds = %merge.i.i.i.i.i41.i
   %211 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %211, align 8
-  br label %"$JsonWriter.string_field.exit49.i"
+  br label %"$JsonWriter.string_field.exit47.i"
 
-"$JsonWriter.string_field.exit49.i":              ; preds = %then.i.i.i48.i, %"$Vector.push.80.exit.thread.i.i.i42.i"
+"$JsonWriter.string_field.exit47.i":              ; preds = %then.i.i.i46.i, %"$Vector.push.80.exit.thread.i.i.i40.i"
   store i8 0, ptr %7, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %common.ret.op.i.i)
-  %212 = getelementptr inbounds i8, ptr %made, i64 52
+  %212 = getelementptr inbounds i8, ptr %made, i64 188
   %213 = load i32, ptr %212, align 4
   %214 = sext i32 %213 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.530")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.531")
   %215 = load i64, ptr %9, align 8
   %216 = add i64 %215, 1
   %217 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i50.i = icmp slt i64 %217, %216
-  %.pre.i.i.i.i51.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.80.exit.thread.i.i.i52.i"
+  %.not.i.i.i.i.i.i48.i = icmp slt i64 %217, %216
+  %.pre.i.i.i.i.i49.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i.i48.i, label %merge.i.i.i.i.i.i54.i, label %"$Vector.push.80.exit.thread.i.i.i.i50.i"
 
-merge.i.i.i.i.i53.i:                              ; preds = %"$JsonWriter.string_field.exit49.i"
+merge.i.i.i.i.i.i54.i:                            ; preds = %"$JsonWriter.string_field.exit47.i"
   %218 = shl i64 %217, 1
-  %spec.select.i.i.i.i.i54.i = call i64 @llvm.smax.i64(i64 %218, i64 %216)
-  %spec.store.select.i.i.i.i.i55.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i54.i, i64 8)
-  %219 = call ptr @realloc(ptr %.pre.i.i.i.i51.i, i64 %spec.store.select.i.i.i.i.i55.i)
+  %spec.select.i.i.i.i.i.i55.i = call i64 @llvm.smax.i64(i64 %218, i64 %216)
+  %spec.store.select.i.i.i.i.i.i56.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i55.i, i64 8)
+  %219 = call ptr @realloc(ptr %.pre.i.i.i.i.i49.i, i64 %spec.store.select.i.i.i.i.i.i56.i)
   %220 = icmp eq ptr %219, null
-  br i1 %220, label %then.i.i.i58.i, label %merge7.i.i.i.i.i56.i
+  br i1 %220, label %then.i.i.i.i59.i, label %merge7.i.i.i.i.i.i57.i
 
-merge7.i.i.i.i.i56.i:                             ; preds = %merge.i.i.i.i.i53.i
+merge7.i.i.i.i.i.i57.i:                           ; preds = %merge.i.i.i.i.i.i54.i
   store ptr %219, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i55.i, ptr %10, align 8
-  %.pre10.i.i.i.i57.i = load i64, ptr %9, align 8
-  br label %"$Vector.push.80.exit.thread.i.i.i52.i"
+  store i64 %spec.store.select.i.i.i.i.i.i56.i, ptr %10, align 8
+  %.pre10.i.i.i.i.i58.i = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i.i.i50.i"
 
-"$Vector.push.80.exit.thread.i.i.i52.i":          ; preds = %merge7.i.i.i.i.i56.i, %"$JsonWriter.string_field.exit49.i"
-  %221 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %215, %"$JsonWriter.string_field.exit49.i" ]
-  %222 = phi ptr [ %219, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$JsonWriter.string_field.exit49.i" ]
+"$Vector.push.80.exit.thread.i.i.i.i50.i":        ; preds = %merge7.i.i.i.i.i.i57.i, %"$JsonWriter.string_field.exit47.i"
+  %221 = phi i64 [ %.pre10.i.i.i.i.i58.i, %merge7.i.i.i.i.i.i57.i ], [ %215, %"$JsonWriter.string_field.exit47.i" ]
+  %222 = phi ptr [ %219, %merge7.i.i.i.i.i.i57.i ], [ %.pre.i.i.i.i.i49.i, %"$JsonWriter.string_field.exit47.i" ]
   %223 = getelementptr i8, ptr %222, i64 %221
   store i8 58, ptr %223, align 1
   %224 = load i64, ptr %9, align 8
   %225 = add i64 %224, 1
   store i64 %225, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i916"
+  br label %"$JsonWriter.separate.exit.i938"
 
-then.i.i.i58.i:                                   ; preds = %merge.i.i.i.i.i53.i
+then.i.i.i.i59.i:                                 ; preds = %merge.i.i.i.i.i.i54.i
   %226 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %226, align 8
-  br label %"$JsonWriter.separate.exit.i916"
+  br label %"$JsonWriter.separate.exit.i938"
 
-"$JsonWriter.separate.exit.i916":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i52.i", %then.i.i.i58.i
+"$JsonWriter.separate.exit.i938":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i.i50.i", %then.i.i.i.i59.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i915)
-  %227 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i915, i64 32, ptr nonnull @"$string.83", i64 %214)
-  %228 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i915)
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i937)
+  %227 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i937, i64 32, ptr nonnull @"$string.83", i64 %214)
+  %228 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i937)
   %229 = load i64, ptr %9, align 8
   %230 = add i64 %229, %228
   %231 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i917 = icmp slt i64 %231, %230
-  br i1 %.not.i.i.i.i.i.i917, label %merge.i.i.i.i.i.i920, label %merge.i.i.i.i918
+  %.not.i.i.i.i.i.i939 = icmp slt i64 %231, %230
+  br i1 %.not.i.i.i.i.i.i939, label %merge.i.i.i.i.i.i942, label %merge.i.i.i.i940
 
-merge.i.i.i.i.i.i920:                             ; preds = %"$JsonWriter.separate.exit.i916"
+merge.i.i.i.i.i.i942:                             ; preds = %"$JsonWriter.separate.exit.i938"
   %232 = shl i64 %231, 1
-  %spec.select.i.i.i.i.i.i921 = call i64 @llvm.smax.i64(i64 %232, i64 %230)
-  %spec.store.select.i.i.i.i.i.i922 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i921, i64 8)
+  %spec.select.i.i.i.i.i.i943 = call i64 @llvm.smax.i64(i64 %232, i64 %230)
+  %spec.store.select.i.i.i.i.i.i944 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i943, i64 8)
   %233 = load ptr, ptr %out, align 8
-  %234 = call ptr @realloc(ptr %233, i64 %spec.store.select.i.i.i.i.i.i922)
+  %234 = call ptr @realloc(ptr %233, i64 %spec.store.select.i.i.i.i.i.i944)
   %235 = icmp eq ptr %234, null
-  br i1 %235, label %then.i.i.i.i924, label %merge7.i.i.i.i.i.i923
+  br i1 %235, label %then.i.i.i.i946, label %merge7.i.i.i.i.i.i945
 
-merge7.i.i.i.i.i.i923:                            ; preds = %merge.i.i.i.i.i.i920
+merge7.i.i.i.i.i.i945:                            ; preds = %merge.i.i.i.i.i.i942
   store ptr %234, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i922, ptr %10, align 8
-  br label %merge.i.i.i.i918
+  store i64 %spec.store.select.i.i.i.i.i.i944, ptr %10, align 8
+  br label %merge.i.i.i.i940
 
-then.i.i.i.i924:                                  ; preds = %merge.i.i.i.i.i.i920
+then.i.i.i.i946:                                  ; preds = %merge.i.i.i.i.i.i942
   %236 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %236, align 8
-  br label %"$JsonWriter.integer.exit935"
+  br label %"$JsonWriter.integer.exit957"
 
-merge.i.i.i.i918:                                 ; preds = %merge7.i.i.i.i.i.i923, %"$JsonWriter.separate.exit.i916"
+merge.i.i.i.i940:                                 ; preds = %merge7.i.i.i.i.i.i945, %"$JsonWriter.separate.exit.i938"
   store i64 %230, ptr %9, align 8
   %237 = icmp sgt i64 %228, 0
-  br i1 %237, label %then2.i.i.i.i919, label %"$JsonWriter.integer.exit935"
+  br i1 %237, label %then2.i.i.i.i941, label %"$JsonWriter.integer.exit957"
 
-then2.i.i.i.i919:                                 ; preds = %merge.i.i.i.i918
+then2.i.i.i.i941:                                 ; preds = %merge.i.i.i.i940
   %238 = load ptr, ptr %out, align 8
   %239 = getelementptr i8, ptr %238, i64 %229
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %239, ptr nonnull readonly align 1 %digits.i.i915, i64 %228, i1 false)
-  br label %"$JsonWriter.integer.exit935"
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %239, ptr nonnull readonly align 1 %digits.i.i937, i64 %228, i1 false)
+  br label %"$JsonWriter.integer.exit957"
 
-"$JsonWriter.integer.exit935":                    ; preds = %then.i.i.i.i924, %merge.i.i.i.i918, %then2.i.i.i.i919
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i915)
-  %240 = getelementptr inbounds i8, ptr %made, i64 48
-  %241 = load i32, ptr %240, align 8
-  %242 = sext i32 %241 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.531")
-  %243 = load i64, ptr %9, align 8
-  %244 = add i64 %243, 1
-  %245 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i60.i = icmp slt i64 %245, %244
+"$JsonWriter.integer.exit957":                    ; preds = %then.i.i.i.i946, %merge.i.i.i.i940, %then2.i.i.i.i941
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i937)
+  %240 = getelementptr inbounds i8, ptr %made, i64 52
+  %241 = load i32, ptr %240, align 4
+  %242 = icmp sgt i32 %241, 0
+  br i1 %242, label %"$source_name.exit.i.i", label %else.i.i.i
+
+else.i.i.i:                                       ; preds = %"$JsonWriter.integer.exit957"
+  %243 = load i32, ptr %212, align 4
+  %244 = sext i32 %243 to i64
+  %.val.i.i.i = load ptr, ptr %made, align 8
+  %245 = getelementptr i8, ptr %.val.i.i.i, i64 132
+  %.val.val.i.i.i = load i32, ptr %245, align 4
+  %246 = sext i32 %.val.val.i.i.i to i64
+  %247 = icmp eq i32 %.val.val.i.i.i, %243
+  br i1 %247, label %"$source_name.exit.i.i", label %else2.i.i.i
+
+else2.i.i.i:                                      ; preds = %else.i.i.i
+  %248 = getelementptr inbounds i8, ptr %made, i64 60
+  %249 = load i32, ptr %248, align 4
+  %250 = icmp eq i32 %249, 0
+  br i1 %250, label %"$Plan.positions_of_pool.exit.i.i.i", label %merge.i.i.i.i
+
+merge.i.i.i.i:                                    ; preds = %else2.i.i.i
+  %251 = sext i32 %249 to i64
+  %252 = getelementptr inbounds i8, ptr %made, i64 192
+  %253 = load i32, ptr %252, align 8
+  %254 = sext i32 %253 to i64
+  %255 = mul nsw i64 %254, %251
+  %256 = call i64 @llvm.smin.i64(i64 %246, i64 %255)
+  br label %"$Plan.positions_of_pool.exit.i.i.i"
+
+"$Plan.positions_of_pool.exit.i.i.i":             ; preds = %merge.i.i.i.i, %else2.i.i.i
+  %common.ret.op.i.i.i.i = phi i64 [ %256, %merge.i.i.i.i ], [ %246, %else2.i.i.i ]
+  %257 = icmp eq i64 %common.ret.op.i.i.i.i, %244
+  %spec.select.i52.i = select i1 %257, ptr @"$string.535", ptr @"$string.536"
+  br label %"$source_name.exit.i.i"
+
+"$source_name.exit.i.i":                          ; preds = %"$Plan.positions_of_pool.exit.i.i.i", %else.i.i.i, %"$JsonWriter.integer.exit957"
+  %common.ret.op.i9.i.i = phi ptr [ @"$string.534", %else.i.i.i ], [ @"$string.533", %"$JsonWriter.integer.exit957" ], [ %spec.select.i52.i, %"$Plan.positions_of_pool.exit.i.i.i" ]
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.532")
+  %258 = load i64, ptr %9, align 8
+  %259 = add i64 %258, 1
+  %260 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i10.i.i = icmp slt i64 %260, %259
+  %.pre.i.i.i.i11.i.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i10.i.i, label %merge.i.i.i.i.i13.i.i, label %"$Vector.push.80.exit.thread.i.i.i12.i.i"
+
+merge.i.i.i.i.i13.i.i:                            ; preds = %"$source_name.exit.i.i"
+  %261 = shl i64 %260, 1
+  %spec.select.i.i.i.i.i14.i.i = call i64 @llvm.smax.i64(i64 %261, i64 %259)
+  %spec.store.select.i.i.i.i.i15.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i14.i.i, i64 8)
+  %262 = call ptr @realloc(ptr %.pre.i.i.i.i11.i.i, i64 %spec.store.select.i.i.i.i.i15.i.i)
+  %263 = icmp eq ptr %262, null
+  br i1 %263, label %then.i.i.i18.i.i, label %merge7.i.i.i.i.i16.i.i
+
+merge7.i.i.i.i.i16.i.i:                           ; preds = %merge.i.i.i.i.i13.i.i
+  store ptr %262, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i15.i.i, ptr %10, align 8
+  %.pre10.i.i.i.i17.i.i = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i.i12.i.i"
+
+"$Vector.push.80.exit.thread.i.i.i12.i.i":        ; preds = %merge7.i.i.i.i.i16.i.i, %"$source_name.exit.i.i"
+  %264 = phi i64 [ %.pre10.i.i.i.i17.i.i, %merge7.i.i.i.i.i16.i.i ], [ %258, %"$source_name.exit.i.i" ]
+  %265 = phi ptr [ %262, %merge7.i.i.i.i.i16.i.i ], [ %.pre.i.i.i.i11.i.i, %"$source_name.exit.i.i" ]
+  %266 = getelementptr i8, ptr %265, i64 %264
+  store i8 58, ptr %266, align 1
+  %267 = load i64, ptr %9, align 8
+  %268 = add i64 %267, 1
+  store i64 %268, ptr %9, align 8
+  br label %"$JsonWriter.string_field.exit.i53.i"
+
+then.i.i.i18.i.i:                                 ; preds = %merge.i.i.i.i.i13.i.i
+  %269 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %269, align 8
+  br label %"$JsonWriter.string_field.exit.i53.i"
+
+"$JsonWriter.string_field.exit.i53.i":            ; preds = %then.i.i.i18.i.i, %"$Vector.push.80.exit.thread.i.i.i12.i.i"
+  store i8 0, ptr %7, align 8
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %common.ret.op.i9.i.i)
+  %.val.i.i = load ptr, ptr %made, align 8
+  %270 = getelementptr i8, ptr %.val.i.i, i64 132
+  %.val.val.i.i = load i32, ptr %270, align 4
+  %271 = sext i32 %.val.val.i.i to i64
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.537")
+  %272 = load i64, ptr %9, align 8
+  %273 = add i64 %272, 1
+  %274 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i19.i.i = icmp slt i64 %274, %273
+  %.pre.i.i.i.i20.i.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i19.i.i, label %merge.i.i.i.i.i22.i.i, label %"$Vector.push.80.exit.thread.i.i.i21.i.i"
+
+merge.i.i.i.i.i22.i.i:                            ; preds = %"$JsonWriter.string_field.exit.i53.i"
+  %275 = shl i64 %274, 1
+  %spec.select.i.i.i.i.i23.i.i = call i64 @llvm.smax.i64(i64 %275, i64 %273)
+  %spec.store.select.i.i.i.i.i24.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i23.i.i, i64 8)
+  %276 = call ptr @realloc(ptr %.pre.i.i.i.i20.i.i, i64 %spec.store.select.i.i.i.i.i24.i.i)
+  %277 = icmp eq ptr %276, null
+  br i1 %277, label %then.i.i.i27.i.i, label %merge7.i.i.i.i.i25.i.i
+
+merge7.i.i.i.i.i25.i.i:                           ; preds = %merge.i.i.i.i.i22.i.i
+  store ptr %276, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i24.i.i, ptr %10, align 8
+  %.pre10.i.i.i.i26.i.i = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i.i21.i.i"
+
+"$Vector.push.80.exit.thread.i.i.i21.i.i":        ; preds = %merge7.i.i.i.i.i25.i.i, %"$JsonWriter.string_field.exit.i53.i"
+  %278 = phi i64 [ %.pre10.i.i.i.i26.i.i, %merge7.i.i.i.i.i25.i.i ], [ %272, %"$JsonWriter.string_field.exit.i53.i" ]
+  %279 = phi ptr [ %276, %merge7.i.i.i.i.i25.i.i ], [ %.pre.i.i.i.i20.i.i, %"$JsonWriter.string_field.exit.i53.i" ]
+  %280 = getelementptr i8, ptr %279, i64 %278
+  store i8 58, ptr %280, align 1
+  %281 = load i64, ptr %9, align 8
+  %282 = add i64 %281, 1
+  store i64 %282, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i917"
+
+then.i.i.i27.i.i:                                 ; preds = %merge.i.i.i.i.i22.i.i
+  %283 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %283, align 8
+  br label %"$JsonWriter.separate.exit.i917"
+
+"$JsonWriter.separate.exit.i917":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i21.i.i", %then.i.i.i27.i.i
+  store i8 1, ptr %7, align 8
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i916)
+  %284 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i916, i64 32, ptr nonnull @"$string.83", i64 %271)
+  %285 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i916)
+  %286 = load i64, ptr %9, align 8
+  %287 = add i64 %286, %285
+  %288 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i918 = icmp slt i64 %288, %287
+  br i1 %.not.i.i.i.i.i.i918, label %merge.i.i.i.i.i.i921, label %merge.i.i.i.i919
+
+merge.i.i.i.i.i.i921:                             ; preds = %"$JsonWriter.separate.exit.i917"
+  %289 = shl i64 %288, 1
+  %spec.select.i.i.i.i.i.i922 = call i64 @llvm.smax.i64(i64 %289, i64 %287)
+  %spec.store.select.i.i.i.i.i.i923 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i922, i64 8)
+  %290 = load ptr, ptr %out, align 8
+  %291 = call ptr @realloc(ptr %290, i64 %spec.store.select.i.i.i.i.i.i923)
+  %292 = icmp eq ptr %291, null
+  br i1 %292, label %then.i.i.i.i925, label %merge7.i.i.i.i.i.i924
+
+merge7.i.i.i.i.i.i924:                            ; preds = %merge.i.i.i.i.i.i921
+  store ptr %291, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i923, ptr %10, align 8
+  br label %merge.i.i.i.i919
+
+then.i.i.i.i925:                                  ; preds = %merge.i.i.i.i.i.i921
+  %293 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %293, align 8
+  br label %"$JsonWriter.integer.exit936"
+
+merge.i.i.i.i919:                                 ; preds = %merge7.i.i.i.i.i.i924, %"$JsonWriter.separate.exit.i917"
+  store i64 %287, ptr %9, align 8
+  %294 = icmp sgt i64 %285, 0
+  br i1 %294, label %then2.i.i.i.i920, label %"$JsonWriter.integer.exit936"
+
+then2.i.i.i.i920:                                 ; preds = %merge.i.i.i.i919
+  %295 = load ptr, ptr %out, align 8
+  %296 = getelementptr i8, ptr %295, i64 %286
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %296, ptr nonnull readonly align 1 %digits.i.i916, i64 %285, i1 false)
+  br label %"$JsonWriter.integer.exit936"
+
+"$JsonWriter.integer.exit936":                    ; preds = %then.i.i.i.i925, %merge.i.i.i.i919, %then2.i.i.i.i920
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i916)
+  %297 = getelementptr inbounds i8, ptr %made, i64 184
+  %298 = load i32, ptr %297, align 8
+  %299 = sext i32 %298 to i64
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.538")
+  %300 = load i64, ptr %9, align 8
+  %301 = add i64 %300, 1
+  %302 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i29.i.i = icmp slt i64 %302, %301
+  %.pre.i.i.i.i30.i.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i29.i.i, label %merge.i.i.i.i.i32.i.i, label %"$Vector.push.80.exit.thread.i.i.i31.i.i"
+
+merge.i.i.i.i.i32.i.i:                            ; preds = %"$JsonWriter.integer.exit936"
+  %303 = shl i64 %302, 1
+  %spec.select.i.i.i.i.i33.i.i = call i64 @llvm.smax.i64(i64 %303, i64 %301)
+  %spec.store.select.i.i.i.i.i34.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i33.i.i, i64 8)
+  %304 = call ptr @realloc(ptr %.pre.i.i.i.i30.i.i, i64 %spec.store.select.i.i.i.i.i34.i.i)
+  %305 = icmp eq ptr %304, null
+  br i1 %305, label %then.i.i.i37.i.i, label %merge7.i.i.i.i.i35.i.i
+
+merge7.i.i.i.i.i35.i.i:                           ; preds = %merge.i.i.i.i.i32.i.i
+  store ptr %304, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i34.i.i, ptr %10, align 8
+  %.pre10.i.i.i.i36.i.i = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i.i31.i.i"
+
+"$Vector.push.80.exit.thread.i.i.i31.i.i":        ; preds = %merge7.i.i.i.i.i35.i.i, %"$JsonWriter.integer.exit936"
+  %306 = phi i64 [ %.pre10.i.i.i.i36.i.i, %merge7.i.i.i.i.i35.i.i ], [ %300, %"$JsonWriter.integer.exit936" ]
+  %307 = phi ptr [ %304, %merge7.i.i.i.i.i35.i.i ], [ %.pre.i.i.i.i30.i.i, %"$JsonWriter.integer.exit936" ]
+  %308 = getelementptr i8, ptr %307, i64 %306
+  store i8 58, ptr %308, align 1
+  %309 = load i64, ptr %9, align 8
+  %310 = add i64 %309, 1
+  store i64 %310, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i896"
+
+then.i.i.i37.i.i:                                 ; preds = %merge.i.i.i.i.i32.i.i
+  %311 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %311, align 8
+  br label %"$JsonWriter.separate.exit.i896"
+
+"$JsonWriter.separate.exit.i896":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i31.i.i", %then.i.i.i37.i.i
+  store i8 1, ptr %7, align 8
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i895)
+  %312 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i895, i64 32, ptr nonnull @"$string.83", i64 %299)
+  %313 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i895)
+  %314 = load i64, ptr %9, align 8
+  %315 = add i64 %314, %313
+  %316 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i897 = icmp slt i64 %316, %315
+  br i1 %.not.i.i.i.i.i.i897, label %merge.i.i.i.i.i.i900, label %merge.i.i.i.i898
+
+merge.i.i.i.i.i.i900:                             ; preds = %"$JsonWriter.separate.exit.i896"
+  %317 = shl i64 %316, 1
+  %spec.select.i.i.i.i.i.i901 = call i64 @llvm.smax.i64(i64 %317, i64 %315)
+  %spec.store.select.i.i.i.i.i.i902 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i901, i64 8)
+  %318 = load ptr, ptr %out, align 8
+  %319 = call ptr @realloc(ptr %318, i64 %spec.store.select.i.i.i.i.i.i902)
+  %320 = icmp eq ptr %319, null
+  br i1 %320, label %then.i.i.i.i904, label %merge7.i.i.i.i.i.i903
+
+merge7.i.i.i.i.i.i903:                            ; preds = %merge.i.i.i.i.i.i900
+  store ptr %319, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i902, ptr %10, align 8
+  br label %merge.i.i.i.i898
+
+then.i.i.i.i904:                                  ; preds = %merge.i.i.i.i.i.i900
+  %321 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %321, align 8
+  br label %"$JsonWriter.integer.exit915"
+
+merge.i.i.i.i898:                                 ; preds = %merge7.i.i.i.i.i.i903, %"$JsonWriter.separate.exit.i896"
+  store i64 %315, ptr %9, align 8
+  %322 = icmp sgt i64 %313, 0
+  br i1 %322, label %then2.i.i.i.i899, label %"$JsonWriter.integer.exit915"
+
+then2.i.i.i.i899:                                 ; preds = %merge.i.i.i.i898
+  %323 = load ptr, ptr %out, align 8
+  %324 = getelementptr i8, ptr %323, i64 %314
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %324, ptr nonnull readonly align 1 %digits.i.i895, i64 %313, i1 false)
+  br label %"$JsonWriter.integer.exit915"
+
+"$JsonWriter.integer.exit915":                    ; preds = %then.i.i.i.i904, %merge.i.i.i.i898, %then2.i.i.i.i899
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i895)
+  %325 = getelementptr inbounds i8, ptr %made, i64 48
+  %326 = load i32, ptr %325, align 8
+  %327 = icmp sgt i32 %326, 0
+  br i1 %327, label %"$source_name.exit49.i.i", label %else.i39.i.i
+
+else.i39.i.i:                                     ; preds = %"$JsonWriter.integer.exit915"
+  %328 = load i32, ptr %297, align 8
+  %329 = getelementptr inbounds i8, ptr %made, i64 296
+  %.val.i40.i.i = load i8, ptr %329, align 8
+  %330 = trunc i8 %.val.i40.i.i to i1
+  %331 = select i1 %330, i32 64, i32 256
+  %332 = icmp eq i32 %328, %331
+  br i1 %332, label %"$source_name.exit49.i.i", label %else2.i41.i.i
+
+else2.i41.i.i:                                    ; preds = %else.i39.i.i
+  %333 = getelementptr inbounds i8, ptr %made, i64 60
+  %334 = load i32, ptr %333, align 4
+  %335 = icmp sgt i32 %334, 0
+  %spec.select71.i.i = select i1 %335, ptr @"$string.535", ptr @"$string.536"
+  br label %"$source_name.exit49.i.i"
+
+"$source_name.exit49.i.i":                        ; preds = %else2.i41.i.i, %else.i39.i.i, %"$JsonWriter.integer.exit915"
+  %common.ret.op.i45.i.i = phi ptr [ @"$string.202", %else.i39.i.i ], [ @"$string.533", %"$JsonWriter.integer.exit915" ], [ %spec.select71.i.i, %else2.i41.i.i ]
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.539")
+  %336 = load i64, ptr %9, align 8
+  %337 = add i64 %336, 1
+  %338 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i50.i.i = icmp slt i64 %338, %337
+  %.pre.i.i.i.i51.i.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i50.i.i, label %merge.i.i.i.i.i53.i.i, label %"$Vector.push.80.exit.thread.i.i.i52.i.i"
+
+merge.i.i.i.i.i53.i.i:                            ; preds = %"$source_name.exit49.i.i"
+  %339 = shl i64 %338, 1
+  %spec.select.i.i.i.i.i54.i.i = call i64 @llvm.smax.i64(i64 %339, i64 %337)
+  %spec.store.select.i.i.i.i.i55.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i54.i.i, i64 8)
+  %340 = call ptr @realloc(ptr %.pre.i.i.i.i51.i.i, i64 %spec.store.select.i.i.i.i.i55.i.i)
+  %341 = icmp eq ptr %340, null
+  br i1 %341, label %then.i.i.i58.i.i, label %merge7.i.i.i.i.i56.i.i
+
+merge7.i.i.i.i.i56.i.i:                           ; preds = %merge.i.i.i.i.i53.i.i
+  store ptr %340, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i55.i.i, ptr %10, align 8
+  %.pre10.i.i.i.i57.i.i = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i.i52.i.i"
+
+"$Vector.push.80.exit.thread.i.i.i52.i.i":        ; preds = %merge7.i.i.i.i.i56.i.i, %"$source_name.exit49.i.i"
+  %342 = phi i64 [ %.pre10.i.i.i.i57.i.i, %merge7.i.i.i.i.i56.i.i ], [ %336, %"$source_name.exit49.i.i" ]
+  %343 = phi ptr [ %340, %merge7.i.i.i.i.i56.i.i ], [ %.pre.i.i.i.i51.i.i, %"$source_name.exit49.i.i" ]
+  %344 = getelementptr i8, ptr %343, i64 %342
+  store i8 58, ptr %344, align 1
+  %345 = load i64, ptr %9, align 8
+  %346 = add i64 %345, 1
+  store i64 %346, ptr %9, align 8
+  br label %"$write_sizes.exit.i"
+
+then.i.i.i58.i.i:                                 ; preds = %merge.i.i.i.i.i53.i.i
+  %347 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %347, align 8
+  br label %"$write_sizes.exit.i"
+
+"$write_sizes.exit.i":                            ; preds = %then.i.i.i58.i.i, %"$Vector.push.80.exit.thread.i.i.i52.i.i"
+  store i8 0, ptr %7, align 8
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %common.ret.op.i45.i.i)
+  %348 = getelementptr inbounds i8, ptr %made, i64 208
+  %349 = load i32, ptr %348, align 8
+  %350 = sext i32 %349 to i64
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.540")
+  %351 = load i64, ptr %9, align 8
+  %352 = add i64 %351, 1
+  %353 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i60.i = icmp slt i64 %353, %352
   %.pre.i.i.i.i61.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i60.i, label %merge.i.i.i.i.i63.i, label %"$Vector.push.80.exit.thread.i.i.i62.i"
 
-merge.i.i.i.i.i63.i:                              ; preds = %"$JsonWriter.integer.exit935"
-  %246 = shl i64 %245, 1
-  %spec.select.i.i.i.i.i64.i = call i64 @llvm.smax.i64(i64 %246, i64 %244)
+merge.i.i.i.i.i63.i:                              ; preds = %"$write_sizes.exit.i"
+  %354 = shl i64 %353, 1
+  %spec.select.i.i.i.i.i64.i = call i64 @llvm.smax.i64(i64 %354, i64 %352)
   %spec.store.select.i.i.i.i.i65.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i64.i, i64 8)
-  %247 = call ptr @realloc(ptr %.pre.i.i.i.i61.i, i64 %spec.store.select.i.i.i.i.i65.i)
-  %248 = icmp eq ptr %247, null
-  br i1 %248, label %then.i.i.i68.i, label %merge7.i.i.i.i.i66.i
+  %355 = call ptr @realloc(ptr %.pre.i.i.i.i61.i, i64 %spec.store.select.i.i.i.i.i65.i)
+  %356 = icmp eq ptr %355, null
+  br i1 %356, label %then.i.i.i68.i, label %merge7.i.i.i.i.i66.i
 
 merge7.i.i.i.i.i66.i:                             ; preds = %merge.i.i.i.i.i63.i
-  store ptr %247, ptr %out, align 8
+  store ptr %355, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i65.i, ptr %10, align 8
   %.pre10.i.i.i.i67.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i62.i"
 
-"$Vector.push.80.exit.thread.i.i.i62.i":          ; preds = %merge7.i.i.i.i.i66.i, %"$JsonWriter.integer.exit935"
-  %249 = phi i64 [ %.pre10.i.i.i.i67.i, %merge7.i.i.i.i.i66.i ], [ %243, %"$JsonWriter.integer.exit935" ]
-  %250 = phi ptr [ %247, %merge7.i.i.i.i.i66.i ], [ %.pre.i.i.i.i61.i, %"$JsonWriter.integer.exit935" ]
-  %251 = getelementptr i8, ptr %250, i64 %249
-  store i8 58, ptr %251, align 1
-  %252 = load i64, ptr %9, align 8
-  %253 = add i64 %252, 1
-  store i64 %253, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i895"
+"$Vector.push.80.exit.thread.i.i.i62.i":          ; preds = %merge7.i.i.i.i.i66.i, %"$write_sizes.exit.i"
+  %357 = phi i64 [ %.pre10.i.i.i.i67.i, %merge7.i.i.i.i.i66.i ], [ %351, %"$write_sizes.exit.i" ]
+  %358 = phi ptr [ %355, %merge7.i.i.i.i.i66.i ], [ %.pre.i.i.i.i61.i, %"$write_sizes.exit.i" ]
+  %359 = getelementptr i8, ptr %358, i64 %357
+  store i8 58, ptr %359, align 1
+  %360 = load i64, ptr %9, align 8
+  %361 = add i64 %360, 1
+  store i64 %361, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i875"
 
 then.i.i.i68.i:                                   ; preds = %merge.i.i.i.i.i63.i
-  %254 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %254, align 8
-  br label %"$JsonWriter.separate.exit.i895"
+  %362 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %362, align 8
+  br label %"$JsonWriter.separate.exit.i875"
 
-"$JsonWriter.separate.exit.i895":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i62.i", %then.i.i.i68.i
+"$JsonWriter.separate.exit.i875":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i62.i", %then.i.i.i68.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i894)
-  %255 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i894, i64 32, ptr nonnull @"$string.83", i64 %242)
-  %256 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i894)
-  %257 = load i64, ptr %9, align 8
-  %258 = add i64 %257, %256
-  %259 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i896 = icmp slt i64 %259, %258
-  br i1 %.not.i.i.i.i.i.i896, label %merge.i.i.i.i.i.i899, label %merge.i.i.i.i897
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i874)
+  %363 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i874, i64 32, ptr nonnull @"$string.83", i64 %350)
+  %364 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i874)
+  %365 = load i64, ptr %9, align 8
+  %366 = add i64 %365, %364
+  %367 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i876 = icmp slt i64 %367, %366
+  br i1 %.not.i.i.i.i.i.i876, label %merge.i.i.i.i.i.i879, label %merge.i.i.i.i877
 
-merge.i.i.i.i.i.i899:                             ; preds = %"$JsonWriter.separate.exit.i895"
-  %260 = shl i64 %259, 1
-  %spec.select.i.i.i.i.i.i900 = call i64 @llvm.smax.i64(i64 %260, i64 %258)
-  %spec.store.select.i.i.i.i.i.i901 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i900, i64 8)
-  %261 = load ptr, ptr %out, align 8
-  %262 = call ptr @realloc(ptr %261, i64 %spec.store.select.i.i.i.i.i.i901)
-  %263 = icmp eq ptr %262, null
-  br i1 %263, label %then.i.i.i.i903, label %merge7.i.i.i.i.i.i902
+merge.i.i.i.i.i.i879:                             ; preds = %"$JsonWriter.separate.exit.i875"
+  %368 = shl i64 %367, 1
+  %spec.select.i.i.i.i.i.i880 = call i64 @llvm.smax.i64(i64 %368, i64 %366)
+  %spec.store.select.i.i.i.i.i.i881 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i880, i64 8)
+  %369 = load ptr, ptr %out, align 8
+  %370 = call ptr @realloc(ptr %369, i64 %spec.store.select.i.i.i.i.i.i881)
+  %371 = icmp eq ptr %370, null
+  br i1 %371, label %then.i.i.i.i883, label %merge7.i.i.i.i.i.i882
 
-merge7.i.i.i.i.i.i902:                            ; preds = %merge.i.i.i.i.i.i899
-  store ptr %262, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i901, ptr %10, align 8
-  br label %merge.i.i.i.i897
+merge7.i.i.i.i.i.i882:                            ; preds = %merge.i.i.i.i.i.i879
+  store ptr %370, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i881, ptr %10, align 8
+  br label %merge.i.i.i.i877
 
-then.i.i.i.i903:                                  ; preds = %merge.i.i.i.i.i.i899
-  %264 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %264, align 8
-  br label %"$JsonWriter.integer.exit914"
+then.i.i.i.i883:                                  ; preds = %merge.i.i.i.i.i.i879
+  %372 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %372, align 8
+  br label %"$JsonWriter.integer.exit894"
 
-merge.i.i.i.i897:                                 ; preds = %merge7.i.i.i.i.i.i902, %"$JsonWriter.separate.exit.i895"
-  store i64 %258, ptr %9, align 8
-  %265 = icmp sgt i64 %256, 0
-  br i1 %265, label %then2.i.i.i.i898, label %"$JsonWriter.integer.exit914"
+merge.i.i.i.i877:                                 ; preds = %merge7.i.i.i.i.i.i882, %"$JsonWriter.separate.exit.i875"
+  store i64 %366, ptr %9, align 8
+  %373 = icmp sgt i64 %364, 0
+  br i1 %373, label %then2.i.i.i.i878, label %"$JsonWriter.integer.exit894"
 
-then2.i.i.i.i898:                                 ; preds = %merge.i.i.i.i897
-  %266 = load ptr, ptr %out, align 8
-  %267 = getelementptr i8, ptr %266, i64 %257
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %267, ptr nonnull readonly align 1 %digits.i.i894, i64 %256, i1 false)
-  br label %"$JsonWriter.integer.exit914"
+then2.i.i.i.i878:                                 ; preds = %merge.i.i.i.i877
+  %374 = load ptr, ptr %out, align 8
+  %375 = getelementptr i8, ptr %374, i64 %365
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %375, ptr nonnull readonly align 1 %digits.i.i874, i64 %364, i1 false)
+  br label %"$JsonWriter.integer.exit894"
 
-"$JsonWriter.integer.exit914":                    ; preds = %then.i.i.i.i903, %merge.i.i.i.i897, %then2.i.i.i.i898
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i894)
-  %268 = getelementptr inbounds i8, ptr %made, i64 72
-  %269 = load i32, ptr %268, align 8
-  %270 = sext i32 %269 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.532")
-  %271 = load i64, ptr %9, align 8
-  %272 = add i64 %271, 1
-  %273 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i70.i = icmp slt i64 %273, %272
-  %.pre.i.i.i.i71.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i70.i, label %merge.i.i.i.i.i73.i, label %"$Vector.push.80.exit.thread.i.i.i72.i"
+"$JsonWriter.integer.exit894":                    ; preds = %then.i.i.i.i883, %merge.i.i.i.i877, %then2.i.i.i.i878
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i874)
+  %376 = getelementptr inbounds i8, ptr %made, i64 292
+  %377 = load i32, ptr %376, align 4
+  %378 = icmp ult i32 %377, 32
+  br i1 %378, label %switch.hole_check, label %merge53.i.i.i.i
 
-merge.i.i.i.i.i73.i:                              ; preds = %"$JsonWriter.integer.exit914"
-  %274 = shl i64 %273, 1
-  %spec.select.i.i.i.i.i74.i = call i64 @llvm.smax.i64(i64 %274, i64 %272)
-  %spec.store.select.i.i.i.i.i75.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i74.i, i64 8)
-  %275 = call ptr @realloc(ptr %.pre.i.i.i.i71.i, i64 %spec.store.select.i.i.i.i.i75.i)
-  %276 = icmp eq ptr %275, null
-  br i1 %276, label %then.i.i.i78.i, label %merge7.i.i.i.i.i76.i
-
-merge7.i.i.i.i.i76.i:                             ; preds = %merge.i.i.i.i.i73.i
-  store ptr %275, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i75.i, ptr %10, align 8
-  %.pre10.i.i.i.i77.i = load i64, ptr %9, align 8
-  br label %"$Vector.push.80.exit.thread.i.i.i72.i"
-
-"$Vector.push.80.exit.thread.i.i.i72.i":          ; preds = %merge7.i.i.i.i.i76.i, %"$JsonWriter.integer.exit914"
-  %277 = phi i64 [ %.pre10.i.i.i.i77.i, %merge7.i.i.i.i.i76.i ], [ %271, %"$JsonWriter.integer.exit914" ]
-  %278 = phi ptr [ %275, %merge7.i.i.i.i.i76.i ], [ %.pre.i.i.i.i71.i, %"$JsonWriter.integer.exit914" ]
-  %279 = getelementptr i8, ptr %278, i64 %277
-  store i8 58, ptr %279, align 1
-  %280 = load i64, ptr %9, align 8
-  %281 = add i64 %280, 1
-  store i64 %281, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i874"
-
-then.i.i.i78.i:                                   ; preds = %merge.i.i.i.i.i73.i
-  %282 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %282, align 8
-  br label %"$JsonWriter.separate.exit.i874"
-
-"$JsonWriter.separate.exit.i874":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i72.i", %then.i.i.i78.i
-  store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i873)
-  %283 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i873, i64 32, ptr nonnull @"$string.83", i64 %270)
-  %284 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i873)
-  %285 = load i64, ptr %9, align 8
-  %286 = add i64 %285, %284
-  %287 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i875 = icmp slt i64 %287, %286
-  br i1 %.not.i.i.i.i.i.i875, label %merge.i.i.i.i.i.i878, label %merge.i.i.i.i876
-
-merge.i.i.i.i.i.i878:                             ; preds = %"$JsonWriter.separate.exit.i874"
-  %288 = shl i64 %287, 1
-  %spec.select.i.i.i.i.i.i879 = call i64 @llvm.smax.i64(i64 %288, i64 %286)
-  %spec.store.select.i.i.i.i.i.i880 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i879, i64 8)
-  %289 = load ptr, ptr %out, align 8
-  %290 = call ptr @realloc(ptr %289, i64 %spec.store.select.i.i.i.i.i.i880)
-  %291 = icmp eq ptr %290, null
-  br i1 %291, label %then.i.i.i.i882, label %merge7.i.i.i.i.i.i881
-
-merge7.i.i.i.i.i.i881:                            ; preds = %merge.i.i.i.i.i.i878
-  store ptr %290, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i880, ptr %10, align 8
-  br label %merge.i.i.i.i876
-
-then.i.i.i.i882:                                  ; preds = %merge.i.i.i.i.i.i878
-  %292 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %292, align 8
-  br label %"$JsonWriter.integer.exit893"
-
-merge.i.i.i.i876:                                 ; preds = %merge7.i.i.i.i.i.i881, %"$JsonWriter.separate.exit.i874"
-  store i64 %286, ptr %9, align 8
-  %293 = icmp sgt i64 %284, 0
-  br i1 %293, label %then2.i.i.i.i877, label %"$JsonWriter.integer.exit893"
-
-then2.i.i.i.i877:                                 ; preds = %merge.i.i.i.i876
-  %294 = load ptr, ptr %out, align 8
-  %295 = getelementptr i8, ptr %294, i64 %285
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %295, ptr nonnull readonly align 1 %digits.i.i873, i64 %284, i1 false)
-  br label %"$JsonWriter.integer.exit893"
-
-"$JsonWriter.integer.exit893":                    ; preds = %then.i.i.i.i882, %merge.i.i.i.i876, %then2.i.i.i.i877
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i873)
-  %296 = getelementptr inbounds i8, ptr %made, i64 156
-  %297 = load i32, ptr %296, align 4
-  %298 = icmp ult i32 %297, 32
-  br i1 %298, label %switch.hole_check, label %merge53.i.i.i.i
-
-merge53.i.i.i.i:                                  ; preds = %switch.hole_check, %"$JsonWriter.integer.exit893"
-  %299 = icmp eq i32 %297, 32
-  %spec.select.i.i.i.i = select i1 %299, ptr @"$string.372", ptr @"$string.156"
+merge53.i.i.i.i:                                  ; preds = %switch.hole_check, %"$JsonWriter.integer.exit894"
+  %379 = icmp eq i32 %377, 32
+  %spec.select.i.i.i.i = select i1 %379, ptr @"$string.372", ptr @"$string.156"
   br label %"$kv_dtype_name.exit.i.i"
 
-switch.hole_check:                                ; preds = %"$JsonWriter.integer.exit893"
-  %switch.shifted = lshr i32 -1048569, %297
+switch.hole_check:                                ; preds = %"$JsonWriter.integer.exit894"
+  %switch.shifted = lshr i32 -1048569, %377
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %300 = zext nneg i32 %297 to i64
-  %reltable.shift = shl i64 %300, 2
+  %380 = zext nneg i32 %377 to i64
+  %reltable.shift = shl i64 %380, 2
   %reltable.intrinsic = call ptr @llvm.load.relative.i64(ptr @"switch.table.$plan_on.rel", i64 %reltable.shift)
   br label %"$kv_dtype_name.exit.i.i"
 
 "$kv_dtype_name.exit.i.i":                        ; preds = %switch.lookup, %merge53.i.i.i.i
   %common.ret.op.i.i.i = phi ptr [ %spec.select.i.i.i.i, %merge53.i.i.i.i ], [ %reltable.intrinsic, %switch.lookup ]
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.533")
-  %301 = load i64, ptr %9, align 8
-  %302 = add i64 %301, 1
-  %303 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i80.i = icmp slt i64 %303, %302
-  %.pre.i.i.i.i.i81.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i80.i, label %merge.i.i.i.i.i.i85.i, label %"$Vector.push.80.exit.thread.i.i.i.i82.i"
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.541")
+  %381 = load i64, ptr %9, align 8
+  %382 = add i64 %381, 1
+  %383 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i70.i = icmp slt i64 %383, %382
+  %.pre.i.i.i.i.i71.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i.i70.i, label %merge.i.i.i.i.i.i77.i, label %"$Vector.push.80.exit.thread.i.i.i.i72.i"
 
-merge.i.i.i.i.i.i85.i:                            ; preds = %"$kv_dtype_name.exit.i.i"
-  %304 = shl i64 %303, 1
-  %spec.select.i.i.i.i.i.i86.i = call i64 @llvm.smax.i64(i64 %304, i64 %302)
-  %spec.store.select.i.i.i.i.i.i87.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i86.i, i64 8)
-  %305 = call ptr @realloc(ptr %.pre.i.i.i.i.i81.i, i64 %spec.store.select.i.i.i.i.i.i87.i)
-  %306 = icmp eq ptr %305, null
-  br i1 %306, label %then.i.i.i.i90.i, label %merge7.i.i.i.i.i.i88.i
+merge.i.i.i.i.i.i77.i:                            ; preds = %"$kv_dtype_name.exit.i.i"
+  %384 = shl i64 %383, 1
+  %spec.select.i.i.i.i.i.i78.i = call i64 @llvm.smax.i64(i64 %384, i64 %382)
+  %spec.store.select.i.i.i.i.i.i79.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i78.i, i64 8)
+  %385 = call ptr @realloc(ptr %.pre.i.i.i.i.i71.i, i64 %spec.store.select.i.i.i.i.i.i79.i)
+  %386 = icmp eq ptr %385, null
+  br i1 %386, label %then.i.i.i.i82.i, label %merge7.i.i.i.i.i.i80.i
 
-merge7.i.i.i.i.i.i88.i:                           ; preds = %merge.i.i.i.i.i.i85.i
-  store ptr %305, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i87.i, ptr %10, align 8
-  %.pre10.i.i.i.i.i89.i = load i64, ptr %9, align 8
-  br label %"$Vector.push.80.exit.thread.i.i.i.i82.i"
+merge7.i.i.i.i.i.i80.i:                           ; preds = %merge.i.i.i.i.i.i77.i
+  store ptr %385, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i79.i, ptr %10, align 8
+  %.pre10.i.i.i.i.i81.i = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i.i.i72.i"
 
-"$Vector.push.80.exit.thread.i.i.i.i82.i":        ; preds = %merge7.i.i.i.i.i.i88.i, %"$kv_dtype_name.exit.i.i"
-  %307 = phi i64 [ %.pre10.i.i.i.i.i89.i, %merge7.i.i.i.i.i.i88.i ], [ %301, %"$kv_dtype_name.exit.i.i" ]
-  %308 = phi ptr [ %305, %merge7.i.i.i.i.i.i88.i ], [ %.pre.i.i.i.i.i81.i, %"$kv_dtype_name.exit.i.i" ]
-  %309 = getelementptr i8, ptr %308, i64 %307
-  store i8 58, ptr %309, align 1
-  %310 = load i64, ptr %9, align 8
-  %311 = add i64 %310, 1
-  store i64 %311, ptr %9, align 8
-  br label %"$JsonWriter.string_field.exit.i83.i"
+"$Vector.push.80.exit.thread.i.i.i.i72.i":        ; preds = %merge7.i.i.i.i.i.i80.i, %"$kv_dtype_name.exit.i.i"
+  %387 = phi i64 [ %.pre10.i.i.i.i.i81.i, %merge7.i.i.i.i.i.i80.i ], [ %381, %"$kv_dtype_name.exit.i.i" ]
+  %388 = phi ptr [ %385, %merge7.i.i.i.i.i.i80.i ], [ %.pre.i.i.i.i.i71.i, %"$kv_dtype_name.exit.i.i" ]
+  %389 = getelementptr i8, ptr %388, i64 %387
+  store i8 58, ptr %389, align 1
+  %390 = load i64, ptr %9, align 8
+  %391 = add i64 %390, 1
+  store i64 %391, ptr %9, align 8
+  br label %"$JsonWriter.string_field.exit.i73.i"
 
-then.i.i.i.i90.i:                                 ; preds = %merge.i.i.i.i.i.i85.i
-  %312 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %312, align 8
-  br label %"$JsonWriter.string_field.exit.i83.i"
+then.i.i.i.i82.i:                                 ; preds = %merge.i.i.i.i.i.i77.i
+  %392 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %392, align 8
+  br label %"$JsonWriter.string_field.exit.i73.i"
 
-"$JsonWriter.string_field.exit.i83.i":            ; preds = %then.i.i.i.i90.i, %"$Vector.push.80.exit.thread.i.i.i.i82.i"
+"$JsonWriter.string_field.exit.i73.i":            ; preds = %then.i.i.i.i82.i, %"$Vector.push.80.exit.thread.i.i.i.i72.i"
   store i8 0, ptr %7, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %common.ret.op.i.i.i)
-  %313 = load i32, ptr %296, align 4
+  %393 = load i32, ptr %376, align 4
   %.val17.i.i = load ptr, ptr %made, align 8
-  %314 = getelementptr i8, ptr %.val17.i.i, i64 92
-  %315 = load i32, ptr %314, align 4
-  %316 = getelementptr i8, ptr %.val17.i.i, i64 104
-  %317 = load i32, ptr %316, align 4
-  %318 = getelementptr i8, ptr %.val17.i.i, i64 108
-  %319 = load i32, ptr %318, align 4
-  %320 = icmp ult i32 %313, 32
-  br i1 %320, label %switch.hole_check1066, label %merge53.i.i28.i.i
+  %394 = getelementptr i8, ptr %.val17.i.i, i64 92
+  %395 = load i32, ptr %394, align 4
+  %396 = getelementptr i8, ptr %.val17.i.i, i64 104
+  %397 = load i32, ptr %396, align 4
+  %398 = getelementptr i8, ptr %.val17.i.i, i64 108
+  %399 = load i32, ptr %398, align 4
+  %400 = icmp ult i32 %393, 32
+  br i1 %400, label %switch.hole_check1088, label %merge53.i.i28.i.i
 
-merge53.i.i28.i.i:                                ; preds = %switch.hole_check1066, %"$JsonWriter.string_field.exit.i83.i"
-  %321 = icmp eq i32 %313, 32
-  %spec.select.i.i29.i.i = select i1 %321, i64 8, i64 0
+merge53.i.i28.i.i:                                ; preds = %switch.hole_check1088, %"$JsonWriter.string_field.exit.i73.i"
+  %401 = icmp eq i32 %393, 32
+  %spec.select.i.i29.i.i = select i1 %401, i64 8, i64 0
   br label %"$Plan.kv_bytes_per_token.exit.i.i"
 
-switch.hole_check1066:                            ; preds = %"$JsonWriter.string_field.exit.i83.i"
-  %switch.shifted1068 = lshr i32 -1048569, %313
-  %switch.lobit1069 = trunc i32 %switch.shifted1068 to i1
-  br i1 %switch.lobit1069, label %switch.lookup1067, label %merge53.i.i28.i.i
+switch.hole_check1088:                            ; preds = %"$JsonWriter.string_field.exit.i73.i"
+  %switch.shifted1090 = lshr i32 -1048569, %393
+  %switch.lobit1091 = trunc i32 %switch.shifted1090 to i1
+  br i1 %switch.lobit1091, label %switch.lookup1089, label %merge53.i.i28.i.i
 
-switch.lookup1067:                                ; preds = %switch.hole_check1066
-  %322 = zext nneg i32 %313 to i64
-  %switch.gep1070 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %322
-  %switch.load1071 = load i64, ptr %switch.gep1070, align 8
+switch.lookup1089:                                ; preds = %switch.hole_check1088
+  %402 = zext nneg i32 %393 to i64
+  %switch.gep1092 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %402
+  %switch.load1093 = load i64, ptr %switch.gep1092, align 8
   br label %"$Plan.kv_bytes_per_token.exit.i.i"
 
-"$Plan.kv_bytes_per_token.exit.i.i":              ; preds = %switch.lookup1067, %merge53.i.i28.i.i
-  %common.ret.op.i.i.i.i = phi i64 [ %spec.select.i.i29.i.i, %merge53.i.i28.i.i ], [ %switch.load1071, %switch.lookup1067 ]
-  %323 = sext i32 %315 to i64
-  %324 = shl nsw i64 %323, 1
-  %325 = sext i32 %317 to i64
-  %326 = mul i64 %324, %325
-  %327 = sext i32 %319 to i64
-  %328 = mul i64 %326, %327
-  %329 = mul i64 %328, %common.ret.op.i.i.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.535")
-  %330 = load i64, ptr %9, align 8
-  %331 = add i64 %330, 1
-  %332 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i30.i.i = icmp slt i64 %332, %331
+"$Plan.kv_bytes_per_token.exit.i.i":              ; preds = %switch.lookup1089, %merge53.i.i28.i.i
+  %common.ret.op.i.i.i74.i = phi i64 [ %spec.select.i.i29.i.i, %merge53.i.i28.i.i ], [ %switch.load1093, %switch.lookup1089 ]
+  %403 = sext i32 %395 to i64
+  %404 = shl nsw i64 %403, 1
+  %405 = sext i32 %397 to i64
+  %406 = mul i64 %404, %405
+  %407 = sext i32 %399 to i64
+  %408 = mul i64 %406, %407
+  %409 = mul i64 %408, %common.ret.op.i.i.i74.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.543")
+  %410 = load i64, ptr %9, align 8
+  %411 = add i64 %410, 1
+  %412 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i30.i.i = icmp slt i64 %412, %411
   %.pre.i.i.i.i31.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i30.i.i, label %merge.i.i.i.i.i33.i.i, label %"$Vector.push.80.exit.thread.i.i.i32.i.i"
 
 merge.i.i.i.i.i33.i.i:                            ; preds = %"$Plan.kv_bytes_per_token.exit.i.i"
-  %333 = shl i64 %332, 1
-  %spec.select.i.i.i.i.i34.i.i = call i64 @llvm.smax.i64(i64 %333, i64 %331)
+  %413 = shl i64 %412, 1
+  %spec.select.i.i.i.i.i34.i.i = call i64 @llvm.smax.i64(i64 %413, i64 %411)
   %spec.store.select.i.i.i.i.i35.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i34.i.i, i64 8)
-  %334 = call ptr @realloc(ptr %.pre.i.i.i.i31.i.i, i64 %spec.store.select.i.i.i.i.i35.i.i)
-  %335 = icmp eq ptr %334, null
-  br i1 %335, label %then.i.i.i38.i.i, label %merge7.i.i.i.i.i36.i.i
+  %414 = call ptr @realloc(ptr %.pre.i.i.i.i31.i.i, i64 %spec.store.select.i.i.i.i.i35.i.i)
+  %415 = icmp eq ptr %414, null
+  br i1 %415, label %then.i.i.i38.i.i, label %merge7.i.i.i.i.i36.i.i
 
 merge7.i.i.i.i.i36.i.i:                           ; preds = %merge.i.i.i.i.i33.i.i
-  store ptr %334, ptr %out, align 8
+  store ptr %414, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i35.i.i, ptr %10, align 8
   %.pre10.i.i.i.i37.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i32.i.i"
 
 "$Vector.push.80.exit.thread.i.i.i32.i.i":        ; preds = %merge7.i.i.i.i.i36.i.i, %"$Plan.kv_bytes_per_token.exit.i.i"
-  %336 = phi i64 [ %.pre10.i.i.i.i37.i.i, %merge7.i.i.i.i.i36.i.i ], [ %330, %"$Plan.kv_bytes_per_token.exit.i.i" ]
-  %337 = phi ptr [ %334, %merge7.i.i.i.i.i36.i.i ], [ %.pre.i.i.i.i31.i.i, %"$Plan.kv_bytes_per_token.exit.i.i" ]
-  %338 = getelementptr i8, ptr %337, i64 %336
-  store i8 58, ptr %338, align 1
-  %339 = load i64, ptr %9, align 8
-  %340 = add i64 %339, 1
-  store i64 %340, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i853"
+  %416 = phi i64 [ %.pre10.i.i.i.i37.i.i, %merge7.i.i.i.i.i36.i.i ], [ %410, %"$Plan.kv_bytes_per_token.exit.i.i" ]
+  %417 = phi ptr [ %414, %merge7.i.i.i.i.i36.i.i ], [ %.pre.i.i.i.i31.i.i, %"$Plan.kv_bytes_per_token.exit.i.i" ]
+  %418 = getelementptr i8, ptr %417, i64 %416
+  store i8 58, ptr %418, align 1
+  %419 = load i64, ptr %9, align 8
+  %420 = add i64 %419, 1
+  store i64 %420, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i854"
 
 then.i.i.i38.i.i:                                 ; preds = %merge.i.i.i.i.i33.i.i
-  %341 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %341, align 8
-  br label %"$JsonWriter.separate.exit.i853"
+  %421 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %421, align 8
+  br label %"$JsonWriter.separate.exit.i854"
 
-"$JsonWriter.separate.exit.i853":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i32.i.i", %then.i.i.i38.i.i
+"$JsonWriter.separate.exit.i854":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i32.i.i", %then.i.i.i38.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i852)
-  %342 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i852, i64 32, ptr nonnull @"$string.83", i64 %329)
-  %343 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i852)
-  %344 = load i64, ptr %9, align 8
-  %345 = add i64 %344, %343
-  %346 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i854 = icmp slt i64 %346, %345
-  br i1 %.not.i.i.i.i.i.i854, label %merge.i.i.i.i.i.i857, label %merge.i.i.i.i855
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i853)
+  %422 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i853, i64 32, ptr nonnull @"$string.83", i64 %409)
+  %423 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i853)
+  %424 = load i64, ptr %9, align 8
+  %425 = add i64 %424, %423
+  %426 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i855 = icmp slt i64 %426, %425
+  br i1 %.not.i.i.i.i.i.i855, label %merge.i.i.i.i.i.i858, label %merge.i.i.i.i856
 
-merge.i.i.i.i.i.i857:                             ; preds = %"$JsonWriter.separate.exit.i853"
-  %347 = shl i64 %346, 1
-  %spec.select.i.i.i.i.i.i858 = call i64 @llvm.smax.i64(i64 %347, i64 %345)
-  %spec.store.select.i.i.i.i.i.i859 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i858, i64 8)
-  %348 = load ptr, ptr %out, align 8
-  %349 = call ptr @realloc(ptr %348, i64 %spec.store.select.i.i.i.i.i.i859)
-  %350 = icmp eq ptr %349, null
-  br i1 %350, label %then.i.i.i.i861, label %merge7.i.i.i.i.i.i860
+merge.i.i.i.i.i.i858:                             ; preds = %"$JsonWriter.separate.exit.i854"
+  %427 = shl i64 %426, 1
+  %spec.select.i.i.i.i.i.i859 = call i64 @llvm.smax.i64(i64 %427, i64 %425)
+  %spec.store.select.i.i.i.i.i.i860 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i859, i64 8)
+  %428 = load ptr, ptr %out, align 8
+  %429 = call ptr @realloc(ptr %428, i64 %spec.store.select.i.i.i.i.i.i860)
+  %430 = icmp eq ptr %429, null
+  br i1 %430, label %then.i.i.i.i862, label %merge7.i.i.i.i.i.i861
 
-merge7.i.i.i.i.i.i860:                            ; preds = %merge.i.i.i.i.i.i857
-  store ptr %349, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i859, ptr %10, align 8
-  br label %merge.i.i.i.i855
+merge7.i.i.i.i.i.i861:                            ; preds = %merge.i.i.i.i.i.i858
+  store ptr %429, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i860, ptr %10, align 8
+  br label %merge.i.i.i.i856
 
-then.i.i.i.i861:                                  ; preds = %merge.i.i.i.i.i.i857
-  %351 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %351, align 8
-  br label %"$JsonWriter.integer.exit872"
+then.i.i.i.i862:                                  ; preds = %merge.i.i.i.i.i.i858
+  %431 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %431, align 8
+  br label %"$JsonWriter.integer.exit873"
 
-merge.i.i.i.i855:                                 ; preds = %merge7.i.i.i.i.i.i860, %"$JsonWriter.separate.exit.i853"
-  store i64 %345, ptr %9, align 8
-  %352 = icmp sgt i64 %343, 0
-  br i1 %352, label %then2.i.i.i.i856, label %"$JsonWriter.integer.exit872"
+merge.i.i.i.i856:                                 ; preds = %merge7.i.i.i.i.i.i861, %"$JsonWriter.separate.exit.i854"
+  store i64 %425, ptr %9, align 8
+  %432 = icmp sgt i64 %423, 0
+  br i1 %432, label %then2.i.i.i.i857, label %"$JsonWriter.integer.exit873"
 
-then2.i.i.i.i856:                                 ; preds = %merge.i.i.i.i855
-  %353 = load ptr, ptr %out, align 8
-  %354 = getelementptr i8, ptr %353, i64 %344
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %354, ptr nonnull readonly align 1 %digits.i.i852, i64 %343, i1 false)
-  br label %"$JsonWriter.integer.exit872"
+then2.i.i.i.i857:                                 ; preds = %merge.i.i.i.i856
+  %433 = load ptr, ptr %out, align 8
+  %434 = getelementptr i8, ptr %433, i64 %424
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %434, ptr nonnull readonly align 1 %digits.i.i853, i64 %423, i1 false)
+  br label %"$JsonWriter.integer.exit873"
 
-"$JsonWriter.integer.exit872":                    ; preds = %then.i.i.i.i861, %merge.i.i.i.i855, %then2.i.i.i.i856
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i852)
-  %.val.i.i = load ptr, ptr %made, align 8
-  %355 = getelementptr i8, ptr %.val.i.i, i64 92
-  %356 = load i32, ptr %355, align 4
-  %357 = getelementptr i8, ptr %.val.i.i, i64 104
-  %358 = load i32, ptr %357, align 4
-  %359 = getelementptr i8, ptr %.val.i.i, i64 108
-  %360 = load i32, ptr %359, align 4
-  %361 = sext i32 %356 to i64
-  %362 = sext i32 %358 to i64
-  %363 = sext i32 %360 to i64
-  %364 = shl nsw i64 %361, 2
-  %365 = mul i64 %364, %362
-  %366 = mul i64 %365, %363
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.536")
-  %367 = load i64, ptr %9, align 8
-  %368 = add i64 %367, 1
-  %369 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i41.i.i = icmp slt i64 %369, %368
+"$JsonWriter.integer.exit873":                    ; preds = %then.i.i.i.i862, %merge.i.i.i.i856, %then2.i.i.i.i857
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i853)
+  %.val.i76.i = load ptr, ptr %made, align 8
+  %435 = getelementptr i8, ptr %.val.i76.i, i64 92
+  %436 = load i32, ptr %435, align 4
+  %437 = getelementptr i8, ptr %.val.i76.i, i64 104
+  %438 = load i32, ptr %437, align 4
+  %439 = getelementptr i8, ptr %.val.i76.i, i64 108
+  %440 = load i32, ptr %439, align 4
+  %441 = sext i32 %436 to i64
+  %442 = sext i32 %438 to i64
+  %443 = sext i32 %440 to i64
+  %444 = shl nsw i64 %441, 2
+  %445 = mul i64 %444, %442
+  %446 = mul i64 %445, %443
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.544")
+  %447 = load i64, ptr %9, align 8
+  %448 = add i64 %447, 1
+  %449 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i41.i.i = icmp slt i64 %449, %448
   %.pre.i.i.i.i42.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i41.i.i, label %merge.i.i.i.i.i44.i.i, label %"$Vector.push.80.exit.thread.i.i.i43.i.i"
 
-merge.i.i.i.i.i44.i.i:                            ; preds = %"$JsonWriter.integer.exit872"
-  %370 = shl i64 %369, 1
-  %spec.select.i.i.i.i.i45.i.i = call i64 @llvm.smax.i64(i64 %370, i64 %368)
+merge.i.i.i.i.i44.i.i:                            ; preds = %"$JsonWriter.integer.exit873"
+  %450 = shl i64 %449, 1
+  %spec.select.i.i.i.i.i45.i.i = call i64 @llvm.smax.i64(i64 %450, i64 %448)
   %spec.store.select.i.i.i.i.i46.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i45.i.i, i64 8)
-  %371 = call ptr @realloc(ptr %.pre.i.i.i.i42.i.i, i64 %spec.store.select.i.i.i.i.i46.i.i)
-  %372 = icmp eq ptr %371, null
-  br i1 %372, label %then.i.i.i49.i.i, label %merge7.i.i.i.i.i47.i.i
+  %451 = call ptr @realloc(ptr %.pre.i.i.i.i42.i.i, i64 %spec.store.select.i.i.i.i.i46.i.i)
+  %452 = icmp eq ptr %451, null
+  br i1 %452, label %then.i.i.i49.i.i, label %merge7.i.i.i.i.i47.i.i
 
 merge7.i.i.i.i.i47.i.i:                           ; preds = %merge.i.i.i.i.i44.i.i
-  store ptr %371, ptr %out, align 8
+  store ptr %451, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i46.i.i, ptr %10, align 8
   %.pre10.i.i.i.i48.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i43.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i43.i.i":        ; preds = %merge7.i.i.i.i.i47.i.i, %"$JsonWriter.integer.exit872"
-  %373 = phi i64 [ %.pre10.i.i.i.i48.i.i, %merge7.i.i.i.i.i47.i.i ], [ %367, %"$JsonWriter.integer.exit872" ]
-  %374 = phi ptr [ %371, %merge7.i.i.i.i.i47.i.i ], [ %.pre.i.i.i.i42.i.i, %"$JsonWriter.integer.exit872" ]
-  %375 = getelementptr i8, ptr %374, i64 %373
-  store i8 58, ptr %375, align 1
-  %376 = load i64, ptr %9, align 8
-  %377 = add i64 %376, 1
-  store i64 %377, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i832"
+"$Vector.push.80.exit.thread.i.i.i43.i.i":        ; preds = %merge7.i.i.i.i.i47.i.i, %"$JsonWriter.integer.exit873"
+  %453 = phi i64 [ %.pre10.i.i.i.i48.i.i, %merge7.i.i.i.i.i47.i.i ], [ %447, %"$JsonWriter.integer.exit873" ]
+  %454 = phi ptr [ %451, %merge7.i.i.i.i.i47.i.i ], [ %.pre.i.i.i.i42.i.i, %"$JsonWriter.integer.exit873" ]
+  %455 = getelementptr i8, ptr %454, i64 %453
+  store i8 58, ptr %455, align 1
+  %456 = load i64, ptr %9, align 8
+  %457 = add i64 %456, 1
+  store i64 %457, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i833"
 
 then.i.i.i49.i.i:                                 ; preds = %merge.i.i.i.i.i44.i.i
-  %378 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %378, align 8
-  br label %"$JsonWriter.separate.exit.i832"
+  %458 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %458, align 8
+  br label %"$JsonWriter.separate.exit.i833"
 
-"$JsonWriter.separate.exit.i832":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i43.i.i", %then.i.i.i49.i.i
+"$JsonWriter.separate.exit.i833":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i43.i.i", %then.i.i.i49.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i831)
-  %379 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i831, i64 32, ptr nonnull @"$string.83", i64 %366)
-  %380 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i831)
-  %381 = load i64, ptr %9, align 8
-  %382 = add i64 %381, %380
-  %383 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i833 = icmp slt i64 %383, %382
-  br i1 %.not.i.i.i.i.i.i833, label %merge.i.i.i.i.i.i836, label %merge.i.i.i.i834
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i832)
+  %459 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i832, i64 32, ptr nonnull @"$string.83", i64 %446)
+  %460 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i832)
+  %461 = load i64, ptr %9, align 8
+  %462 = add i64 %461, %460
+  %463 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i834 = icmp slt i64 %463, %462
+  br i1 %.not.i.i.i.i.i.i834, label %merge.i.i.i.i.i.i837, label %merge.i.i.i.i835
 
-merge.i.i.i.i.i.i836:                             ; preds = %"$JsonWriter.separate.exit.i832"
-  %384 = shl i64 %383, 1
-  %spec.select.i.i.i.i.i.i837 = call i64 @llvm.smax.i64(i64 %384, i64 %382)
-  %spec.store.select.i.i.i.i.i.i838 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i837, i64 8)
-  %385 = load ptr, ptr %out, align 8
-  %386 = call ptr @realloc(ptr %385, i64 %spec.store.select.i.i.i.i.i.i838)
-  %387 = icmp eq ptr %386, null
-  br i1 %387, label %then.i.i.i.i840, label %merge7.i.i.i.i.i.i839
+merge.i.i.i.i.i.i837:                             ; preds = %"$JsonWriter.separate.exit.i833"
+  %464 = shl i64 %463, 1
+  %spec.select.i.i.i.i.i.i838 = call i64 @llvm.smax.i64(i64 %464, i64 %462)
+  %spec.store.select.i.i.i.i.i.i839 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i838, i64 8)
+  %465 = load ptr, ptr %out, align 8
+  %466 = call ptr @realloc(ptr %465, i64 %spec.store.select.i.i.i.i.i.i839)
+  %467 = icmp eq ptr %466, null
+  br i1 %467, label %then.i.i.i.i841, label %merge7.i.i.i.i.i.i840
 
-merge7.i.i.i.i.i.i839:                            ; preds = %merge.i.i.i.i.i.i836
-  store ptr %386, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i838, ptr %10, align 8
-  br label %merge.i.i.i.i834
+merge7.i.i.i.i.i.i840:                            ; preds = %merge.i.i.i.i.i.i837
+  store ptr %466, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i839, ptr %10, align 8
+  br label %merge.i.i.i.i835
 
-then.i.i.i.i840:                                  ; preds = %merge.i.i.i.i.i.i836
-  %388 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %388, align 8
-  br label %"$JsonWriter.integer.exit851"
+then.i.i.i.i841:                                  ; preds = %merge.i.i.i.i.i.i837
+  %468 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %468, align 8
+  br label %"$JsonWriter.integer.exit852"
 
-merge.i.i.i.i834:                                 ; preds = %merge7.i.i.i.i.i.i839, %"$JsonWriter.separate.exit.i832"
-  store i64 %382, ptr %9, align 8
-  %389 = icmp sgt i64 %380, 0
-  br i1 %389, label %then2.i.i.i.i835, label %"$JsonWriter.integer.exit851"
+merge.i.i.i.i835:                                 ; preds = %merge7.i.i.i.i.i.i840, %"$JsonWriter.separate.exit.i833"
+  store i64 %462, ptr %9, align 8
+  %469 = icmp sgt i64 %460, 0
+  br i1 %469, label %then2.i.i.i.i836, label %"$JsonWriter.integer.exit852"
 
-then2.i.i.i.i835:                                 ; preds = %merge.i.i.i.i834
-  %390 = load ptr, ptr %out, align 8
-  %391 = getelementptr i8, ptr %390, i64 %381
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %391, ptr nonnull readonly align 1 %digits.i.i831, i64 %380, i1 false)
-  br label %"$JsonWriter.integer.exit851"
+then2.i.i.i.i836:                                 ; preds = %merge.i.i.i.i835
+  %470 = load ptr, ptr %out, align 8
+  %471 = getelementptr i8, ptr %470, i64 %461
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %471, ptr nonnull readonly align 1 %digits.i.i832, i64 %460, i1 false)
+  br label %"$JsonWriter.integer.exit852"
 
-"$JsonWriter.integer.exit851":                    ; preds = %then.i.i.i.i840, %merge.i.i.i.i834, %then2.i.i.i.i835
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i831)
-  %392 = getelementptr inbounds i8, ptr %made, i64 56
-  %393 = load i32, ptr %392, align 8
-  %394 = sext i32 %393 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.537")
-  %395 = load i64, ptr %9, align 8
-  %396 = add i64 %395, 1
-  %397 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i51.i.i = icmp slt i64 %397, %396
+"$JsonWriter.integer.exit852":                    ; preds = %then.i.i.i.i841, %merge.i.i.i.i835, %then2.i.i.i.i836
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i832)
+  %472 = getelementptr inbounds i8, ptr %made, i64 192
+  %473 = load i32, ptr %472, align 8
+  %474 = sext i32 %473 to i64
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.545")
+  %475 = load i64, ptr %9, align 8
+  %476 = add i64 %475, 1
+  %477 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i51.i.i = icmp slt i64 %477, %476
   %.pre.i.i.i.i52.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i51.i.i, label %merge.i.i.i.i.i54.i.i, label %"$Vector.push.80.exit.thread.i.i.i53.i.i"
 
-merge.i.i.i.i.i54.i.i:                            ; preds = %"$JsonWriter.integer.exit851"
-  %398 = shl i64 %397, 1
-  %spec.select.i.i.i.i.i55.i.i = call i64 @llvm.smax.i64(i64 %398, i64 %396)
+merge.i.i.i.i.i54.i.i:                            ; preds = %"$JsonWriter.integer.exit852"
+  %478 = shl i64 %477, 1
+  %spec.select.i.i.i.i.i55.i.i = call i64 @llvm.smax.i64(i64 %478, i64 %476)
   %spec.store.select.i.i.i.i.i56.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i55.i.i, i64 8)
-  %399 = call ptr @realloc(ptr %.pre.i.i.i.i52.i.i, i64 %spec.store.select.i.i.i.i.i56.i.i)
-  %400 = icmp eq ptr %399, null
-  br i1 %400, label %then.i.i.i59.i.i, label %merge7.i.i.i.i.i57.i.i
+  %479 = call ptr @realloc(ptr %.pre.i.i.i.i52.i.i, i64 %spec.store.select.i.i.i.i.i56.i.i)
+  %480 = icmp eq ptr %479, null
+  br i1 %480, label %then.i.i.i59.i.i, label %merge7.i.i.i.i.i57.i.i
 
 merge7.i.i.i.i.i57.i.i:                           ; preds = %merge.i.i.i.i.i54.i.i
-  store ptr %399, ptr %out, align 8
+  store ptr %479, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i56.i.i, ptr %10, align 8
   %.pre10.i.i.i.i58.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i53.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i53.i.i":        ; preds = %merge7.i.i.i.i.i57.i.i, %"$JsonWriter.integer.exit851"
-  %401 = phi i64 [ %.pre10.i.i.i.i58.i.i, %merge7.i.i.i.i.i57.i.i ], [ %395, %"$JsonWriter.integer.exit851" ]
-  %402 = phi ptr [ %399, %merge7.i.i.i.i.i57.i.i ], [ %.pre.i.i.i.i52.i.i, %"$JsonWriter.integer.exit851" ]
-  %403 = getelementptr i8, ptr %402, i64 %401
-  store i8 58, ptr %403, align 1
-  %404 = load i64, ptr %9, align 8
-  %405 = add i64 %404, 1
-  store i64 %405, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i811"
+"$Vector.push.80.exit.thread.i.i.i53.i.i":        ; preds = %merge7.i.i.i.i.i57.i.i, %"$JsonWriter.integer.exit852"
+  %481 = phi i64 [ %.pre10.i.i.i.i58.i.i, %merge7.i.i.i.i.i57.i.i ], [ %475, %"$JsonWriter.integer.exit852" ]
+  %482 = phi ptr [ %479, %merge7.i.i.i.i.i57.i.i ], [ %.pre.i.i.i.i52.i.i, %"$JsonWriter.integer.exit852" ]
+  %483 = getelementptr i8, ptr %482, i64 %481
+  store i8 58, ptr %483, align 1
+  %484 = load i64, ptr %9, align 8
+  %485 = add i64 %484, 1
+  store i64 %485, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i812"
 
 then.i.i.i59.i.i:                                 ; preds = %merge.i.i.i.i.i54.i.i
-  %406 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %406, align 8
-  br label %"$JsonWriter.separate.exit.i811"
+  %486 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %486, align 8
+  br label %"$JsonWriter.separate.exit.i812"
 
-"$JsonWriter.separate.exit.i811":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i53.i.i", %then.i.i.i59.i.i
+"$JsonWriter.separate.exit.i812":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i53.i.i", %then.i.i.i59.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i810)
-  %407 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i810, i64 32, ptr nonnull @"$string.83", i64 %394)
-  %408 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i810)
-  %409 = load i64, ptr %9, align 8
-  %410 = add i64 %409, %408
-  %411 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i812 = icmp slt i64 %411, %410
-  br i1 %.not.i.i.i.i.i.i812, label %merge.i.i.i.i.i.i815, label %merge.i.i.i.i813
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i811)
+  %487 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i811, i64 32, ptr nonnull @"$string.83", i64 %474)
+  %488 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i811)
+  %489 = load i64, ptr %9, align 8
+  %490 = add i64 %489, %488
+  %491 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i813 = icmp slt i64 %491, %490
+  br i1 %.not.i.i.i.i.i.i813, label %merge.i.i.i.i.i.i816, label %merge.i.i.i.i814
 
-merge.i.i.i.i.i.i815:                             ; preds = %"$JsonWriter.separate.exit.i811"
-  %412 = shl i64 %411, 1
-  %spec.select.i.i.i.i.i.i816 = call i64 @llvm.smax.i64(i64 %412, i64 %410)
-  %spec.store.select.i.i.i.i.i.i817 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i816, i64 8)
-  %413 = load ptr, ptr %out, align 8
-  %414 = call ptr @realloc(ptr %413, i64 %spec.store.select.i.i.i.i.i.i817)
-  %415 = icmp eq ptr %414, null
-  br i1 %415, label %then.i.i.i.i819, label %merge7.i.i.i.i.i.i818
+merge.i.i.i.i.i.i816:                             ; preds = %"$JsonWriter.separate.exit.i812"
+  %492 = shl i64 %491, 1
+  %spec.select.i.i.i.i.i.i817 = call i64 @llvm.smax.i64(i64 %492, i64 %490)
+  %spec.store.select.i.i.i.i.i.i818 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i817, i64 8)
+  %493 = load ptr, ptr %out, align 8
+  %494 = call ptr @realloc(ptr %493, i64 %spec.store.select.i.i.i.i.i.i818)
+  %495 = icmp eq ptr %494, null
+  br i1 %495, label %then.i.i.i.i820, label %merge7.i.i.i.i.i.i819
 
-merge7.i.i.i.i.i.i818:                            ; preds = %merge.i.i.i.i.i.i815
-  store ptr %414, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i817, ptr %10, align 8
-  br label %merge.i.i.i.i813
+merge7.i.i.i.i.i.i819:                            ; preds = %merge.i.i.i.i.i.i816
+  store ptr %494, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i818, ptr %10, align 8
+  br label %merge.i.i.i.i814
 
-then.i.i.i.i819:                                  ; preds = %merge.i.i.i.i.i.i815
-  %416 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %416, align 8
-  br label %"$JsonWriter.integer.exit830"
+then.i.i.i.i820:                                  ; preds = %merge.i.i.i.i.i.i816
+  %496 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %496, align 8
+  br label %"$JsonWriter.integer.exit831"
 
-merge.i.i.i.i813:                                 ; preds = %merge7.i.i.i.i.i.i818, %"$JsonWriter.separate.exit.i811"
-  store i64 %410, ptr %9, align 8
-  %417 = icmp sgt i64 %408, 0
-  br i1 %417, label %then2.i.i.i.i814, label %"$JsonWriter.integer.exit830"
+merge.i.i.i.i814:                                 ; preds = %merge7.i.i.i.i.i.i819, %"$JsonWriter.separate.exit.i812"
+  store i64 %490, ptr %9, align 8
+  %497 = icmp sgt i64 %488, 0
+  br i1 %497, label %then2.i.i.i.i815, label %"$JsonWriter.integer.exit831"
 
-then2.i.i.i.i814:                                 ; preds = %merge.i.i.i.i813
-  %418 = load ptr, ptr %out, align 8
-  %419 = getelementptr i8, ptr %418, i64 %409
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %419, ptr nonnull readonly align 1 %digits.i.i810, i64 %408, i1 false)
-  br label %"$JsonWriter.integer.exit830"
+then2.i.i.i.i815:                                 ; preds = %merge.i.i.i.i814
+  %498 = load ptr, ptr %out, align 8
+  %499 = getelementptr i8, ptr %498, i64 %489
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %499, ptr nonnull readonly align 1 %digits.i.i811, i64 %488, i1 false)
+  br label %"$JsonWriter.integer.exit831"
 
-"$JsonWriter.integer.exit830":                    ; preds = %then.i.i.i.i819, %merge.i.i.i.i813, %then2.i.i.i.i814
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i810)
-  %420 = getelementptr inbounds i8, ptr %made, i64 200
-  %421 = load i64, ptr %420, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.538")
-  %422 = load i64, ptr %9, align 8
-  %423 = add i64 %422, 1
-  %424 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i61.i.i = icmp slt i64 %424, %423
+"$JsonWriter.integer.exit831":                    ; preds = %then.i.i.i.i820, %merge.i.i.i.i814, %then2.i.i.i.i815
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i811)
+  %500 = getelementptr inbounds i8, ptr %made, i64 336
+  %501 = load i64, ptr %500, align 8
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.546")
+  %502 = load i64, ptr %9, align 8
+  %503 = add i64 %502, 1
+  %504 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i61.i.i = icmp slt i64 %504, %503
   %.pre.i.i.i.i62.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i61.i.i, label %merge.i.i.i.i.i64.i.i, label %"$Vector.push.80.exit.thread.i.i.i63.i.i"
 
-merge.i.i.i.i.i64.i.i:                            ; preds = %"$JsonWriter.integer.exit830"
-  %425 = shl i64 %424, 1
-  %spec.select.i.i.i.i.i65.i.i = call i64 @llvm.smax.i64(i64 %425, i64 %423)
+merge.i.i.i.i.i64.i.i:                            ; preds = %"$JsonWriter.integer.exit831"
+  %505 = shl i64 %504, 1
+  %spec.select.i.i.i.i.i65.i.i = call i64 @llvm.smax.i64(i64 %505, i64 %503)
   %spec.store.select.i.i.i.i.i66.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i65.i.i, i64 8)
-  %426 = call ptr @realloc(ptr %.pre.i.i.i.i62.i.i, i64 %spec.store.select.i.i.i.i.i66.i.i)
-  %427 = icmp eq ptr %426, null
-  br i1 %427, label %then.i.i.i69.i.i, label %merge7.i.i.i.i.i67.i.i
+  %506 = call ptr @realloc(ptr %.pre.i.i.i.i62.i.i, i64 %spec.store.select.i.i.i.i.i66.i.i)
+  %507 = icmp eq ptr %506, null
+  br i1 %507, label %then.i.i.i69.i.i, label %merge7.i.i.i.i.i67.i.i
 
 merge7.i.i.i.i.i67.i.i:                           ; preds = %merge.i.i.i.i.i64.i.i
-  store ptr %426, ptr %out, align 8
+  store ptr %506, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i66.i.i, ptr %10, align 8
   %.pre10.i.i.i.i68.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i63.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i63.i.i":        ; preds = %merge7.i.i.i.i.i67.i.i, %"$JsonWriter.integer.exit830"
-  %428 = phi i64 [ %.pre10.i.i.i.i68.i.i, %merge7.i.i.i.i.i67.i.i ], [ %422, %"$JsonWriter.integer.exit830" ]
-  %429 = phi ptr [ %426, %merge7.i.i.i.i.i67.i.i ], [ %.pre.i.i.i.i62.i.i, %"$JsonWriter.integer.exit830" ]
-  %430 = getelementptr i8, ptr %429, i64 %428
-  store i8 58, ptr %430, align 1
-  %431 = load i64, ptr %9, align 8
-  %432 = add i64 %431, 1
-  store i64 %432, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i790"
+"$Vector.push.80.exit.thread.i.i.i63.i.i":        ; preds = %merge7.i.i.i.i.i67.i.i, %"$JsonWriter.integer.exit831"
+  %508 = phi i64 [ %.pre10.i.i.i.i68.i.i, %merge7.i.i.i.i.i67.i.i ], [ %502, %"$JsonWriter.integer.exit831" ]
+  %509 = phi ptr [ %506, %merge7.i.i.i.i.i67.i.i ], [ %.pre.i.i.i.i62.i.i, %"$JsonWriter.integer.exit831" ]
+  %510 = getelementptr i8, ptr %509, i64 %508
+  store i8 58, ptr %510, align 1
+  %511 = load i64, ptr %9, align 8
+  %512 = add i64 %511, 1
+  store i64 %512, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i791"
 
 then.i.i.i69.i.i:                                 ; preds = %merge.i.i.i.i.i64.i.i
-  %433 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %433, align 8
-  br label %"$JsonWriter.separate.exit.i790"
+  %513 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %513, align 8
+  br label %"$JsonWriter.separate.exit.i791"
 
-"$JsonWriter.separate.exit.i790":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i63.i.i", %then.i.i.i69.i.i
+"$JsonWriter.separate.exit.i791":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i63.i.i", %then.i.i.i69.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i789)
-  %434 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i789, i64 32, ptr nonnull @"$string.83", i64 %421)
-  %435 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i789)
-  %436 = load i64, ptr %9, align 8
-  %437 = add i64 %436, %435
-  %438 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i791 = icmp slt i64 %438, %437
-  br i1 %.not.i.i.i.i.i.i791, label %merge.i.i.i.i.i.i794, label %merge.i.i.i.i792
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i790)
+  %514 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i790, i64 32, ptr nonnull @"$string.83", i64 %501)
+  %515 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i790)
+  %516 = load i64, ptr %9, align 8
+  %517 = add i64 %516, %515
+  %518 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i792 = icmp slt i64 %518, %517
+  br i1 %.not.i.i.i.i.i.i792, label %merge.i.i.i.i.i.i795, label %merge.i.i.i.i793
 
-merge.i.i.i.i.i.i794:                             ; preds = %"$JsonWriter.separate.exit.i790"
-  %439 = shl i64 %438, 1
-  %spec.select.i.i.i.i.i.i795 = call i64 @llvm.smax.i64(i64 %439, i64 %437)
-  %spec.store.select.i.i.i.i.i.i796 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i795, i64 8)
-  %440 = load ptr, ptr %out, align 8
-  %441 = call ptr @realloc(ptr %440, i64 %spec.store.select.i.i.i.i.i.i796)
-  %442 = icmp eq ptr %441, null
-  br i1 %442, label %then.i.i.i.i798, label %merge7.i.i.i.i.i.i797
+merge.i.i.i.i.i.i795:                             ; preds = %"$JsonWriter.separate.exit.i791"
+  %519 = shl i64 %518, 1
+  %spec.select.i.i.i.i.i.i796 = call i64 @llvm.smax.i64(i64 %519, i64 %517)
+  %spec.store.select.i.i.i.i.i.i797 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i796, i64 8)
+  %520 = load ptr, ptr %out, align 8
+  %521 = call ptr @realloc(ptr %520, i64 %spec.store.select.i.i.i.i.i.i797)
+  %522 = icmp eq ptr %521, null
+  br i1 %522, label %then.i.i.i.i799, label %merge7.i.i.i.i.i.i798
 
-merge7.i.i.i.i.i.i797:                            ; preds = %merge.i.i.i.i.i.i794
-  store ptr %441, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i796, ptr %10, align 8
-  br label %merge.i.i.i.i792
+merge7.i.i.i.i.i.i798:                            ; preds = %merge.i.i.i.i.i.i795
+  store ptr %521, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i797, ptr %10, align 8
+  br label %merge.i.i.i.i793
 
-then.i.i.i.i798:                                  ; preds = %merge.i.i.i.i.i.i794
-  %443 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %443, align 8
-  br label %"$JsonWriter.integer.exit809"
+then.i.i.i.i799:                                  ; preds = %merge.i.i.i.i.i.i795
+  %523 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %523, align 8
+  br label %"$JsonWriter.integer.exit810"
 
-merge.i.i.i.i792:                                 ; preds = %merge7.i.i.i.i.i.i797, %"$JsonWriter.separate.exit.i790"
-  store i64 %437, ptr %9, align 8
-  %444 = icmp sgt i64 %435, 0
-  br i1 %444, label %then2.i.i.i.i793, label %"$JsonWriter.integer.exit809"
+merge.i.i.i.i793:                                 ; preds = %merge7.i.i.i.i.i.i798, %"$JsonWriter.separate.exit.i791"
+  store i64 %517, ptr %9, align 8
+  %524 = icmp sgt i64 %515, 0
+  br i1 %524, label %then2.i.i.i.i794, label %"$JsonWriter.integer.exit810"
 
-then2.i.i.i.i793:                                 ; preds = %merge.i.i.i.i792
-  %445 = load ptr, ptr %out, align 8
-  %446 = getelementptr i8, ptr %445, i64 %436
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %446, ptr nonnull readonly align 1 %digits.i.i789, i64 %435, i1 false)
-  br label %"$JsonWriter.integer.exit809"
+then2.i.i.i.i794:                                 ; preds = %merge.i.i.i.i793
+  %525 = load ptr, ptr %out, align 8
+  %526 = getelementptr i8, ptr %525, i64 %516
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %526, ptr nonnull readonly align 1 %digits.i.i790, i64 %515, i1 false)
+  br label %"$JsonWriter.integer.exit810"
 
-"$JsonWriter.integer.exit809":                    ; preds = %then.i.i.i.i798, %merge.i.i.i.i792, %then2.i.i.i.i793
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i789)
-  %447 = getelementptr inbounds i8, ptr %made, i64 192
-  %448 = load i32, ptr %447, align 8
-  %449 = sext i32 %448 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.539")
-  %450 = load i64, ptr %9, align 8
-  %451 = add i64 %450, 1
-  %452 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i71.i.i = icmp slt i64 %452, %451
+"$JsonWriter.integer.exit810":                    ; preds = %then.i.i.i.i799, %merge.i.i.i.i793, %then2.i.i.i.i794
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i790)
+  %527 = getelementptr inbounds i8, ptr %made, i64 328
+  %528 = load i32, ptr %527, align 8
+  %529 = sext i32 %528 to i64
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.535")
+  %530 = load i64, ptr %9, align 8
+  %531 = add i64 %530, 1
+  %532 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i71.i.i = icmp slt i64 %532, %531
   %.pre.i.i.i.i72.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i71.i.i, label %merge.i.i.i.i.i74.i.i, label %"$Vector.push.80.exit.thread.i.i.i73.i.i"
 
-merge.i.i.i.i.i74.i.i:                            ; preds = %"$JsonWriter.integer.exit809"
-  %453 = shl i64 %452, 1
-  %spec.select.i.i.i.i.i75.i.i = call i64 @llvm.smax.i64(i64 %453, i64 %451)
+merge.i.i.i.i.i74.i.i:                            ; preds = %"$JsonWriter.integer.exit810"
+  %533 = shl i64 %532, 1
+  %spec.select.i.i.i.i.i75.i.i = call i64 @llvm.smax.i64(i64 %533, i64 %531)
   %spec.store.select.i.i.i.i.i76.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i75.i.i, i64 8)
-  %454 = call ptr @realloc(ptr %.pre.i.i.i.i72.i.i, i64 %spec.store.select.i.i.i.i.i76.i.i)
-  %455 = icmp eq ptr %454, null
-  br i1 %455, label %then.i.i.i79.i.i, label %merge7.i.i.i.i.i77.i.i
+  %534 = call ptr @realloc(ptr %.pre.i.i.i.i72.i.i, i64 %spec.store.select.i.i.i.i.i76.i.i)
+  %535 = icmp eq ptr %534, null
+  br i1 %535, label %then.i.i.i79.i.i, label %merge7.i.i.i.i.i77.i.i
 
 merge7.i.i.i.i.i77.i.i:                           ; preds = %merge.i.i.i.i.i74.i.i
-  store ptr %454, ptr %out, align 8
+  store ptr %534, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i76.i.i, ptr %10, align 8
   %.pre10.i.i.i.i78.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i73.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i73.i.i":        ; preds = %merge7.i.i.i.i.i77.i.i, %"$JsonWriter.integer.exit809"
-  %456 = phi i64 [ %.pre10.i.i.i.i78.i.i, %merge7.i.i.i.i.i77.i.i ], [ %450, %"$JsonWriter.integer.exit809" ]
-  %457 = phi ptr [ %454, %merge7.i.i.i.i.i77.i.i ], [ %.pre.i.i.i.i72.i.i, %"$JsonWriter.integer.exit809" ]
-  %458 = getelementptr i8, ptr %457, i64 %456
-  store i8 58, ptr %458, align 1
-  %459 = load i64, ptr %9, align 8
-  %460 = add i64 %459, 1
-  store i64 %460, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i769"
+"$Vector.push.80.exit.thread.i.i.i73.i.i":        ; preds = %merge7.i.i.i.i.i77.i.i, %"$JsonWriter.integer.exit810"
+  %536 = phi i64 [ %.pre10.i.i.i.i78.i.i, %merge7.i.i.i.i.i77.i.i ], [ %530, %"$JsonWriter.integer.exit810" ]
+  %537 = phi ptr [ %534, %merge7.i.i.i.i.i77.i.i ], [ %.pre.i.i.i.i72.i.i, %"$JsonWriter.integer.exit810" ]
+  %538 = getelementptr i8, ptr %537, i64 %536
+  store i8 58, ptr %538, align 1
+  %539 = load i64, ptr %9, align 8
+  %540 = add i64 %539, 1
+  store i64 %540, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i770"
 
 then.i.i.i79.i.i:                                 ; preds = %merge.i.i.i.i.i74.i.i
-  %461 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %461, align 8
-  br label %"$JsonWriter.separate.exit.i769"
+  %541 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %541, align 8
+  br label %"$JsonWriter.separate.exit.i770"
 
-"$JsonWriter.separate.exit.i769":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i73.i.i", %then.i.i.i79.i.i
+"$JsonWriter.separate.exit.i770":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i73.i.i", %then.i.i.i79.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i768)
-  %462 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i768, i64 32, ptr nonnull @"$string.83", i64 %449)
-  %463 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i768)
-  %464 = load i64, ptr %9, align 8
-  %465 = add i64 %464, %463
-  %466 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i770 = icmp slt i64 %466, %465
-  br i1 %.not.i.i.i.i.i.i770, label %merge.i.i.i.i.i.i773, label %merge.i.i.i.i771
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i769)
+  %542 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i769, i64 32, ptr nonnull @"$string.83", i64 %529)
+  %543 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i769)
+  %544 = load i64, ptr %9, align 8
+  %545 = add i64 %544, %543
+  %546 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i771 = icmp slt i64 %546, %545
+  br i1 %.not.i.i.i.i.i.i771, label %merge.i.i.i.i.i.i774, label %merge.i.i.i.i772
 
-merge.i.i.i.i.i.i773:                             ; preds = %"$JsonWriter.separate.exit.i769"
-  %467 = shl i64 %466, 1
-  %spec.select.i.i.i.i.i.i774 = call i64 @llvm.smax.i64(i64 %467, i64 %465)
-  %spec.store.select.i.i.i.i.i.i775 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i774, i64 8)
-  %468 = load ptr, ptr %out, align 8
-  %469 = call ptr @realloc(ptr %468, i64 %spec.store.select.i.i.i.i.i.i775)
-  %470 = icmp eq ptr %469, null
-  br i1 %470, label %then.i.i.i.i777, label %merge7.i.i.i.i.i.i776
+merge.i.i.i.i.i.i774:                             ; preds = %"$JsonWriter.separate.exit.i770"
+  %547 = shl i64 %546, 1
+  %spec.select.i.i.i.i.i.i775 = call i64 @llvm.smax.i64(i64 %547, i64 %545)
+  %spec.store.select.i.i.i.i.i.i776 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i775, i64 8)
+  %548 = load ptr, ptr %out, align 8
+  %549 = call ptr @realloc(ptr %548, i64 %spec.store.select.i.i.i.i.i.i776)
+  %550 = icmp eq ptr %549, null
+  br i1 %550, label %then.i.i.i.i778, label %merge7.i.i.i.i.i.i777
 
-merge7.i.i.i.i.i.i776:                            ; preds = %merge.i.i.i.i.i.i773
-  store ptr %469, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i775, ptr %10, align 8
-  br label %merge.i.i.i.i771
+merge7.i.i.i.i.i.i777:                            ; preds = %merge.i.i.i.i.i.i774
+  store ptr %549, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i776, ptr %10, align 8
+  br label %merge.i.i.i.i772
 
-then.i.i.i.i777:                                  ; preds = %merge.i.i.i.i.i.i773
-  %471 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %471, align 8
-  br label %"$JsonWriter.integer.exit788"
+then.i.i.i.i778:                                  ; preds = %merge.i.i.i.i.i.i774
+  %551 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %551, align 8
+  br label %"$JsonWriter.integer.exit789"
 
-merge.i.i.i.i771:                                 ; preds = %merge7.i.i.i.i.i.i776, %"$JsonWriter.separate.exit.i769"
-  store i64 %465, ptr %9, align 8
-  %472 = icmp sgt i64 %463, 0
-  br i1 %472, label %then2.i.i.i.i772, label %"$JsonWriter.integer.exit788"
+merge.i.i.i.i772:                                 ; preds = %merge7.i.i.i.i.i.i777, %"$JsonWriter.separate.exit.i770"
+  store i64 %545, ptr %9, align 8
+  %552 = icmp sgt i64 %543, 0
+  br i1 %552, label %then2.i.i.i.i773, label %"$JsonWriter.integer.exit789"
 
-then2.i.i.i.i772:                                 ; preds = %merge.i.i.i.i771
-  %473 = load ptr, ptr %out, align 8
-  %474 = getelementptr i8, ptr %473, i64 %464
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %474, ptr nonnull readonly align 1 %digits.i.i768, i64 %463, i1 false)
-  br label %"$JsonWriter.integer.exit788"
+then2.i.i.i.i773:                                 ; preds = %merge.i.i.i.i772
+  %553 = load ptr, ptr %out, align 8
+  %554 = getelementptr i8, ptr %553, i64 %544
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %554, ptr nonnull readonly align 1 %digits.i.i769, i64 %543, i1 false)
+  br label %"$JsonWriter.integer.exit789"
 
-"$JsonWriter.integer.exit788":                    ; preds = %then.i.i.i.i777, %merge.i.i.i.i771, %then2.i.i.i.i772
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i768)
-  %475 = load i32, ptr %447, align 8
-  %476 = sext i32 %475 to i64
-  %477 = load i32, ptr %392, align 8
-  %478 = sext i32 %477 to i64
-  %479 = mul nsw i64 %478, %476
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.540")
-  %480 = load i64, ptr %9, align 8
-  %481 = add i64 %480, 1
-  %482 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i81.i.i = icmp slt i64 %482, %481
+"$JsonWriter.integer.exit789":                    ; preds = %then.i.i.i.i778, %merge.i.i.i.i772, %then2.i.i.i.i773
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i769)
+  %555 = load i32, ptr %527, align 8
+  %556 = sext i32 %555 to i64
+  %557 = load i32, ptr %472, align 8
+  %558 = sext i32 %557 to i64
+  %559 = mul nsw i64 %558, %556
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.547")
+  %560 = load i64, ptr %9, align 8
+  %561 = add i64 %560, 1
+  %562 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i81.i.i = icmp slt i64 %562, %561
   %.pre.i.i.i.i82.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i81.i.i, label %merge.i.i.i.i.i84.i.i, label %"$Vector.push.80.exit.thread.i.i.i83.i.i"
 
-merge.i.i.i.i.i84.i.i:                            ; preds = %"$JsonWriter.integer.exit788"
-  %483 = shl i64 %482, 1
-  %spec.select.i.i.i.i.i85.i.i = call i64 @llvm.smax.i64(i64 %483, i64 %481)
+merge.i.i.i.i.i84.i.i:                            ; preds = %"$JsonWriter.integer.exit789"
+  %563 = shl i64 %562, 1
+  %spec.select.i.i.i.i.i85.i.i = call i64 @llvm.smax.i64(i64 %563, i64 %561)
   %spec.store.select.i.i.i.i.i86.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i85.i.i, i64 8)
-  %484 = call ptr @realloc(ptr %.pre.i.i.i.i82.i.i, i64 %spec.store.select.i.i.i.i.i86.i.i)
-  %485 = icmp eq ptr %484, null
-  br i1 %485, label %then.i.i.i89.i.i, label %merge7.i.i.i.i.i87.i.i
+  %564 = call ptr @realloc(ptr %.pre.i.i.i.i82.i.i, i64 %spec.store.select.i.i.i.i.i86.i.i)
+  %565 = icmp eq ptr %564, null
+  br i1 %565, label %then.i.i.i89.i.i, label %merge7.i.i.i.i.i87.i.i
 
 merge7.i.i.i.i.i87.i.i:                           ; preds = %merge.i.i.i.i.i84.i.i
-  store ptr %484, ptr %out, align 8
+  store ptr %564, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i86.i.i, ptr %10, align 8
   %.pre10.i.i.i.i88.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i83.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i83.i.i":        ; preds = %merge7.i.i.i.i.i87.i.i, %"$JsonWriter.integer.exit788"
-  %486 = phi i64 [ %.pre10.i.i.i.i88.i.i, %merge7.i.i.i.i.i87.i.i ], [ %480, %"$JsonWriter.integer.exit788" ]
-  %487 = phi ptr [ %484, %merge7.i.i.i.i.i87.i.i ], [ %.pre.i.i.i.i82.i.i, %"$JsonWriter.integer.exit788" ]
-  %488 = getelementptr i8, ptr %487, i64 %486
-  store i8 58, ptr %488, align 1
-  %489 = load i64, ptr %9, align 8
-  %490 = add i64 %489, 1
-  store i64 %490, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i748"
+"$Vector.push.80.exit.thread.i.i.i83.i.i":        ; preds = %merge7.i.i.i.i.i87.i.i, %"$JsonWriter.integer.exit789"
+  %566 = phi i64 [ %.pre10.i.i.i.i88.i.i, %merge7.i.i.i.i.i87.i.i ], [ %560, %"$JsonWriter.integer.exit789" ]
+  %567 = phi ptr [ %564, %merge7.i.i.i.i.i87.i.i ], [ %.pre.i.i.i.i82.i.i, %"$JsonWriter.integer.exit789" ]
+  %568 = getelementptr i8, ptr %567, i64 %566
+  store i8 58, ptr %568, align 1
+  %569 = load i64, ptr %9, align 8
+  %570 = add i64 %569, 1
+  store i64 %570, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i749"
 
 then.i.i.i89.i.i:                                 ; preds = %merge.i.i.i.i.i84.i.i
-  %491 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %491, align 8
-  br label %"$JsonWriter.separate.exit.i748"
+  %571 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %571, align 8
+  br label %"$JsonWriter.separate.exit.i749"
 
-"$JsonWriter.separate.exit.i748":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i83.i.i", %then.i.i.i89.i.i
+"$JsonWriter.separate.exit.i749":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i83.i.i", %then.i.i.i89.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i747)
-  %492 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i747, i64 32, ptr nonnull @"$string.83", i64 %479)
-  %493 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i747)
-  %494 = load i64, ptr %9, align 8
-  %495 = add i64 %494, %493
-  %496 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i749 = icmp slt i64 %496, %495
-  br i1 %.not.i.i.i.i.i.i749, label %merge.i.i.i.i.i.i752, label %merge.i.i.i.i750
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i748)
+  %572 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i748, i64 32, ptr nonnull @"$string.83", i64 %559)
+  %573 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i748)
+  %574 = load i64, ptr %9, align 8
+  %575 = add i64 %574, %573
+  %576 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i750 = icmp slt i64 %576, %575
+  br i1 %.not.i.i.i.i.i.i750, label %merge.i.i.i.i.i.i753, label %merge.i.i.i.i751
 
-merge.i.i.i.i.i.i752:                             ; preds = %"$JsonWriter.separate.exit.i748"
-  %497 = shl i64 %496, 1
-  %spec.select.i.i.i.i.i.i753 = call i64 @llvm.smax.i64(i64 %497, i64 %495)
-  %spec.store.select.i.i.i.i.i.i754 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i753, i64 8)
-  %498 = load ptr, ptr %out, align 8
-  %499 = call ptr @realloc(ptr %498, i64 %spec.store.select.i.i.i.i.i.i754)
-  %500 = icmp eq ptr %499, null
-  br i1 %500, label %then.i.i.i.i756, label %merge7.i.i.i.i.i.i755
+merge.i.i.i.i.i.i753:                             ; preds = %"$JsonWriter.separate.exit.i749"
+  %577 = shl i64 %576, 1
+  %spec.select.i.i.i.i.i.i754 = call i64 @llvm.smax.i64(i64 %577, i64 %575)
+  %spec.store.select.i.i.i.i.i.i755 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i754, i64 8)
+  %578 = load ptr, ptr %out, align 8
+  %579 = call ptr @realloc(ptr %578, i64 %spec.store.select.i.i.i.i.i.i755)
+  %580 = icmp eq ptr %579, null
+  br i1 %580, label %then.i.i.i.i757, label %merge7.i.i.i.i.i.i756
 
-merge7.i.i.i.i.i.i755:                            ; preds = %merge.i.i.i.i.i.i752
-  store ptr %499, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i754, ptr %10, align 8
-  br label %merge.i.i.i.i750
+merge7.i.i.i.i.i.i756:                            ; preds = %merge.i.i.i.i.i.i753
+  store ptr %579, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i755, ptr %10, align 8
+  br label %merge.i.i.i.i751
 
-then.i.i.i.i756:                                  ; preds = %merge.i.i.i.i.i.i752
-  %501 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %501, align 8
-  br label %"$JsonWriter.integer.exit767"
+then.i.i.i.i757:                                  ; preds = %merge.i.i.i.i.i.i753
+  %581 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %581, align 8
+  br label %"$JsonWriter.integer.exit768"
 
-merge.i.i.i.i750:                                 ; preds = %merge7.i.i.i.i.i.i755, %"$JsonWriter.separate.exit.i748"
-  store i64 %495, ptr %9, align 8
-  %502 = icmp sgt i64 %493, 0
-  br i1 %502, label %then2.i.i.i.i751, label %"$JsonWriter.integer.exit767"
+merge.i.i.i.i751:                                 ; preds = %merge7.i.i.i.i.i.i756, %"$JsonWriter.separate.exit.i749"
+  store i64 %575, ptr %9, align 8
+  %582 = icmp sgt i64 %573, 0
+  br i1 %582, label %then2.i.i.i.i752, label %"$JsonWriter.integer.exit768"
 
-then2.i.i.i.i751:                                 ; preds = %merge.i.i.i.i750
-  %503 = load ptr, ptr %out, align 8
-  %504 = getelementptr i8, ptr %503, i64 %494
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %504, ptr nonnull readonly align 1 %digits.i.i747, i64 %493, i1 false)
-  br label %"$JsonWriter.integer.exit767"
+then2.i.i.i.i752:                                 ; preds = %merge.i.i.i.i751
+  %583 = load ptr, ptr %out, align 8
+  %584 = getelementptr i8, ptr %583, i64 %574
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %584, ptr nonnull readonly align 1 %digits.i.i748, i64 %573, i1 false)
+  br label %"$JsonWriter.integer.exit768"
 
-"$JsonWriter.integer.exit767":                    ; preds = %then.i.i.i.i756, %merge.i.i.i.i750, %then2.i.i.i.i751
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i747)
-  %505 = load i32, ptr %447, align 8
-  %506 = getelementptr inbounds i8, ptr %made, i64 176
-  %507 = load i32, ptr %506, align 8
-  %508 = load i32, ptr %240, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.541")
-  %509 = load i64, ptr %9, align 8
-  %510 = add i64 %509, 1
-  %511 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i91.i.i = icmp slt i64 %511, %510
+"$JsonWriter.integer.exit768":                    ; preds = %then.i.i.i.i757, %merge.i.i.i.i751, %then2.i.i.i.i752
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i748)
+  %585 = load i32, ptr %527, align 8
+  %586 = getelementptr inbounds i8, ptr %made, i64 312
+  %587 = load i32, ptr %586, align 8
+  %588 = load i32, ptr %297, align 8
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.548")
+  %589 = load i64, ptr %9, align 8
+  %590 = add i64 %589, 1
+  %591 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i91.i.i = icmp slt i64 %591, %590
   %.pre.i.i.i.i92.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i91.i.i, label %merge.i.i.i.i.i94.i.i, label %"$Vector.push.80.exit.thread.i.i.i93.i.i"
 
-merge.i.i.i.i.i94.i.i:                            ; preds = %"$JsonWriter.integer.exit767"
-  %512 = shl i64 %511, 1
-  %spec.select.i.i.i.i.i95.i.i = call i64 @llvm.smax.i64(i64 %512, i64 %510)
+merge.i.i.i.i.i94.i.i:                            ; preds = %"$JsonWriter.integer.exit768"
+  %592 = shl i64 %591, 1
+  %spec.select.i.i.i.i.i95.i.i = call i64 @llvm.smax.i64(i64 %592, i64 %590)
   %spec.store.select.i.i.i.i.i96.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i95.i.i, i64 8)
-  %513 = call ptr @realloc(ptr %.pre.i.i.i.i92.i.i, i64 %spec.store.select.i.i.i.i.i96.i.i)
-  %514 = icmp eq ptr %513, null
-  br i1 %514, label %then.i.i.i99.i.i, label %merge7.i.i.i.i.i97.i.i
+  %593 = call ptr @realloc(ptr %.pre.i.i.i.i92.i.i, i64 %spec.store.select.i.i.i.i.i96.i.i)
+  %594 = icmp eq ptr %593, null
+  br i1 %594, label %then.i.i.i99.i.i, label %merge7.i.i.i.i.i97.i.i
 
 merge7.i.i.i.i.i97.i.i:                           ; preds = %merge.i.i.i.i.i94.i.i
-  store ptr %513, ptr %out, align 8
+  store ptr %593, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i96.i.i, ptr %10, align 8
   %.pre10.i.i.i.i98.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i93.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i93.i.i":        ; preds = %merge7.i.i.i.i.i97.i.i, %"$JsonWriter.integer.exit767"
-  %515 = phi i64 [ %.pre10.i.i.i.i98.i.i, %merge7.i.i.i.i.i97.i.i ], [ %509, %"$JsonWriter.integer.exit767" ]
-  %516 = phi ptr [ %513, %merge7.i.i.i.i.i97.i.i ], [ %.pre.i.i.i.i92.i.i, %"$JsonWriter.integer.exit767" ]
-  %517 = getelementptr i8, ptr %516, i64 %515
-  store i8 58, ptr %517, align 1
-  %518 = load i64, ptr %9, align 8
-  %519 = add i64 %518, 1
-  store i64 %519, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i727"
+"$Vector.push.80.exit.thread.i.i.i93.i.i":        ; preds = %merge7.i.i.i.i.i97.i.i, %"$JsonWriter.integer.exit768"
+  %595 = phi i64 [ %.pre10.i.i.i.i98.i.i, %merge7.i.i.i.i.i97.i.i ], [ %589, %"$JsonWriter.integer.exit768" ]
+  %596 = phi ptr [ %593, %merge7.i.i.i.i.i97.i.i ], [ %.pre.i.i.i.i92.i.i, %"$JsonWriter.integer.exit768" ]
+  %597 = getelementptr i8, ptr %596, i64 %595
+  store i8 58, ptr %597, align 1
+  %598 = load i64, ptr %9, align 8
+  %599 = add i64 %598, 1
+  store i64 %599, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i728"
 
 then.i.i.i99.i.i:                                 ; preds = %merge.i.i.i.i.i94.i.i
-  %520 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %520, align 8
-  br label %"$JsonWriter.separate.exit.i727"
+  %600 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %600, align 8
+  br label %"$JsonWriter.separate.exit.i728"
 
-"$JsonWriter.separate.exit.i727":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i93.i.i", %then.i.i.i99.i.i
-  %521 = sdiv i32 %505, %507
-  %spec.select.i.i.i = call i32 @llvm.smin.i32(i32 %521, i32 %508)
-  %522 = sext i32 %spec.select.i.i.i to i64
+"$JsonWriter.separate.exit.i728":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i93.i.i", %then.i.i.i99.i.i
+  %601 = sdiv i32 %585, %587
+  %spec.select.i.i.i = call i32 @llvm.smin.i32(i32 %601, i32 %588)
+  %602 = sext i32 %spec.select.i.i.i to i64
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i726)
-  %523 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i726, i64 32, ptr nonnull @"$string.83", i64 %522)
-  %524 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i726)
-  %525 = load i64, ptr %9, align 8
-  %526 = add i64 %525, %524
-  %527 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i728 = icmp slt i64 %527, %526
-  br i1 %.not.i.i.i.i.i.i728, label %merge.i.i.i.i.i.i731, label %merge.i.i.i.i729
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i727)
+  %603 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i727, i64 32, ptr nonnull @"$string.83", i64 %602)
+  %604 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i727)
+  %605 = load i64, ptr %9, align 8
+  %606 = add i64 %605, %604
+  %607 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i729 = icmp slt i64 %607, %606
+  br i1 %.not.i.i.i.i.i.i729, label %merge.i.i.i.i.i.i732, label %merge.i.i.i.i730
 
-merge.i.i.i.i.i.i731:                             ; preds = %"$JsonWriter.separate.exit.i727"
-  %528 = shl i64 %527, 1
-  %spec.select.i.i.i.i.i.i732 = call i64 @llvm.smax.i64(i64 %528, i64 %526)
-  %spec.store.select.i.i.i.i.i.i733 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i732, i64 8)
-  %529 = load ptr, ptr %out, align 8
-  %530 = call ptr @realloc(ptr %529, i64 %spec.store.select.i.i.i.i.i.i733)
-  %531 = icmp eq ptr %530, null
-  br i1 %531, label %then.i.i.i.i735, label %merge7.i.i.i.i.i.i734
+merge.i.i.i.i.i.i732:                             ; preds = %"$JsonWriter.separate.exit.i728"
+  %608 = shl i64 %607, 1
+  %spec.select.i.i.i.i.i.i733 = call i64 @llvm.smax.i64(i64 %608, i64 %606)
+  %spec.store.select.i.i.i.i.i.i734 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i733, i64 8)
+  %609 = load ptr, ptr %out, align 8
+  %610 = call ptr @realloc(ptr %609, i64 %spec.store.select.i.i.i.i.i.i734)
+  %611 = icmp eq ptr %610, null
+  br i1 %611, label %then.i.i.i.i736, label %merge7.i.i.i.i.i.i735
 
-merge7.i.i.i.i.i.i734:                            ; preds = %merge.i.i.i.i.i.i731
-  store ptr %530, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i733, ptr %10, align 8
-  br label %merge.i.i.i.i729
+merge7.i.i.i.i.i.i735:                            ; preds = %merge.i.i.i.i.i.i732
+  store ptr %610, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i734, ptr %10, align 8
+  br label %merge.i.i.i.i730
 
-then.i.i.i.i735:                                  ; preds = %merge.i.i.i.i.i.i731
-  %532 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %532, align 8
-  br label %"$JsonWriter.integer.exit746"
+then.i.i.i.i736:                                  ; preds = %merge.i.i.i.i.i.i732
+  %612 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %612, align 8
+  br label %"$JsonWriter.integer.exit747"
 
-merge.i.i.i.i729:                                 ; preds = %merge7.i.i.i.i.i.i734, %"$JsonWriter.separate.exit.i727"
-  store i64 %526, ptr %9, align 8
-  %533 = icmp sgt i64 %524, 0
-  br i1 %533, label %then2.i.i.i.i730, label %"$JsonWriter.integer.exit746"
+merge.i.i.i.i730:                                 ; preds = %merge7.i.i.i.i.i.i735, %"$JsonWriter.separate.exit.i728"
+  store i64 %606, ptr %9, align 8
+  %613 = icmp sgt i64 %604, 0
+  br i1 %613, label %then2.i.i.i.i731, label %"$JsonWriter.integer.exit747"
 
-then2.i.i.i.i730:                                 ; preds = %merge.i.i.i.i729
-  %534 = load ptr, ptr %out, align 8
-  %535 = getelementptr i8, ptr %534, i64 %525
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %535, ptr nonnull readonly align 1 %digits.i.i726, i64 %524, i1 false)
-  br label %"$JsonWriter.integer.exit746"
+then2.i.i.i.i731:                                 ; preds = %merge.i.i.i.i730
+  %614 = load ptr, ptr %out, align 8
+  %615 = getelementptr i8, ptr %614, i64 %605
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %615, ptr nonnull readonly align 1 %digits.i.i727, i64 %604, i1 false)
+  br label %"$JsonWriter.integer.exit747"
 
-"$JsonWriter.integer.exit746":                    ; preds = %then.i.i.i.i735, %merge.i.i.i.i729, %then2.i.i.i.i730
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i726)
-  %536 = getelementptr inbounds i8, ptr %made, i64 168
-  %537 = load i64, ptr %536, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.542")
-  %538 = load i64, ptr %9, align 8
-  %539 = add i64 %538, 1
-  %540 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i91.i = icmp slt i64 %540, %539
-  %.pre.i.i.i.i92.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i91.i, label %merge.i.i.i.i.i94.i, label %"$Vector.push.80.exit.thread.i.i.i93.i"
+"$JsonWriter.integer.exit747":                    ; preds = %then.i.i.i.i736, %merge.i.i.i.i730, %then2.i.i.i.i731
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i727)
+  %616 = getelementptr inbounds i8, ptr %made, i64 304
+  %617 = load i64, ptr %616, align 8
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.549")
+  %618 = load i64, ptr %9, align 8
+  %619 = add i64 %618, 1
+  %620 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i83.i = icmp slt i64 %620, %619
+  %.pre.i.i.i.i84.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i83.i, label %merge.i.i.i.i.i86.i, label %"$Vector.push.80.exit.thread.i.i.i85.i"
 
-merge.i.i.i.i.i94.i:                              ; preds = %"$JsonWriter.integer.exit746"
-  %541 = shl i64 %540, 1
-  %spec.select.i.i.i.i.i95.i = call i64 @llvm.smax.i64(i64 %541, i64 %539)
-  %spec.store.select.i.i.i.i.i96.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i95.i, i64 8)
-  %542 = call ptr @realloc(ptr %.pre.i.i.i.i92.i, i64 %spec.store.select.i.i.i.i.i96.i)
-  %543 = icmp eq ptr %542, null
-  br i1 %543, label %then.i.i.i99.i, label %merge7.i.i.i.i.i97.i
+merge.i.i.i.i.i86.i:                              ; preds = %"$JsonWriter.integer.exit747"
+  %621 = shl i64 %620, 1
+  %spec.select.i.i.i.i.i87.i = call i64 @llvm.smax.i64(i64 %621, i64 %619)
+  %spec.store.select.i.i.i.i.i88.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i87.i, i64 8)
+  %622 = call ptr @realloc(ptr %.pre.i.i.i.i84.i, i64 %spec.store.select.i.i.i.i.i88.i)
+  %623 = icmp eq ptr %622, null
+  br i1 %623, label %then.i.i.i91.i, label %merge7.i.i.i.i.i89.i
 
-merge7.i.i.i.i.i97.i:                             ; preds = %merge.i.i.i.i.i94.i
-  store ptr %542, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i96.i, ptr %10, align 8
-  %.pre10.i.i.i.i98.i = load i64, ptr %9, align 8
-  br label %"$Vector.push.80.exit.thread.i.i.i93.i"
+merge7.i.i.i.i.i89.i:                             ; preds = %merge.i.i.i.i.i86.i
+  store ptr %622, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i88.i, ptr %10, align 8
+  %.pre10.i.i.i.i90.i = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i.i85.i"
 
-"$Vector.push.80.exit.thread.i.i.i93.i":          ; preds = %merge7.i.i.i.i.i97.i, %"$JsonWriter.integer.exit746"
-  %544 = phi i64 [ %.pre10.i.i.i.i98.i, %merge7.i.i.i.i.i97.i ], [ %538, %"$JsonWriter.integer.exit746" ]
-  %545 = phi ptr [ %542, %merge7.i.i.i.i.i97.i ], [ %.pre.i.i.i.i92.i, %"$JsonWriter.integer.exit746" ]
-  %546 = getelementptr i8, ptr %545, i64 %544
-  store i8 58, ptr %546, align 1
-  %547 = load i64, ptr %9, align 8
-  %548 = add i64 %547, 1
-  store i64 %548, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i706"
+"$Vector.push.80.exit.thread.i.i.i85.i":          ; preds = %merge7.i.i.i.i.i89.i, %"$JsonWriter.integer.exit747"
+  %624 = phi i64 [ %.pre10.i.i.i.i90.i, %merge7.i.i.i.i.i89.i ], [ %618, %"$JsonWriter.integer.exit747" ]
+  %625 = phi ptr [ %622, %merge7.i.i.i.i.i89.i ], [ %.pre.i.i.i.i84.i, %"$JsonWriter.integer.exit747" ]
+  %626 = getelementptr i8, ptr %625, i64 %624
+  store i8 58, ptr %626, align 1
+  %627 = load i64, ptr %9, align 8
+  %628 = add i64 %627, 1
+  store i64 %628, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i707"
 
-then.i.i.i99.i:                                   ; preds = %merge.i.i.i.i.i94.i
-  %549 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %549, align 8
-  br label %"$JsonWriter.separate.exit.i706"
+then.i.i.i91.i:                                   ; preds = %merge.i.i.i.i.i86.i
+  %629 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %629, align 8
+  br label %"$JsonWriter.separate.exit.i707"
 
-"$JsonWriter.separate.exit.i706":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i93.i", %then.i.i.i99.i
+"$JsonWriter.separate.exit.i707":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i85.i", %then.i.i.i91.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i705)
-  %550 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i705, i64 32, ptr nonnull @"$string.83", i64 %537)
-  %551 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i705)
-  %552 = load i64, ptr %9, align 8
-  %553 = add i64 %552, %551
-  %554 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i707 = icmp slt i64 %554, %553
-  br i1 %.not.i.i.i.i.i.i707, label %merge.i.i.i.i.i.i710, label %merge.i.i.i.i708
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i706)
+  %630 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i706, i64 32, ptr nonnull @"$string.83", i64 %617)
+  %631 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i706)
+  %632 = load i64, ptr %9, align 8
+  %633 = add i64 %632, %631
+  %634 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i708 = icmp slt i64 %634, %633
+  br i1 %.not.i.i.i.i.i.i708, label %merge.i.i.i.i.i.i711, label %merge.i.i.i.i709
 
-merge.i.i.i.i.i.i710:                             ; preds = %"$JsonWriter.separate.exit.i706"
-  %555 = shl i64 %554, 1
-  %spec.select.i.i.i.i.i.i711 = call i64 @llvm.smax.i64(i64 %555, i64 %553)
-  %spec.store.select.i.i.i.i.i.i712 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i711, i64 8)
-  %556 = load ptr, ptr %out, align 8
-  %557 = call ptr @realloc(ptr %556, i64 %spec.store.select.i.i.i.i.i.i712)
-  %558 = icmp eq ptr %557, null
-  br i1 %558, label %then.i.i.i.i714, label %merge7.i.i.i.i.i.i713
+merge.i.i.i.i.i.i711:                             ; preds = %"$JsonWriter.separate.exit.i707"
+  %635 = shl i64 %634, 1
+  %spec.select.i.i.i.i.i.i712 = call i64 @llvm.smax.i64(i64 %635, i64 %633)
+  %spec.store.select.i.i.i.i.i.i713 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i712, i64 8)
+  %636 = load ptr, ptr %out, align 8
+  %637 = call ptr @realloc(ptr %636, i64 %spec.store.select.i.i.i.i.i.i713)
+  %638 = icmp eq ptr %637, null
+  br i1 %638, label %then.i.i.i.i715, label %merge7.i.i.i.i.i.i714
 
-merge7.i.i.i.i.i.i713:                            ; preds = %merge.i.i.i.i.i.i710
-  store ptr %557, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i712, ptr %10, align 8
-  br label %merge.i.i.i.i708
+merge7.i.i.i.i.i.i714:                            ; preds = %merge.i.i.i.i.i.i711
+  store ptr %637, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i713, ptr %10, align 8
+  br label %merge.i.i.i.i709
 
-then.i.i.i.i714:                                  ; preds = %merge.i.i.i.i.i.i710
-  %559 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %559, align 8
-  br label %"$JsonWriter.integer.exit725"
+then.i.i.i.i715:                                  ; preds = %merge.i.i.i.i.i.i711
+  %639 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %639, align 8
+  br label %"$JsonWriter.integer.exit726"
 
-merge.i.i.i.i708:                                 ; preds = %merge7.i.i.i.i.i.i713, %"$JsonWriter.separate.exit.i706"
-  store i64 %553, ptr %9, align 8
-  %560 = icmp sgt i64 %551, 0
-  br i1 %560, label %then2.i.i.i.i709, label %"$JsonWriter.integer.exit725"
+merge.i.i.i.i709:                                 ; preds = %merge7.i.i.i.i.i.i714, %"$JsonWriter.separate.exit.i707"
+  store i64 %633, ptr %9, align 8
+  %640 = icmp sgt i64 %631, 0
+  br i1 %640, label %then2.i.i.i.i710, label %"$JsonWriter.integer.exit726"
 
-then2.i.i.i.i709:                                 ; preds = %merge.i.i.i.i708
-  %561 = load ptr, ptr %out, align 8
-  %562 = getelementptr i8, ptr %561, i64 %552
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %562, ptr nonnull readonly align 1 %digits.i.i705, i64 %551, i1 false)
-  br label %"$JsonWriter.integer.exit725"
+then2.i.i.i.i710:                                 ; preds = %merge.i.i.i.i709
+  %641 = load ptr, ptr %out, align 8
+  %642 = getelementptr i8, ptr %641, i64 %632
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %642, ptr nonnull readonly align 1 %digits.i.i706, i64 %631, i1 false)
+  br label %"$JsonWriter.integer.exit726"
 
-"$JsonWriter.integer.exit725":                    ; preds = %then.i.i.i.i714, %merge.i.i.i.i708, %then2.i.i.i.i709
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i705)
-  %563 = getelementptr inbounds i8, ptr %made, i64 328
-  %564 = load i8, ptr %563, align 8
-  %565 = icmp ne i8 %564, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.543", i1 zeroext %565)
-  %566 = getelementptr inbounds i8, ptr %made, i64 329
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.544")
-  %567 = load i64, ptr %9, align 8
-  %568 = add i64 %567, 1
-  %569 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i101.i = icmp slt i64 %569, %568
-  %.pre.i.i.i.i102.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i101.i, label %merge.i.i.i.i.i104.i, label %"$Vector.push.80.exit.thread.i.i.i103.i"
+"$JsonWriter.integer.exit726":                    ; preds = %then.i.i.i.i715, %merge.i.i.i.i709, %then2.i.i.i.i710
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i706)
+  %643 = getelementptr inbounds i8, ptr %made, i64 464
+  %644 = load i8, ptr %643, align 8
+  %645 = icmp ne i8 %644, 0
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.550", i1 zeroext %645)
+  %646 = getelementptr inbounds i8, ptr %made, i64 465
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.551")
+  %647 = load i64, ptr %9, align 8
+  %648 = add i64 %647, 1
+  %649 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i93.i = icmp slt i64 %649, %648
+  %.pre.i.i.i.i94.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i93.i, label %merge.i.i.i.i.i96.i, label %"$Vector.push.80.exit.thread.i.i.i95.i"
 
-merge.i.i.i.i.i104.i:                             ; preds = %"$JsonWriter.integer.exit725"
-  %570 = shl i64 %569, 1
-  %spec.select.i.i.i.i.i105.i = call i64 @llvm.smax.i64(i64 %570, i64 %568)
-  %spec.store.select.i.i.i.i.i106.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i105.i, i64 8)
-  %571 = call ptr @realloc(ptr %.pre.i.i.i.i102.i, i64 %spec.store.select.i.i.i.i.i106.i)
-  %572 = icmp eq ptr %571, null
-  br i1 %572, label %then.i.i.i109.i, label %merge7.i.i.i.i.i107.i
+merge.i.i.i.i.i96.i:                              ; preds = %"$JsonWriter.integer.exit726"
+  %650 = shl i64 %649, 1
+  %spec.select.i.i.i.i.i97.i = call i64 @llvm.smax.i64(i64 %650, i64 %648)
+  %spec.store.select.i.i.i.i.i98.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i97.i, i64 8)
+  %651 = call ptr @realloc(ptr %.pre.i.i.i.i94.i, i64 %spec.store.select.i.i.i.i.i98.i)
+  %652 = icmp eq ptr %651, null
+  br i1 %652, label %then.i.i.i101.i, label %merge7.i.i.i.i.i99.i
 
-merge7.i.i.i.i.i107.i:                            ; preds = %merge.i.i.i.i.i104.i
-  store ptr %571, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i106.i, ptr %10, align 8
-  %.pre10.i.i.i.i108.i = load i64, ptr %9, align 8
-  br label %"$Vector.push.80.exit.thread.i.i.i103.i"
+merge7.i.i.i.i.i99.i:                             ; preds = %merge.i.i.i.i.i96.i
+  store ptr %651, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i98.i, ptr %10, align 8
+  %.pre10.i.i.i.i100.i = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i.i95.i"
 
-"$Vector.push.80.exit.thread.i.i.i103.i":         ; preds = %merge7.i.i.i.i.i107.i, %"$JsonWriter.integer.exit725"
-  %573 = phi i64 [ %.pre10.i.i.i.i108.i, %merge7.i.i.i.i.i107.i ], [ %567, %"$JsonWriter.integer.exit725" ]
-  %574 = phi ptr [ %571, %merge7.i.i.i.i.i107.i ], [ %.pre.i.i.i.i102.i, %"$JsonWriter.integer.exit725" ]
-  %575 = getelementptr i8, ptr %574, i64 %573
-  store i8 58, ptr %575, align 1
-  %576 = load i64, ptr %9, align 8
-  %577 = add i64 %576, 1
-  store i64 %577, ptr %9, align 8
-  br label %"$JsonWriter.string_field.exit110.i"
+"$Vector.push.80.exit.thread.i.i.i95.i":          ; preds = %merge7.i.i.i.i.i99.i, %"$JsonWriter.integer.exit726"
+  %653 = phi i64 [ %.pre10.i.i.i.i100.i, %merge7.i.i.i.i.i99.i ], [ %647, %"$JsonWriter.integer.exit726" ]
+  %654 = phi ptr [ %651, %merge7.i.i.i.i.i99.i ], [ %.pre.i.i.i.i94.i, %"$JsonWriter.integer.exit726" ]
+  %655 = getelementptr i8, ptr %654, i64 %653
+  store i8 58, ptr %655, align 1
+  %656 = load i64, ptr %9, align 8
+  %657 = add i64 %656, 1
+  store i64 %657, ptr %9, align 8
+  br label %"$JsonWriter.string_field.exit102.i"
 
-then.i.i.i109.i:                                  ; preds = %merge.i.i.i.i.i104.i
-  %578 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %578, align 8
-  br label %"$JsonWriter.string_field.exit110.i"
+then.i.i.i101.i:                                  ; preds = %merge.i.i.i.i.i96.i
+  %658 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %658, align 8
+  br label %"$JsonWriter.string_field.exit102.i"
 
-"$JsonWriter.string_field.exit110.i":             ; preds = %then.i.i.i109.i, %"$Vector.push.80.exit.thread.i.i.i103.i"
+"$JsonWriter.string_field.exit102.i":             ; preds = %then.i.i.i101.i, %"$Vector.push.80.exit.thread.i.i.i95.i"
   store i8 0, ptr %7, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %566)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %646)
   call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %5)
   call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %5, ptr nonnull readonly %made, i32 0)
   %shape.sroa.0.0.copyload.i.i = load i32, ptr %5, align 8
@@ -33763,2935 +33993,2935 @@ then.i.i.i109.i:                                  ; preds = %merge.i.i.i.i.i104.
   %shape.sroa.60.0.copyload.i.i = load i64, ptr %shape.sroa.60.0..sroa_idx.i.i, align 8
   %shape.sroa.62.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %5, i64 128
   %shape.sroa.62.0.copyload.i.i = load i64, ptr %shape.sroa.62.0..sroa_idx.i.i, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.545")
-  %579 = load i64, ptr %9, align 8
-  %580 = add i64 %579, 1
-  %581 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i111.i = icmp slt i64 %581, %580
-  %.pre.i.i.i.i112.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i111.i, label %merge.i.i.i.i.i124.i, label %"$Vector.push.80.exit.thread.i.i.i113.i"
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.552")
+  %659 = load i64, ptr %9, align 8
+  %660 = add i64 %659, 1
+  %661 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i103.i = icmp slt i64 %661, %660
+  %.pre.i.i.i.i104.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i103.i, label %merge.i.i.i.i.i116.i, label %"$Vector.push.80.exit.thread.i.i.i105.i"
 
-merge.i.i.i.i.i124.i:                             ; preds = %"$JsonWriter.string_field.exit110.i"
-  %582 = shl i64 %581, 1
-  %spec.select.i.i.i.i.i125.i = call i64 @llvm.smax.i64(i64 %582, i64 %580)
-  %spec.store.select.i.i.i.i.i126.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i125.i, i64 8)
-  %583 = call ptr @realloc(ptr %.pre.i.i.i.i112.i, i64 %spec.store.select.i.i.i.i.i126.i)
-  %584 = icmp eq ptr %583, null
-  br i1 %584, label %then.i.i.i129.i, label %merge7.i.i.i.i.i127.i
+merge.i.i.i.i.i116.i:                             ; preds = %"$JsonWriter.string_field.exit102.i"
+  %662 = shl i64 %661, 1
+  %spec.select.i.i.i.i.i117.i = call i64 @llvm.smax.i64(i64 %662, i64 %660)
+  %spec.store.select.i.i.i.i.i118.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i117.i, i64 8)
+  %663 = call ptr @realloc(ptr %.pre.i.i.i.i104.i, i64 %spec.store.select.i.i.i.i.i118.i)
+  %664 = icmp eq ptr %663, null
+  br i1 %664, label %then.i.i.i121.i, label %merge7.i.i.i.i.i119.i
 
-merge7.i.i.i.i.i127.i:                            ; preds = %merge.i.i.i.i.i124.i
-  store ptr %583, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i126.i, ptr %10, align 8
-  %.pre10.i.i.i.i128.i = load i64, ptr %9, align 8
-  br label %"$Vector.push.80.exit.thread.i.i.i113.i"
+merge7.i.i.i.i.i119.i:                            ; preds = %merge.i.i.i.i.i116.i
+  store ptr %663, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i118.i, ptr %10, align 8
+  %.pre10.i.i.i.i120.i = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i.i105.i"
 
-"$Vector.push.80.exit.thread.i.i.i113.i":         ; preds = %merge7.i.i.i.i.i127.i, %"$JsonWriter.string_field.exit110.i"
-  %585 = phi i64 [ %.pre10.i.i.i.i128.i, %merge7.i.i.i.i.i127.i ], [ %579, %"$JsonWriter.string_field.exit110.i" ]
-  %586 = phi ptr [ %583, %merge7.i.i.i.i.i127.i ], [ %.pre.i.i.i.i112.i, %"$JsonWriter.string_field.exit110.i" ]
-  %587 = getelementptr i8, ptr %586, i64 %585
-  store i8 58, ptr %587, align 1
-  %588 = load i64, ptr %9, align 8
-  %589 = add i64 %588, 1
-  store i64 %589, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i684"
+"$Vector.push.80.exit.thread.i.i.i105.i":         ; preds = %merge7.i.i.i.i.i119.i, %"$JsonWriter.string_field.exit102.i"
+  %665 = phi i64 [ %.pre10.i.i.i.i120.i, %merge7.i.i.i.i.i119.i ], [ %659, %"$JsonWriter.string_field.exit102.i" ]
+  %666 = phi ptr [ %663, %merge7.i.i.i.i.i119.i ], [ %.pre.i.i.i.i104.i, %"$JsonWriter.string_field.exit102.i" ]
+  %667 = getelementptr i8, ptr %666, i64 %665
+  store i8 58, ptr %667, align 1
+  %668 = load i64, ptr %9, align 8
+  %669 = add i64 %668, 1
+  store i64 %669, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i685"
 
-then.i.i.i129.i:                                  ; preds = %merge.i.i.i.i.i124.i
-  %590 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %590, align 8
+then.i.i.i121.i:                                  ; preds = %merge.i.i.i.i.i116.i
+  %670 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %670, align 8
   %.pre = load i64, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i684"
+  br label %"$JsonWriter.separate.exit.i685"
 
-"$JsonWriter.separate.exit.i684":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i113.i", %then.i.i.i129.i
-  %591 = phi i64 [ %589, %"$Vector.push.80.exit.thread.i.i.i113.i" ], [ %.pre, %then.i.i.i129.i ]
+"$JsonWriter.separate.exit.i685":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i105.i", %then.i.i.i121.i
+  %671 = phi i64 [ %669, %"$Vector.push.80.exit.thread.i.i.i105.i" ], [ %.pre, %then.i.i.i121.i ]
   store i8 1, ptr %7, align 8
-  %592 = add i64 %591, 1
-  %593 = load i64, ptr %10, align 8
-  %.not.i.i.i.i685 = icmp slt i64 %593, %592
-  %.pre.i.i.i686 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i685, label %merge.i.i.i.i688, label %"$Vector.push.80.exit.thread.i.i687"
+  %672 = add i64 %671, 1
+  %673 = load i64, ptr %10, align 8
+  %.not.i.i.i.i686 = icmp slt i64 %673, %672
+  %.pre.i.i.i687 = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i686, label %merge.i.i.i.i689, label %"$Vector.push.80.exit.thread.i.i688"
 
-merge.i.i.i.i688:                                 ; preds = %"$JsonWriter.separate.exit.i684"
-  %594 = shl i64 %593, 1
-  %spec.select.i.i.i.i689 = call i64 @llvm.smax.i64(i64 %594, i64 %592)
-  %spec.store.select.i.i.i.i690 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i689, i64 8)
-  %595 = call ptr @realloc(ptr %.pre.i.i.i686, i64 %spec.store.select.i.i.i.i690)
-  %596 = icmp eq ptr %595, null
-  br i1 %596, label %then.i3.i693, label %merge7.i.i.i.i691
+merge.i.i.i.i689:                                 ; preds = %"$JsonWriter.separate.exit.i685"
+  %674 = shl i64 %673, 1
+  %spec.select.i.i.i.i690 = call i64 @llvm.smax.i64(i64 %674, i64 %672)
+  %spec.store.select.i.i.i.i691 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i690, i64 8)
+  %675 = call ptr @realloc(ptr %.pre.i.i.i687, i64 %spec.store.select.i.i.i.i691)
+  %676 = icmp eq ptr %675, null
+  br i1 %676, label %then.i3.i694, label %merge7.i.i.i.i692
 
-merge7.i.i.i.i691:                                ; preds = %merge.i.i.i.i688
-  store ptr %595, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i690, ptr %10, align 8
-  %.pre10.i.i.i692 = load i64, ptr %9, align 8
-  br label %"$Vector.push.80.exit.thread.i.i687"
+merge7.i.i.i.i692:                                ; preds = %merge.i.i.i.i689
+  store ptr %675, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i691, ptr %10, align 8
+  %.pre10.i.i.i693 = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i688"
 
-"$Vector.push.80.exit.thread.i.i687":             ; preds = %merge7.i.i.i.i691, %"$JsonWriter.separate.exit.i684"
-  %597 = phi i64 [ %.pre10.i.i.i692, %merge7.i.i.i.i691 ], [ %591, %"$JsonWriter.separate.exit.i684" ]
-  %598 = phi ptr [ %595, %merge7.i.i.i.i691 ], [ %.pre.i.i.i686, %"$JsonWriter.separate.exit.i684" ]
-  %599 = getelementptr i8, ptr %598, i64 %597
-  store i8 123, ptr %599, align 1
-  %600 = load i64, ptr %9, align 8
-  %601 = add i64 %600, 1
-  store i64 %601, ptr %9, align 8
-  br label %"$JsonWriter.open.exit704"
+"$Vector.push.80.exit.thread.i.i688":             ; preds = %merge7.i.i.i.i692, %"$JsonWriter.separate.exit.i685"
+  %677 = phi i64 [ %.pre10.i.i.i693, %merge7.i.i.i.i692 ], [ %671, %"$JsonWriter.separate.exit.i685" ]
+  %678 = phi ptr [ %675, %merge7.i.i.i.i692 ], [ %.pre.i.i.i687, %"$JsonWriter.separate.exit.i685" ]
+  %679 = getelementptr i8, ptr %678, i64 %677
+  store i8 123, ptr %679, align 1
+  %680 = load i64, ptr %9, align 8
+  %681 = add i64 %680, 1
+  store i64 %681, ptr %9, align 8
+  br label %"$JsonWriter.open.exit705"
 
-then.i3.i693:                                     ; preds = %merge.i.i.i.i688
-  %602 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %602, align 8
-  br label %"$JsonWriter.open.exit704"
+then.i3.i694:                                     ; preds = %merge.i.i.i.i689
+  %682 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %682, align 8
+  br label %"$JsonWriter.open.exit705"
 
-"$JsonWriter.open.exit704":                       ; preds = %"$Vector.push.80.exit.thread.i.i687", %then.i3.i693
+"$JsonWriter.open.exit705":                       ; preds = %"$Vector.push.80.exit.thread.i.i688", %then.i3.i694
   store i8 0, ptr %7, align 8
-  %603 = mul i64 %shape.sroa.19.0.copyload.i.i, %shape.sroa.4.0.copyload.i.i
-  %604 = mul i64 %603, %shape.sroa.28.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.546")
-  %605 = load i64, ptr %9, align 8
-  %606 = add i64 %605, 1
-  %607 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i114.i = icmp slt i64 %607, %606
-  %.pre.i.i.i.i.i115.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i114.i, label %merge.i.i.i.i.i.i118.i, label %"$Vector.push.80.exit.thread.i.i.i.i116.i"
+  %683 = mul i64 %shape.sroa.19.0.copyload.i.i, %shape.sroa.4.0.copyload.i.i
+  %684 = mul i64 %683, %shape.sroa.28.0.copyload.i.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.553")
+  %685 = load i64, ptr %9, align 8
+  %686 = add i64 %685, 1
+  %687 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i106.i = icmp slt i64 %687, %686
+  %.pre.i.i.i.i.i107.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i.i106.i, label %merge.i.i.i.i.i.i110.i, label %"$Vector.push.80.exit.thread.i.i.i.i108.i"
 
-merge.i.i.i.i.i.i118.i:                           ; preds = %"$JsonWriter.open.exit704"
-  %608 = shl i64 %607, 1
-  %spec.select.i.i.i.i.i.i119.i = call i64 @llvm.smax.i64(i64 %608, i64 %606)
-  %spec.store.select.i.i.i.i.i.i120.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i119.i, i64 8)
-  %609 = call ptr @realloc(ptr %.pre.i.i.i.i.i115.i, i64 %spec.store.select.i.i.i.i.i.i120.i)
-  %610 = icmp eq ptr %609, null
-  br i1 %610, label %then.i.i.i.i123.i, label %merge7.i.i.i.i.i.i121.i
+merge.i.i.i.i.i.i110.i:                           ; preds = %"$JsonWriter.open.exit705"
+  %688 = shl i64 %687, 1
+  %spec.select.i.i.i.i.i.i111.i = call i64 @llvm.smax.i64(i64 %688, i64 %686)
+  %spec.store.select.i.i.i.i.i.i112.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i111.i, i64 8)
+  %689 = call ptr @realloc(ptr %.pre.i.i.i.i.i107.i, i64 %spec.store.select.i.i.i.i.i.i112.i)
+  %690 = icmp eq ptr %689, null
+  br i1 %690, label %then.i.i.i.i115.i, label %merge7.i.i.i.i.i.i113.i
 
-merge7.i.i.i.i.i.i121.i:                          ; preds = %merge.i.i.i.i.i.i118.i
-  store ptr %609, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i120.i, ptr %10, align 8
-  %.pre10.i.i.i.i.i122.i = load i64, ptr %9, align 8
-  br label %"$Vector.push.80.exit.thread.i.i.i.i116.i"
+merge7.i.i.i.i.i.i113.i:                          ; preds = %merge.i.i.i.i.i.i110.i
+  store ptr %689, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i112.i, ptr %10, align 8
+  %.pre10.i.i.i.i.i114.i = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i.i.i108.i"
 
-"$Vector.push.80.exit.thread.i.i.i.i116.i":       ; preds = %merge7.i.i.i.i.i.i121.i, %"$JsonWriter.open.exit704"
-  %611 = phi i64 [ %.pre10.i.i.i.i.i122.i, %merge7.i.i.i.i.i.i121.i ], [ %605, %"$JsonWriter.open.exit704" ]
-  %612 = phi ptr [ %609, %merge7.i.i.i.i.i.i121.i ], [ %.pre.i.i.i.i.i115.i, %"$JsonWriter.open.exit704" ]
-  %613 = getelementptr i8, ptr %612, i64 %611
-  store i8 58, ptr %613, align 1
-  %614 = load i64, ptr %9, align 8
-  %615 = add i64 %614, 1
-  store i64 %615, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i664"
+"$Vector.push.80.exit.thread.i.i.i.i108.i":       ; preds = %merge7.i.i.i.i.i.i113.i, %"$JsonWriter.open.exit705"
+  %691 = phi i64 [ %.pre10.i.i.i.i.i114.i, %merge7.i.i.i.i.i.i113.i ], [ %685, %"$JsonWriter.open.exit705" ]
+  %692 = phi ptr [ %689, %merge7.i.i.i.i.i.i113.i ], [ %.pre.i.i.i.i.i107.i, %"$JsonWriter.open.exit705" ]
+  %693 = getelementptr i8, ptr %692, i64 %691
+  store i8 58, ptr %693, align 1
+  %694 = load i64, ptr %9, align 8
+  %695 = add i64 %694, 1
+  store i64 %695, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i665"
 
-then.i.i.i.i123.i:                                ; preds = %merge.i.i.i.i.i.i118.i
-  %616 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %616, align 8
-  br label %"$JsonWriter.separate.exit.i664"
+then.i.i.i.i115.i:                                ; preds = %merge.i.i.i.i.i.i110.i
+  %696 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %696, align 8
+  br label %"$JsonWriter.separate.exit.i665"
 
-"$JsonWriter.separate.exit.i664":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i.i116.i", %then.i.i.i.i123.i
+"$JsonWriter.separate.exit.i665":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i.i108.i", %then.i.i.i.i115.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i663)
-  %617 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i663, i64 32, ptr nonnull @"$string.83", i64 %604)
-  %618 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i663)
-  %619 = load i64, ptr %9, align 8
-  %620 = add i64 %619, %618
-  %621 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i665 = icmp slt i64 %621, %620
-  br i1 %.not.i.i.i.i.i.i665, label %merge.i.i.i.i.i.i668, label %merge.i.i.i.i666
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i664)
+  %697 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i664, i64 32, ptr nonnull @"$string.83", i64 %684)
+  %698 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i664)
+  %699 = load i64, ptr %9, align 8
+  %700 = add i64 %699, %698
+  %701 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i666 = icmp slt i64 %701, %700
+  br i1 %.not.i.i.i.i.i.i666, label %merge.i.i.i.i.i.i669, label %merge.i.i.i.i667
 
-merge.i.i.i.i.i.i668:                             ; preds = %"$JsonWriter.separate.exit.i664"
-  %622 = shl i64 %621, 1
-  %spec.select.i.i.i.i.i.i669 = call i64 @llvm.smax.i64(i64 %622, i64 %620)
-  %spec.store.select.i.i.i.i.i.i670 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i669, i64 8)
-  %623 = load ptr, ptr %out, align 8
-  %624 = call ptr @realloc(ptr %623, i64 %spec.store.select.i.i.i.i.i.i670)
-  %625 = icmp eq ptr %624, null
-  br i1 %625, label %then.i.i.i.i672, label %merge7.i.i.i.i.i.i671
+merge.i.i.i.i.i.i669:                             ; preds = %"$JsonWriter.separate.exit.i665"
+  %702 = shl i64 %701, 1
+  %spec.select.i.i.i.i.i.i670 = call i64 @llvm.smax.i64(i64 %702, i64 %700)
+  %spec.store.select.i.i.i.i.i.i671 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i670, i64 8)
+  %703 = load ptr, ptr %out, align 8
+  %704 = call ptr @realloc(ptr %703, i64 %spec.store.select.i.i.i.i.i.i671)
+  %705 = icmp eq ptr %704, null
+  br i1 %705, label %then.i.i.i.i673, label %merge7.i.i.i.i.i.i672
 
-merge7.i.i.i.i.i.i671:                            ; preds = %merge.i.i.i.i.i.i668
-  store ptr %624, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i670, ptr %10, align 8
-  br label %merge.i.i.i.i666
+merge7.i.i.i.i.i.i672:                            ; preds = %merge.i.i.i.i.i.i669
+  store ptr %704, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i671, ptr %10, align 8
+  br label %merge.i.i.i.i667
 
-then.i.i.i.i672:                                  ; preds = %merge.i.i.i.i.i.i668
-  %626 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %626, align 8
-  br label %"$JsonWriter.integer.exit683"
+then.i.i.i.i673:                                  ; preds = %merge.i.i.i.i.i.i669
+  %706 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %706, align 8
+  br label %"$JsonWriter.integer.exit684"
 
-merge.i.i.i.i666:                                 ; preds = %merge7.i.i.i.i.i.i671, %"$JsonWriter.separate.exit.i664"
-  store i64 %620, ptr %9, align 8
-  %627 = icmp sgt i64 %618, 0
-  br i1 %627, label %then2.i.i.i.i667, label %"$JsonWriter.integer.exit683"
+merge.i.i.i.i667:                                 ; preds = %merge7.i.i.i.i.i.i672, %"$JsonWriter.separate.exit.i665"
+  store i64 %700, ptr %9, align 8
+  %707 = icmp sgt i64 %698, 0
+  br i1 %707, label %then2.i.i.i.i668, label %"$JsonWriter.integer.exit684"
 
-then2.i.i.i.i667:                                 ; preds = %merge.i.i.i.i666
-  %628 = load ptr, ptr %out, align 8
-  %629 = getelementptr i8, ptr %628, i64 %619
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %629, ptr nonnull readonly align 1 %digits.i.i663, i64 %618, i1 false)
-  br label %"$JsonWriter.integer.exit683"
+then2.i.i.i.i668:                                 ; preds = %merge.i.i.i.i667
+  %708 = load ptr, ptr %out, align 8
+  %709 = getelementptr i8, ptr %708, i64 %699
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %709, ptr nonnull readonly align 1 %digits.i.i664, i64 %698, i1 false)
+  br label %"$JsonWriter.integer.exit684"
 
-"$JsonWriter.integer.exit683":                    ; preds = %then.i.i.i.i672, %merge.i.i.i.i666, %then2.i.i.i.i667
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i663)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.547")
-  %630 = load i64, ptr %9, align 8
-  %631 = add i64 %630, 1
-  %632 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i72.i.i = icmp slt i64 %632, %631
+"$JsonWriter.integer.exit684":                    ; preds = %then.i.i.i.i673, %merge.i.i.i.i667, %then2.i.i.i.i668
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i664)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.554")
+  %710 = load i64, ptr %9, align 8
+  %711 = add i64 %710, 1
+  %712 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i72.i.i = icmp slt i64 %712, %711
   %.pre.i.i.i.i73.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i72.i.i, label %merge.i.i.i.i.i75.i.i, label %"$Vector.push.80.exit.thread.i.i.i74.i.i"
 
-merge.i.i.i.i.i75.i.i:                            ; preds = %"$JsonWriter.integer.exit683"
-  %633 = shl i64 %632, 1
-  %spec.select.i.i.i.i.i76.i.i = call i64 @llvm.smax.i64(i64 %633, i64 %631)
+merge.i.i.i.i.i75.i.i:                            ; preds = %"$JsonWriter.integer.exit684"
+  %713 = shl i64 %712, 1
+  %spec.select.i.i.i.i.i76.i.i = call i64 @llvm.smax.i64(i64 %713, i64 %711)
   %spec.store.select.i.i.i.i.i77.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i76.i.i, i64 8)
-  %634 = call ptr @realloc(ptr %.pre.i.i.i.i73.i.i, i64 %spec.store.select.i.i.i.i.i77.i.i)
-  %635 = icmp eq ptr %634, null
-  br i1 %635, label %then.i.i.i80.i.i, label %merge7.i.i.i.i.i78.i.i
+  %714 = call ptr @realloc(ptr %.pre.i.i.i.i73.i.i, i64 %spec.store.select.i.i.i.i.i77.i.i)
+  %715 = icmp eq ptr %714, null
+  br i1 %715, label %then.i.i.i80.i.i, label %merge7.i.i.i.i.i78.i.i
 
 merge7.i.i.i.i.i78.i.i:                           ; preds = %merge.i.i.i.i.i75.i.i
-  store ptr %634, ptr %out, align 8
+  store ptr %714, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i77.i.i, ptr %10, align 8
   %.pre10.i.i.i.i79.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i74.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i74.i.i":        ; preds = %merge7.i.i.i.i.i78.i.i, %"$JsonWriter.integer.exit683"
-  %636 = phi i64 [ %.pre10.i.i.i.i79.i.i, %merge7.i.i.i.i.i78.i.i ], [ %630, %"$JsonWriter.integer.exit683" ]
-  %637 = phi ptr [ %634, %merge7.i.i.i.i.i78.i.i ], [ %.pre.i.i.i.i73.i.i, %"$JsonWriter.integer.exit683" ]
-  %638 = getelementptr i8, ptr %637, i64 %636
-  store i8 58, ptr %638, align 1
-  %639 = load i64, ptr %9, align 8
-  %640 = add i64 %639, 1
-  store i64 %640, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i643"
+"$Vector.push.80.exit.thread.i.i.i74.i.i":        ; preds = %merge7.i.i.i.i.i78.i.i, %"$JsonWriter.integer.exit684"
+  %716 = phi i64 [ %.pre10.i.i.i.i79.i.i, %merge7.i.i.i.i.i78.i.i ], [ %710, %"$JsonWriter.integer.exit684" ]
+  %717 = phi ptr [ %714, %merge7.i.i.i.i.i78.i.i ], [ %.pre.i.i.i.i73.i.i, %"$JsonWriter.integer.exit684" ]
+  %718 = getelementptr i8, ptr %717, i64 %716
+  store i8 58, ptr %718, align 1
+  %719 = load i64, ptr %9, align 8
+  %720 = add i64 %719, 1
+  store i64 %720, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i644"
 
 then.i.i.i80.i.i:                                 ; preds = %merge.i.i.i.i.i75.i.i
-  %641 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %641, align 8
-  br label %"$JsonWriter.separate.exit.i643"
+  %721 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %721, align 8
+  br label %"$JsonWriter.separate.exit.i644"
 
-"$JsonWriter.separate.exit.i643":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i74.i.i", %then.i.i.i80.i.i
+"$JsonWriter.separate.exit.i644":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i74.i.i", %then.i.i.i80.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i642)
-  %642 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i642, i64 32, ptr nonnull @"$string.83", i64 %604)
-  %643 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i642)
-  %644 = load i64, ptr %9, align 8
-  %645 = add i64 %644, %643
-  %646 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i644 = icmp slt i64 %646, %645
-  br i1 %.not.i.i.i.i.i.i644, label %merge.i.i.i.i.i.i647, label %merge.i.i.i.i645
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i643)
+  %722 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i643, i64 32, ptr nonnull @"$string.83", i64 %684)
+  %723 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i643)
+  %724 = load i64, ptr %9, align 8
+  %725 = add i64 %724, %723
+  %726 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i645 = icmp slt i64 %726, %725
+  br i1 %.not.i.i.i.i.i.i645, label %merge.i.i.i.i.i.i648, label %merge.i.i.i.i646
 
-merge.i.i.i.i.i.i647:                             ; preds = %"$JsonWriter.separate.exit.i643"
-  %647 = shl i64 %646, 1
-  %spec.select.i.i.i.i.i.i648 = call i64 @llvm.smax.i64(i64 %647, i64 %645)
-  %spec.store.select.i.i.i.i.i.i649 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i648, i64 8)
-  %648 = load ptr, ptr %out, align 8
-  %649 = call ptr @realloc(ptr %648, i64 %spec.store.select.i.i.i.i.i.i649)
-  %650 = icmp eq ptr %649, null
-  br i1 %650, label %then.i.i.i.i651, label %merge7.i.i.i.i.i.i650
+merge.i.i.i.i.i.i648:                             ; preds = %"$JsonWriter.separate.exit.i644"
+  %727 = shl i64 %726, 1
+  %spec.select.i.i.i.i.i.i649 = call i64 @llvm.smax.i64(i64 %727, i64 %725)
+  %spec.store.select.i.i.i.i.i.i650 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i649, i64 8)
+  %728 = load ptr, ptr %out, align 8
+  %729 = call ptr @realloc(ptr %728, i64 %spec.store.select.i.i.i.i.i.i650)
+  %730 = icmp eq ptr %729, null
+  br i1 %730, label %then.i.i.i.i652, label %merge7.i.i.i.i.i.i651
 
-merge7.i.i.i.i.i.i650:                            ; preds = %merge.i.i.i.i.i.i647
-  store ptr %649, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i649, ptr %10, align 8
-  br label %merge.i.i.i.i645
+merge7.i.i.i.i.i.i651:                            ; preds = %merge.i.i.i.i.i.i648
+  store ptr %729, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i650, ptr %10, align 8
+  br label %merge.i.i.i.i646
 
-then.i.i.i.i651:                                  ; preds = %merge.i.i.i.i.i.i647
-  %651 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %651, align 8
-  br label %"$JsonWriter.integer.exit662"
+then.i.i.i.i652:                                  ; preds = %merge.i.i.i.i.i.i648
+  %731 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %731, align 8
+  br label %"$JsonWriter.integer.exit663"
 
-merge.i.i.i.i645:                                 ; preds = %merge7.i.i.i.i.i.i650, %"$JsonWriter.separate.exit.i643"
-  store i64 %645, ptr %9, align 8
-  %652 = icmp sgt i64 %643, 0
-  br i1 %652, label %then2.i.i.i.i646, label %"$JsonWriter.integer.exit662"
+merge.i.i.i.i646:                                 ; preds = %merge7.i.i.i.i.i.i651, %"$JsonWriter.separate.exit.i644"
+  store i64 %725, ptr %9, align 8
+  %732 = icmp sgt i64 %723, 0
+  br i1 %732, label %then2.i.i.i.i647, label %"$JsonWriter.integer.exit663"
 
-then2.i.i.i.i646:                                 ; preds = %merge.i.i.i.i645
-  %653 = load ptr, ptr %out, align 8
-  %654 = getelementptr i8, ptr %653, i64 %644
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %654, ptr nonnull readonly align 1 %digits.i.i642, i64 %643, i1 false)
-  br label %"$JsonWriter.integer.exit662"
+then2.i.i.i.i647:                                 ; preds = %merge.i.i.i.i646
+  %733 = load ptr, ptr %out, align 8
+  %734 = getelementptr i8, ptr %733, i64 %724
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %734, ptr nonnull readonly align 1 %digits.i.i643, i64 %723, i1 false)
+  br label %"$JsonWriter.integer.exit663"
 
-"$JsonWriter.integer.exit662":                    ; preds = %then.i.i.i.i651, %merge.i.i.i.i645, %then2.i.i.i.i646
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i642)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.548")
-  %655 = load i64, ptr %9, align 8
-  %656 = add i64 %655, 1
-  %657 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i82.i.i = icmp slt i64 %657, %656
+"$JsonWriter.integer.exit663":                    ; preds = %then.i.i.i.i652, %merge.i.i.i.i646, %then2.i.i.i.i647
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i643)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.555")
+  %735 = load i64, ptr %9, align 8
+  %736 = add i64 %735, 1
+  %737 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i82.i.i = icmp slt i64 %737, %736
   %.pre.i.i.i.i83.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i82.i.i, label %merge.i.i.i.i.i85.i.i, label %"$Vector.push.80.exit.thread.i.i.i84.i.i"
 
-merge.i.i.i.i.i85.i.i:                            ; preds = %"$JsonWriter.integer.exit662"
-  %658 = shl i64 %657, 1
-  %spec.select.i.i.i.i.i86.i.i = call i64 @llvm.smax.i64(i64 %658, i64 %656)
+merge.i.i.i.i.i85.i.i:                            ; preds = %"$JsonWriter.integer.exit663"
+  %738 = shl i64 %737, 1
+  %spec.select.i.i.i.i.i86.i.i = call i64 @llvm.smax.i64(i64 %738, i64 %736)
   %spec.store.select.i.i.i.i.i87.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i86.i.i, i64 8)
-  %659 = call ptr @realloc(ptr %.pre.i.i.i.i83.i.i, i64 %spec.store.select.i.i.i.i.i87.i.i)
-  %660 = icmp eq ptr %659, null
-  br i1 %660, label %then.i.i.i90.i.i, label %merge7.i.i.i.i.i88.i.i
+  %739 = call ptr @realloc(ptr %.pre.i.i.i.i83.i.i, i64 %spec.store.select.i.i.i.i.i87.i.i)
+  %740 = icmp eq ptr %739, null
+  br i1 %740, label %then.i.i.i90.i.i, label %merge7.i.i.i.i.i88.i.i
 
 merge7.i.i.i.i.i88.i.i:                           ; preds = %merge.i.i.i.i.i85.i.i
-  store ptr %659, ptr %out, align 8
+  store ptr %739, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i87.i.i, ptr %10, align 8
   %.pre10.i.i.i.i89.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i84.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i84.i.i":        ; preds = %merge7.i.i.i.i.i88.i.i, %"$JsonWriter.integer.exit662"
-  %661 = phi i64 [ %.pre10.i.i.i.i89.i.i, %merge7.i.i.i.i.i88.i.i ], [ %655, %"$JsonWriter.integer.exit662" ]
-  %662 = phi ptr [ %659, %merge7.i.i.i.i.i88.i.i ], [ %.pre.i.i.i.i83.i.i, %"$JsonWriter.integer.exit662" ]
-  %663 = getelementptr i8, ptr %662, i64 %661
-  store i8 58, ptr %663, align 1
-  %664 = load i64, ptr %9, align 8
-  %665 = add i64 %664, 1
-  store i64 %665, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i622"
+"$Vector.push.80.exit.thread.i.i.i84.i.i":        ; preds = %merge7.i.i.i.i.i88.i.i, %"$JsonWriter.integer.exit663"
+  %741 = phi i64 [ %.pre10.i.i.i.i89.i.i, %merge7.i.i.i.i.i88.i.i ], [ %735, %"$JsonWriter.integer.exit663" ]
+  %742 = phi ptr [ %739, %merge7.i.i.i.i.i88.i.i ], [ %.pre.i.i.i.i83.i.i, %"$JsonWriter.integer.exit663" ]
+  %743 = getelementptr i8, ptr %742, i64 %741
+  store i8 58, ptr %743, align 1
+  %744 = load i64, ptr %9, align 8
+  %745 = add i64 %744, 1
+  store i64 %745, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i623"
 
 then.i.i.i90.i.i:                                 ; preds = %merge.i.i.i.i.i85.i.i
-  %666 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %666, align 8
-  br label %"$JsonWriter.separate.exit.i622"
+  %746 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %746, align 8
+  br label %"$JsonWriter.separate.exit.i623"
 
-"$JsonWriter.separate.exit.i622":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i84.i.i", %then.i.i.i90.i.i
+"$JsonWriter.separate.exit.i623":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i84.i.i", %then.i.i.i90.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i621)
-  %667 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i621, i64 32, ptr nonnull @"$string.83", i64 %604)
-  %668 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i621)
-  %669 = load i64, ptr %9, align 8
-  %670 = add i64 %669, %668
-  %671 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i623 = icmp slt i64 %671, %670
-  br i1 %.not.i.i.i.i.i.i623, label %merge.i.i.i.i.i.i626, label %merge.i.i.i.i624
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i622)
+  %747 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i622, i64 32, ptr nonnull @"$string.83", i64 %684)
+  %748 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i622)
+  %749 = load i64, ptr %9, align 8
+  %750 = add i64 %749, %748
+  %751 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i624 = icmp slt i64 %751, %750
+  br i1 %.not.i.i.i.i.i.i624, label %merge.i.i.i.i.i.i627, label %merge.i.i.i.i625
 
-merge.i.i.i.i.i.i626:                             ; preds = %"$JsonWriter.separate.exit.i622"
-  %672 = shl i64 %671, 1
-  %spec.select.i.i.i.i.i.i627 = call i64 @llvm.smax.i64(i64 %672, i64 %670)
-  %spec.store.select.i.i.i.i.i.i628 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i627, i64 8)
-  %673 = load ptr, ptr %out, align 8
-  %674 = call ptr @realloc(ptr %673, i64 %spec.store.select.i.i.i.i.i.i628)
-  %675 = icmp eq ptr %674, null
-  br i1 %675, label %then.i.i.i.i630, label %merge7.i.i.i.i.i.i629
+merge.i.i.i.i.i.i627:                             ; preds = %"$JsonWriter.separate.exit.i623"
+  %752 = shl i64 %751, 1
+  %spec.select.i.i.i.i.i.i628 = call i64 @llvm.smax.i64(i64 %752, i64 %750)
+  %spec.store.select.i.i.i.i.i.i629 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i628, i64 8)
+  %753 = load ptr, ptr %out, align 8
+  %754 = call ptr @realloc(ptr %753, i64 %spec.store.select.i.i.i.i.i.i629)
+  %755 = icmp eq ptr %754, null
+  br i1 %755, label %then.i.i.i.i631, label %merge7.i.i.i.i.i.i630
 
-merge7.i.i.i.i.i.i629:                            ; preds = %merge.i.i.i.i.i.i626
-  store ptr %674, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i628, ptr %10, align 8
-  br label %merge.i.i.i.i624
+merge7.i.i.i.i.i.i630:                            ; preds = %merge.i.i.i.i.i.i627
+  store ptr %754, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i629, ptr %10, align 8
+  br label %merge.i.i.i.i625
 
-then.i.i.i.i630:                                  ; preds = %merge.i.i.i.i.i.i626
-  %676 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %676, align 8
-  br label %"$JsonWriter.integer.exit641"
+then.i.i.i.i631:                                  ; preds = %merge.i.i.i.i.i.i627
+  %756 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %756, align 8
+  br label %"$JsonWriter.integer.exit642"
 
-merge.i.i.i.i624:                                 ; preds = %merge7.i.i.i.i.i.i629, %"$JsonWriter.separate.exit.i622"
-  store i64 %670, ptr %9, align 8
-  %677 = icmp sgt i64 %668, 0
-  br i1 %677, label %then2.i.i.i.i625, label %"$JsonWriter.integer.exit641"
+merge.i.i.i.i625:                                 ; preds = %merge7.i.i.i.i.i.i630, %"$JsonWriter.separate.exit.i623"
+  store i64 %750, ptr %9, align 8
+  %757 = icmp sgt i64 %748, 0
+  br i1 %757, label %then2.i.i.i.i626, label %"$JsonWriter.integer.exit642"
 
-then2.i.i.i.i625:                                 ; preds = %merge.i.i.i.i624
-  %678 = load ptr, ptr %out, align 8
-  %679 = getelementptr i8, ptr %678, i64 %669
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %679, ptr nonnull readonly align 1 %digits.i.i621, i64 %668, i1 false)
-  br label %"$JsonWriter.integer.exit641"
+then2.i.i.i.i626:                                 ; preds = %merge.i.i.i.i625
+  %758 = load ptr, ptr %out, align 8
+  %759 = getelementptr i8, ptr %758, i64 %749
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %759, ptr nonnull readonly align 1 %digits.i.i622, i64 %748, i1 false)
+  br label %"$JsonWriter.integer.exit642"
 
-"$JsonWriter.integer.exit641":                    ; preds = %then.i.i.i.i630, %merge.i.i.i.i624, %then2.i.i.i.i625
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i621)
-  %680 = mul i64 %shape.sroa.39.0.copyload.i.i, %shape.sroa.34.0.copyload.i.i
-  %681 = call i64 @llvm.smax.i64(i64 %shape.sroa.28.0.copyload.i.i, i64 %680)
-  %682 = mul i64 %681, %shape.sroa.4.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.549")
-  %683 = load i64, ptr %9, align 8
-  %684 = add i64 %683, 1
-  %685 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i92.i.i = icmp slt i64 %685, %684
+"$JsonWriter.integer.exit642":                    ; preds = %then.i.i.i.i631, %merge.i.i.i.i625, %then2.i.i.i.i626
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i622)
+  %760 = mul i64 %shape.sroa.39.0.copyload.i.i, %shape.sroa.34.0.copyload.i.i
+  %761 = call i64 @llvm.smax.i64(i64 %shape.sroa.28.0.copyload.i.i, i64 %760)
+  %762 = mul i64 %761, %shape.sroa.4.0.copyload.i.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.556")
+  %763 = load i64, ptr %9, align 8
+  %764 = add i64 %763, 1
+  %765 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i92.i.i = icmp slt i64 %765, %764
   %.pre.i.i.i.i93.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i92.i.i, label %merge.i.i.i.i.i95.i.i, label %"$Vector.push.80.exit.thread.i.i.i94.i.i"
 
-merge.i.i.i.i.i95.i.i:                            ; preds = %"$JsonWriter.integer.exit641"
-  %686 = shl i64 %685, 1
-  %spec.select.i.i.i.i.i96.i.i = call i64 @llvm.smax.i64(i64 %686, i64 %684)
+merge.i.i.i.i.i95.i.i:                            ; preds = %"$JsonWriter.integer.exit642"
+  %766 = shl i64 %765, 1
+  %spec.select.i.i.i.i.i96.i.i = call i64 @llvm.smax.i64(i64 %766, i64 %764)
   %spec.store.select.i.i.i.i.i97.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i96.i.i, i64 8)
-  %687 = call ptr @realloc(ptr %.pre.i.i.i.i93.i.i, i64 %spec.store.select.i.i.i.i.i97.i.i)
-  %688 = icmp eq ptr %687, null
-  br i1 %688, label %then.i.i.i100.i.i, label %merge7.i.i.i.i.i98.i.i
+  %767 = call ptr @realloc(ptr %.pre.i.i.i.i93.i.i, i64 %spec.store.select.i.i.i.i.i97.i.i)
+  %768 = icmp eq ptr %767, null
+  br i1 %768, label %then.i.i.i100.i.i, label %merge7.i.i.i.i.i98.i.i
 
 merge7.i.i.i.i.i98.i.i:                           ; preds = %merge.i.i.i.i.i95.i.i
-  store ptr %687, ptr %out, align 8
+  store ptr %767, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i97.i.i, ptr %10, align 8
   %.pre10.i.i.i.i99.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i94.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i94.i.i":        ; preds = %merge7.i.i.i.i.i98.i.i, %"$JsonWriter.integer.exit641"
-  %689 = phi i64 [ %.pre10.i.i.i.i99.i.i, %merge7.i.i.i.i.i98.i.i ], [ %683, %"$JsonWriter.integer.exit641" ]
-  %690 = phi ptr [ %687, %merge7.i.i.i.i.i98.i.i ], [ %.pre.i.i.i.i93.i.i, %"$JsonWriter.integer.exit641" ]
-  %691 = getelementptr i8, ptr %690, i64 %689
-  store i8 58, ptr %691, align 1
-  %692 = load i64, ptr %9, align 8
-  %693 = add i64 %692, 1
-  store i64 %693, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i601"
+"$Vector.push.80.exit.thread.i.i.i94.i.i":        ; preds = %merge7.i.i.i.i.i98.i.i, %"$JsonWriter.integer.exit642"
+  %769 = phi i64 [ %.pre10.i.i.i.i99.i.i, %merge7.i.i.i.i.i98.i.i ], [ %763, %"$JsonWriter.integer.exit642" ]
+  %770 = phi ptr [ %767, %merge7.i.i.i.i.i98.i.i ], [ %.pre.i.i.i.i93.i.i, %"$JsonWriter.integer.exit642" ]
+  %771 = getelementptr i8, ptr %770, i64 %769
+  store i8 58, ptr %771, align 1
+  %772 = load i64, ptr %9, align 8
+  %773 = add i64 %772, 1
+  store i64 %773, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i602"
 
 then.i.i.i100.i.i:                                ; preds = %merge.i.i.i.i.i95.i.i
-  %694 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %694, align 8
-  br label %"$JsonWriter.separate.exit.i601"
+  %774 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %774, align 8
+  br label %"$JsonWriter.separate.exit.i602"
 
-"$JsonWriter.separate.exit.i601":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i94.i.i", %then.i.i.i100.i.i
+"$JsonWriter.separate.exit.i602":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i94.i.i", %then.i.i.i100.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i600)
-  %695 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i600, i64 32, ptr nonnull @"$string.83", i64 %682)
-  %696 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i600)
-  %697 = load i64, ptr %9, align 8
-  %698 = add i64 %697, %696
-  %699 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i602 = icmp slt i64 %699, %698
-  br i1 %.not.i.i.i.i.i.i602, label %merge.i.i.i.i.i.i605, label %merge.i.i.i.i603
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i601)
+  %775 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i601, i64 32, ptr nonnull @"$string.83", i64 %762)
+  %776 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i601)
+  %777 = load i64, ptr %9, align 8
+  %778 = add i64 %777, %776
+  %779 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i603 = icmp slt i64 %779, %778
+  br i1 %.not.i.i.i.i.i.i603, label %merge.i.i.i.i.i.i606, label %merge.i.i.i.i604
 
-merge.i.i.i.i.i.i605:                             ; preds = %"$JsonWriter.separate.exit.i601"
-  %700 = shl i64 %699, 1
-  %spec.select.i.i.i.i.i.i606 = call i64 @llvm.smax.i64(i64 %700, i64 %698)
-  %spec.store.select.i.i.i.i.i.i607 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i606, i64 8)
-  %701 = load ptr, ptr %out, align 8
-  %702 = call ptr @realloc(ptr %701, i64 %spec.store.select.i.i.i.i.i.i607)
-  %703 = icmp eq ptr %702, null
-  br i1 %703, label %then.i.i.i.i609, label %merge7.i.i.i.i.i.i608
+merge.i.i.i.i.i.i606:                             ; preds = %"$JsonWriter.separate.exit.i602"
+  %780 = shl i64 %779, 1
+  %spec.select.i.i.i.i.i.i607 = call i64 @llvm.smax.i64(i64 %780, i64 %778)
+  %spec.store.select.i.i.i.i.i.i608 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i607, i64 8)
+  %781 = load ptr, ptr %out, align 8
+  %782 = call ptr @realloc(ptr %781, i64 %spec.store.select.i.i.i.i.i.i608)
+  %783 = icmp eq ptr %782, null
+  br i1 %783, label %then.i.i.i.i610, label %merge7.i.i.i.i.i.i609
 
-merge7.i.i.i.i.i.i608:                            ; preds = %merge.i.i.i.i.i.i605
-  store ptr %702, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i607, ptr %10, align 8
-  br label %merge.i.i.i.i603
+merge7.i.i.i.i.i.i609:                            ; preds = %merge.i.i.i.i.i.i606
+  store ptr %782, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i608, ptr %10, align 8
+  br label %merge.i.i.i.i604
 
-then.i.i.i.i609:                                  ; preds = %merge.i.i.i.i.i.i605
-  %704 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %704, align 8
-  br label %"$JsonWriter.integer.exit620"
+then.i.i.i.i610:                                  ; preds = %merge.i.i.i.i.i.i606
+  %784 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %784, align 8
+  br label %"$JsonWriter.integer.exit621"
 
-merge.i.i.i.i603:                                 ; preds = %merge7.i.i.i.i.i.i608, %"$JsonWriter.separate.exit.i601"
-  store i64 %698, ptr %9, align 8
-  %705 = icmp sgt i64 %696, 0
-  br i1 %705, label %then2.i.i.i.i604, label %"$JsonWriter.integer.exit620"
+merge.i.i.i.i604:                                 ; preds = %merge7.i.i.i.i.i.i609, %"$JsonWriter.separate.exit.i602"
+  store i64 %778, ptr %9, align 8
+  %785 = icmp sgt i64 %776, 0
+  br i1 %785, label %then2.i.i.i.i605, label %"$JsonWriter.integer.exit621"
 
-then2.i.i.i.i604:                                 ; preds = %merge.i.i.i.i603
-  %706 = load ptr, ptr %out, align 8
-  %707 = getelementptr i8, ptr %706, i64 %697
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %707, ptr nonnull readonly align 1 %digits.i.i600, i64 %696, i1 false)
-  br label %"$JsonWriter.integer.exit620"
+then2.i.i.i.i605:                                 ; preds = %merge.i.i.i.i604
+  %786 = load ptr, ptr %out, align 8
+  %787 = getelementptr i8, ptr %786, i64 %777
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %787, ptr nonnull readonly align 1 %digits.i.i601, i64 %776, i1 false)
+  br label %"$JsonWriter.integer.exit621"
 
-"$JsonWriter.integer.exit620":                    ; preds = %then.i.i.i.i609, %merge.i.i.i.i603, %then2.i.i.i.i604
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i600)
-  %708 = shl i64 %shape.sroa.4.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.550")
-  %709 = load i64, ptr %9, align 8
-  %710 = add i64 %709, 1
-  %711 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i102.i.i = icmp slt i64 %711, %710
+"$JsonWriter.integer.exit621":                    ; preds = %then.i.i.i.i610, %merge.i.i.i.i604, %then2.i.i.i.i605
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i601)
+  %788 = shl i64 %shape.sroa.4.0.copyload.i.i, 2
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.557")
+  %789 = load i64, ptr %9, align 8
+  %790 = add i64 %789, 1
+  %791 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i102.i.i = icmp slt i64 %791, %790
   %.pre.i.i.i.i103.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i102.i.i, label %merge.i.i.i.i.i105.i.i, label %"$Vector.push.80.exit.thread.i.i.i104.i.i"
 
-merge.i.i.i.i.i105.i.i:                           ; preds = %"$JsonWriter.integer.exit620"
-  %712 = shl i64 %711, 1
-  %spec.select.i.i.i.i.i106.i.i = call i64 @llvm.smax.i64(i64 %712, i64 %710)
+merge.i.i.i.i.i105.i.i:                           ; preds = %"$JsonWriter.integer.exit621"
+  %792 = shl i64 %791, 1
+  %spec.select.i.i.i.i.i106.i.i = call i64 @llvm.smax.i64(i64 %792, i64 %790)
   %spec.store.select.i.i.i.i.i107.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i106.i.i, i64 8)
-  %713 = call ptr @realloc(ptr %.pre.i.i.i.i103.i.i, i64 %spec.store.select.i.i.i.i.i107.i.i)
-  %714 = icmp eq ptr %713, null
-  br i1 %714, label %then.i.i.i110.i.i, label %merge7.i.i.i.i.i108.i.i
+  %793 = call ptr @realloc(ptr %.pre.i.i.i.i103.i.i, i64 %spec.store.select.i.i.i.i.i107.i.i)
+  %794 = icmp eq ptr %793, null
+  br i1 %794, label %then.i.i.i110.i.i, label %merge7.i.i.i.i.i108.i.i
 
 merge7.i.i.i.i.i108.i.i:                          ; preds = %merge.i.i.i.i.i105.i.i
-  store ptr %713, ptr %out, align 8
+  store ptr %793, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i107.i.i, ptr %10, align 8
   %.pre10.i.i.i.i109.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i104.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i104.i.i":       ; preds = %merge7.i.i.i.i.i108.i.i, %"$JsonWriter.integer.exit620"
-  %715 = phi i64 [ %.pre10.i.i.i.i109.i.i, %merge7.i.i.i.i.i108.i.i ], [ %709, %"$JsonWriter.integer.exit620" ]
-  %716 = phi ptr [ %713, %merge7.i.i.i.i.i108.i.i ], [ %.pre.i.i.i.i103.i.i, %"$JsonWriter.integer.exit620" ]
-  %717 = getelementptr i8, ptr %716, i64 %715
-  store i8 58, ptr %717, align 1
-  %718 = load i64, ptr %9, align 8
-  %719 = add i64 %718, 1
-  store i64 %719, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i580"
-
-then.i.i.i110.i.i:                                ; preds = %merge.i.i.i.i.i105.i.i
-  %720 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %720, align 8
-  br label %"$JsonWriter.separate.exit.i580"
-
-"$JsonWriter.separate.exit.i580":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i104.i.i", %then.i.i.i110.i.i
-  store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i579)
-  %721 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i579, i64 32, ptr nonnull @"$string.83", i64 %708)
-  %722 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i579)
-  %723 = load i64, ptr %9, align 8
-  %724 = add i64 %723, %722
-  %725 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i581 = icmp slt i64 %725, %724
-  br i1 %.not.i.i.i.i.i.i581, label %merge.i.i.i.i.i.i584, label %merge.i.i.i.i582
-
-merge.i.i.i.i.i.i584:                             ; preds = %"$JsonWriter.separate.exit.i580"
-  %726 = shl i64 %725, 1
-  %spec.select.i.i.i.i.i.i585 = call i64 @llvm.smax.i64(i64 %726, i64 %724)
-  %spec.store.select.i.i.i.i.i.i586 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i585, i64 8)
-  %727 = load ptr, ptr %out, align 8
-  %728 = call ptr @realloc(ptr %727, i64 %spec.store.select.i.i.i.i.i.i586)
-  %729 = icmp eq ptr %728, null
-  br i1 %729, label %then.i.i.i.i588, label %merge7.i.i.i.i.i.i587
-
-merge7.i.i.i.i.i.i587:                            ; preds = %merge.i.i.i.i.i.i584
-  store ptr %728, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i586, ptr %10, align 8
-  br label %merge.i.i.i.i582
-
-then.i.i.i.i588:                                  ; preds = %merge.i.i.i.i.i.i584
-  %730 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %730, align 8
-  br label %"$JsonWriter.integer.exit599"
-
-merge.i.i.i.i582:                                 ; preds = %merge7.i.i.i.i.i.i587, %"$JsonWriter.separate.exit.i580"
-  store i64 %724, ptr %9, align 8
-  %731 = icmp sgt i64 %722, 0
-  br i1 %731, label %then2.i.i.i.i583, label %"$JsonWriter.integer.exit599"
-
-then2.i.i.i.i583:                                 ; preds = %merge.i.i.i.i582
-  %732 = load ptr, ptr %out, align 8
-  %733 = getelementptr i8, ptr %732, i64 %723
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %733, ptr nonnull readonly align 1 %digits.i.i579, i64 %722, i1 false)
-  br label %"$JsonWriter.integer.exit599"
-
-"$JsonWriter.integer.exit599":                    ; preds = %then.i.i.i.i588, %merge.i.i.i.i582, %then2.i.i.i.i583
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i579)
-  %734 = shl i64 %shape.sroa.44.0.copyload.i.i, 1
-  %735 = add i64 %734, %shape.sroa.39.0.copyload.i.i
-  %736 = mul i64 %shape.sroa.34.0.copyload.i.i, %603
-  %737 = mul i64 %736, %735
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.551")
-  %738 = load i64, ptr %9, align 8
-  %739 = add i64 %738, 1
-  %740 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i112.i.i = icmp slt i64 %740, %739
-  %.pre.i.i.i.i113.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i112.i.i, label %merge.i.i.i.i.i115.i.i, label %"$Vector.push.80.exit.thread.i.i.i114.i.i"
-
-merge.i.i.i.i.i115.i.i:                           ; preds = %"$JsonWriter.integer.exit599"
-  %741 = shl i64 %740, 1
-  %spec.select.i.i.i.i.i116.i.i = call i64 @llvm.smax.i64(i64 %741, i64 %739)
-  %spec.store.select.i.i.i.i.i117.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i116.i.i, i64 8)
-  %742 = call ptr @realloc(ptr %.pre.i.i.i.i113.i.i, i64 %spec.store.select.i.i.i.i.i117.i.i)
-  %743 = icmp eq ptr %742, null
-  br i1 %743, label %then.i.i.i120.i.i, label %merge7.i.i.i.i.i118.i.i
-
-merge7.i.i.i.i.i118.i.i:                          ; preds = %merge.i.i.i.i.i115.i.i
-  store ptr %742, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i117.i.i, ptr %10, align 8
-  %.pre10.i.i.i.i119.i.i = load i64, ptr %9, align 8
-  br label %"$Vector.push.80.exit.thread.i.i.i114.i.i"
-
-"$Vector.push.80.exit.thread.i.i.i114.i.i":       ; preds = %merge7.i.i.i.i.i118.i.i, %"$JsonWriter.integer.exit599"
-  %744 = phi i64 [ %.pre10.i.i.i.i119.i.i, %merge7.i.i.i.i.i118.i.i ], [ %738, %"$JsonWriter.integer.exit599" ]
-  %745 = phi ptr [ %742, %merge7.i.i.i.i.i118.i.i ], [ %.pre.i.i.i.i113.i.i, %"$JsonWriter.integer.exit599" ]
-  %746 = getelementptr i8, ptr %745, i64 %744
-  store i8 58, ptr %746, align 1
-  %747 = load i64, ptr %9, align 8
-  %748 = add i64 %747, 1
-  store i64 %748, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i559"
-
-then.i.i.i120.i.i:                                ; preds = %merge.i.i.i.i.i115.i.i
-  %749 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %749, align 8
-  br label %"$JsonWriter.separate.exit.i559"
-
-"$JsonWriter.separate.exit.i559":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i114.i.i", %then.i.i.i120.i.i
-  store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i558)
-  %750 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i558, i64 32, ptr nonnull @"$string.83", i64 %737)
-  %751 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i558)
-  %752 = load i64, ptr %9, align 8
-  %753 = add i64 %752, %751
-  %754 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i560 = icmp slt i64 %754, %753
-  br i1 %.not.i.i.i.i.i.i560, label %merge.i.i.i.i.i.i563, label %merge.i.i.i.i561
-
-merge.i.i.i.i.i.i563:                             ; preds = %"$JsonWriter.separate.exit.i559"
-  %755 = shl i64 %754, 1
-  %spec.select.i.i.i.i.i.i564 = call i64 @llvm.smax.i64(i64 %755, i64 %753)
-  %spec.store.select.i.i.i.i.i.i565 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i564, i64 8)
-  %756 = load ptr, ptr %out, align 8
-  %757 = call ptr @realloc(ptr %756, i64 %spec.store.select.i.i.i.i.i.i565)
-  %758 = icmp eq ptr %757, null
-  br i1 %758, label %then.i.i.i.i567, label %merge7.i.i.i.i.i.i566
-
-merge7.i.i.i.i.i.i566:                            ; preds = %merge.i.i.i.i.i.i563
-  store ptr %757, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i565, ptr %10, align 8
-  br label %merge.i.i.i.i561
-
-then.i.i.i.i567:                                  ; preds = %merge.i.i.i.i.i.i563
-  %759 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %759, align 8
-  br label %"$JsonWriter.integer.exit578"
-
-merge.i.i.i.i561:                                 ; preds = %merge7.i.i.i.i.i.i566, %"$JsonWriter.separate.exit.i559"
-  store i64 %753, ptr %9, align 8
-  %760 = icmp sgt i64 %751, 0
-  br i1 %760, label %then2.i.i.i.i562, label %"$JsonWriter.integer.exit578"
-
-then2.i.i.i.i562:                                 ; preds = %merge.i.i.i.i561
-  %761 = load ptr, ptr %out, align 8
-  %762 = getelementptr i8, ptr %761, i64 %752
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %762, ptr nonnull readonly align 1 %digits.i.i558, i64 %751, i1 false)
-  br label %"$JsonWriter.integer.exit578"
-
-"$JsonWriter.integer.exit578":                    ; preds = %then.i.i.i.i567, %merge.i.i.i.i561, %then2.i.i.i.i562
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i558)
-  %763 = mul i64 %680, %603
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.552")
-  %764 = load i64, ptr %9, align 8
-  %765 = add i64 %764, 1
-  %766 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i122.i.i = icmp slt i64 %766, %765
-  %.pre.i.i.i.i123.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i122.i.i, label %merge.i.i.i.i.i125.i.i, label %"$Vector.push.80.exit.thread.i.i.i124.i.i"
-
-merge.i.i.i.i.i125.i.i:                           ; preds = %"$JsonWriter.integer.exit578"
-  %767 = shl i64 %766, 1
-  %spec.select.i.i.i.i.i126.i.i = call i64 @llvm.smax.i64(i64 %767, i64 %765)
-  %spec.store.select.i.i.i.i.i127.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i126.i.i, i64 8)
-  %768 = call ptr @realloc(ptr %.pre.i.i.i.i123.i.i, i64 %spec.store.select.i.i.i.i.i127.i.i)
-  %769 = icmp eq ptr %768, null
-  br i1 %769, label %then.i.i.i130.i.i, label %merge7.i.i.i.i.i128.i.i
-
-merge7.i.i.i.i.i128.i.i:                          ; preds = %merge.i.i.i.i.i125.i.i
-  store ptr %768, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i127.i.i, ptr %10, align 8
-  %.pre10.i.i.i.i129.i.i = load i64, ptr %9, align 8
-  br label %"$Vector.push.80.exit.thread.i.i.i124.i.i"
-
-"$Vector.push.80.exit.thread.i.i.i124.i.i":       ; preds = %merge7.i.i.i.i.i128.i.i, %"$JsonWriter.integer.exit578"
-  %770 = phi i64 [ %.pre10.i.i.i.i129.i.i, %merge7.i.i.i.i.i128.i.i ], [ %764, %"$JsonWriter.integer.exit578" ]
-  %771 = phi ptr [ %768, %merge7.i.i.i.i.i128.i.i ], [ %.pre.i.i.i.i123.i.i, %"$JsonWriter.integer.exit578" ]
-  %772 = getelementptr i8, ptr %771, i64 %770
-  store i8 58, ptr %772, align 1
-  %773 = load i64, ptr %9, align 8
-  %774 = add i64 %773, 1
-  store i64 %774, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i538"
-
-then.i.i.i130.i.i:                                ; preds = %merge.i.i.i.i.i125.i.i
-  %775 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %775, align 8
-  br label %"$JsonWriter.separate.exit.i538"
-
-"$JsonWriter.separate.exit.i538":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i124.i.i", %then.i.i.i130.i.i
-  store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i537)
-  %776 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i537, i64 32, ptr nonnull @"$string.83", i64 %763)
-  %777 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i537)
-  %778 = load i64, ptr %9, align 8
-  %779 = add i64 %778, %777
-  %780 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i539 = icmp slt i64 %780, %779
-  br i1 %.not.i.i.i.i.i.i539, label %merge.i.i.i.i.i.i542, label %merge.i.i.i.i540
-
-merge.i.i.i.i.i.i542:                             ; preds = %"$JsonWriter.separate.exit.i538"
-  %781 = shl i64 %780, 1
-  %spec.select.i.i.i.i.i.i543 = call i64 @llvm.smax.i64(i64 %781, i64 %779)
-  %spec.store.select.i.i.i.i.i.i544 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i543, i64 8)
-  %782 = load ptr, ptr %out, align 8
-  %783 = call ptr @realloc(ptr %782, i64 %spec.store.select.i.i.i.i.i.i544)
-  %784 = icmp eq ptr %783, null
-  br i1 %784, label %then.i.i.i.i546, label %merge7.i.i.i.i.i.i545
-
-merge7.i.i.i.i.i.i545:                            ; preds = %merge.i.i.i.i.i.i542
-  store ptr %783, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i544, ptr %10, align 8
-  br label %merge.i.i.i.i540
-
-then.i.i.i.i546:                                  ; preds = %merge.i.i.i.i.i.i542
-  %785 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %785, align 8
-  br label %"$JsonWriter.integer.exit557"
-
-merge.i.i.i.i540:                                 ; preds = %merge7.i.i.i.i.i.i545, %"$JsonWriter.separate.exit.i538"
-  store i64 %779, ptr %9, align 8
-  %786 = icmp sgt i64 %777, 0
-  br i1 %786, label %then2.i.i.i.i541, label %"$JsonWriter.integer.exit557"
-
-then2.i.i.i.i541:                                 ; preds = %merge.i.i.i.i540
-  %787 = load ptr, ptr %out, align 8
-  %788 = getelementptr i8, ptr %787, i64 %778
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %788, ptr nonnull readonly align 1 %digits.i.i537, i64 %777, i1 false)
-  br label %"$JsonWriter.integer.exit557"
-
-"$JsonWriter.integer.exit557":                    ; preds = %then.i.i.i.i546, %merge.i.i.i.i540, %then2.i.i.i.i541
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i537)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.553")
-  %789 = load i64, ptr %9, align 8
-  %790 = add i64 %789, 1
-  %791 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i132.i.i = icmp slt i64 %791, %790
-  %.pre.i.i.i.i133.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i132.i.i, label %merge.i.i.i.i.i135.i.i, label %"$Vector.push.80.exit.thread.i.i.i134.i.i"
-
-merge.i.i.i.i.i135.i.i:                           ; preds = %"$JsonWriter.integer.exit557"
-  %792 = shl i64 %791, 1
-  %spec.select.i.i.i.i.i136.i.i = call i64 @llvm.smax.i64(i64 %792, i64 %790)
-  %spec.store.select.i.i.i.i.i137.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i136.i.i, i64 8)
-  %793 = call ptr @realloc(ptr %.pre.i.i.i.i133.i.i, i64 %spec.store.select.i.i.i.i.i137.i.i)
-  %794 = icmp eq ptr %793, null
-  br i1 %794, label %then.i.i.i140.i.i, label %merge7.i.i.i.i.i138.i.i
-
-merge7.i.i.i.i.i138.i.i:                          ; preds = %merge.i.i.i.i.i135.i.i
-  store ptr %793, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i137.i.i, ptr %10, align 8
-  %.pre10.i.i.i.i139.i.i = load i64, ptr %9, align 8
-  br label %"$Vector.push.80.exit.thread.i.i.i134.i.i"
-
-"$Vector.push.80.exit.thread.i.i.i134.i.i":       ; preds = %merge7.i.i.i.i.i138.i.i, %"$JsonWriter.integer.exit557"
-  %795 = phi i64 [ %.pre10.i.i.i.i139.i.i, %merge7.i.i.i.i.i138.i.i ], [ %789, %"$JsonWriter.integer.exit557" ]
-  %796 = phi ptr [ %793, %merge7.i.i.i.i.i138.i.i ], [ %.pre.i.i.i.i133.i.i, %"$JsonWriter.integer.exit557" ]
+"$Vector.push.80.exit.thread.i.i.i104.i.i":       ; preds = %merge7.i.i.i.i.i108.i.i, %"$JsonWriter.integer.exit621"
+  %795 = phi i64 [ %.pre10.i.i.i.i109.i.i, %merge7.i.i.i.i.i108.i.i ], [ %789, %"$JsonWriter.integer.exit621" ]
+  %796 = phi ptr [ %793, %merge7.i.i.i.i.i108.i.i ], [ %.pre.i.i.i.i103.i.i, %"$JsonWriter.integer.exit621" ]
   %797 = getelementptr i8, ptr %796, i64 %795
   store i8 58, ptr %797, align 1
   %798 = load i64, ptr %9, align 8
   %799 = add i64 %798, 1
   store i64 %799, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i517"
+  br label %"$JsonWriter.separate.exit.i581"
 
-then.i.i.i140.i.i:                                ; preds = %merge.i.i.i.i.i135.i.i
+then.i.i.i110.i.i:                                ; preds = %merge.i.i.i.i.i105.i.i
   %800 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %800, align 8
-  br label %"$JsonWriter.separate.exit.i517"
+  br label %"$JsonWriter.separate.exit.i581"
 
-"$JsonWriter.separate.exit.i517":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i134.i.i", %then.i.i.i140.i.i
+"$JsonWriter.separate.exit.i581":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i104.i.i", %then.i.i.i110.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i516)
-  %801 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i516, i64 32, ptr nonnull @"$string.83", i64 %763)
-  %802 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i516)
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i580)
+  %801 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i580, i64 32, ptr nonnull @"$string.83", i64 %788)
+  %802 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i580)
   %803 = load i64, ptr %9, align 8
   %804 = add i64 %803, %802
   %805 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i518 = icmp slt i64 %805, %804
-  br i1 %.not.i.i.i.i.i.i518, label %merge.i.i.i.i.i.i521, label %merge.i.i.i.i519
+  %.not.i.i.i.i.i.i582 = icmp slt i64 %805, %804
+  br i1 %.not.i.i.i.i.i.i582, label %merge.i.i.i.i.i.i585, label %merge.i.i.i.i583
 
-merge.i.i.i.i.i.i521:                             ; preds = %"$JsonWriter.separate.exit.i517"
+merge.i.i.i.i.i.i585:                             ; preds = %"$JsonWriter.separate.exit.i581"
   %806 = shl i64 %805, 1
-  %spec.select.i.i.i.i.i.i522 = call i64 @llvm.smax.i64(i64 %806, i64 %804)
-  %spec.store.select.i.i.i.i.i.i523 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i522, i64 8)
+  %spec.select.i.i.i.i.i.i586 = call i64 @llvm.smax.i64(i64 %806, i64 %804)
+  %spec.store.select.i.i.i.i.i.i587 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i586, i64 8)
   %807 = load ptr, ptr %out, align 8
-  %808 = call ptr @realloc(ptr %807, i64 %spec.store.select.i.i.i.i.i.i523)
+  %808 = call ptr @realloc(ptr %807, i64 %spec.store.select.i.i.i.i.i.i587)
   %809 = icmp eq ptr %808, null
-  br i1 %809, label %then.i.i.i.i525, label %merge7.i.i.i.i.i.i524
+  br i1 %809, label %then.i.i.i.i589, label %merge7.i.i.i.i.i.i588
 
-merge7.i.i.i.i.i.i524:                            ; preds = %merge.i.i.i.i.i.i521
+merge7.i.i.i.i.i.i588:                            ; preds = %merge.i.i.i.i.i.i585
   store ptr %808, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i523, ptr %10, align 8
-  br label %merge.i.i.i.i519
+  store i64 %spec.store.select.i.i.i.i.i.i587, ptr %10, align 8
+  br label %merge.i.i.i.i583
 
-then.i.i.i.i525:                                  ; preds = %merge.i.i.i.i.i.i521
+then.i.i.i.i589:                                  ; preds = %merge.i.i.i.i.i.i585
   %810 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %810, align 8
-  br label %"$JsonWriter.integer.exit536"
+  br label %"$JsonWriter.integer.exit600"
 
-merge.i.i.i.i519:                                 ; preds = %merge7.i.i.i.i.i.i524, %"$JsonWriter.separate.exit.i517"
+merge.i.i.i.i583:                                 ; preds = %merge7.i.i.i.i.i.i588, %"$JsonWriter.separate.exit.i581"
   store i64 %804, ptr %9, align 8
   %811 = icmp sgt i64 %802, 0
-  br i1 %811, label %then2.i.i.i.i520, label %"$JsonWriter.integer.exit536"
+  br i1 %811, label %then2.i.i.i.i584, label %"$JsonWriter.integer.exit600"
 
-then2.i.i.i.i520:                                 ; preds = %merge.i.i.i.i519
+then2.i.i.i.i584:                                 ; preds = %merge.i.i.i.i583
   %812 = load ptr, ptr %out, align 8
   %813 = getelementptr i8, ptr %812, i64 %803
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %813, ptr nonnull readonly align 1 %digits.i.i516, i64 %802, i1 false)
-  br label %"$JsonWriter.integer.exit536"
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %813, ptr nonnull readonly align 1 %digits.i.i580, i64 %802, i1 false)
+  br label %"$JsonWriter.integer.exit600"
 
-"$JsonWriter.integer.exit536":                    ; preds = %then.i.i.i.i525, %merge.i.i.i.i519, %then2.i.i.i.i520
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i516)
-  %814 = shl i64 %603, 1
-  %815 = mul i64 %814, %shape.sroa.45.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.554")
-  %816 = load i64, ptr %9, align 8
-  %817 = add i64 %816, 1
-  %818 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i142.i.i = icmp slt i64 %818, %817
+"$JsonWriter.integer.exit600":                    ; preds = %then.i.i.i.i589, %merge.i.i.i.i583, %then2.i.i.i.i584
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i580)
+  %814 = shl i64 %shape.sroa.44.0.copyload.i.i, 1
+  %815 = add i64 %814, %shape.sroa.39.0.copyload.i.i
+  %816 = mul i64 %shape.sroa.34.0.copyload.i.i, %683
+  %817 = mul i64 %816, %815
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.558")
+  %818 = load i64, ptr %9, align 8
+  %819 = add i64 %818, 1
+  %820 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i112.i.i = icmp slt i64 %820, %819
+  %.pre.i.i.i.i113.i.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i112.i.i, label %merge.i.i.i.i.i115.i.i, label %"$Vector.push.80.exit.thread.i.i.i114.i.i"
+
+merge.i.i.i.i.i115.i.i:                           ; preds = %"$JsonWriter.integer.exit600"
+  %821 = shl i64 %820, 1
+  %spec.select.i.i.i.i.i116.i.i = call i64 @llvm.smax.i64(i64 %821, i64 %819)
+  %spec.store.select.i.i.i.i.i117.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i116.i.i, i64 8)
+  %822 = call ptr @realloc(ptr %.pre.i.i.i.i113.i.i, i64 %spec.store.select.i.i.i.i.i117.i.i)
+  %823 = icmp eq ptr %822, null
+  br i1 %823, label %then.i.i.i120.i.i, label %merge7.i.i.i.i.i118.i.i
+
+merge7.i.i.i.i.i118.i.i:                          ; preds = %merge.i.i.i.i.i115.i.i
+  store ptr %822, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i117.i.i, ptr %10, align 8
+  %.pre10.i.i.i.i119.i.i = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i.i114.i.i"
+
+"$Vector.push.80.exit.thread.i.i.i114.i.i":       ; preds = %merge7.i.i.i.i.i118.i.i, %"$JsonWriter.integer.exit600"
+  %824 = phi i64 [ %.pre10.i.i.i.i119.i.i, %merge7.i.i.i.i.i118.i.i ], [ %818, %"$JsonWriter.integer.exit600" ]
+  %825 = phi ptr [ %822, %merge7.i.i.i.i.i118.i.i ], [ %.pre.i.i.i.i113.i.i, %"$JsonWriter.integer.exit600" ]
+  %826 = getelementptr i8, ptr %825, i64 %824
+  store i8 58, ptr %826, align 1
+  %827 = load i64, ptr %9, align 8
+  %828 = add i64 %827, 1
+  store i64 %828, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i560"
+
+then.i.i.i120.i.i:                                ; preds = %merge.i.i.i.i.i115.i.i
+  %829 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %829, align 8
+  br label %"$JsonWriter.separate.exit.i560"
+
+"$JsonWriter.separate.exit.i560":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i114.i.i", %then.i.i.i120.i.i
+  store i8 1, ptr %7, align 8
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i559)
+  %830 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i559, i64 32, ptr nonnull @"$string.83", i64 %817)
+  %831 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i559)
+  %832 = load i64, ptr %9, align 8
+  %833 = add i64 %832, %831
+  %834 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i561 = icmp slt i64 %834, %833
+  br i1 %.not.i.i.i.i.i.i561, label %merge.i.i.i.i.i.i564, label %merge.i.i.i.i562
+
+merge.i.i.i.i.i.i564:                             ; preds = %"$JsonWriter.separate.exit.i560"
+  %835 = shl i64 %834, 1
+  %spec.select.i.i.i.i.i.i565 = call i64 @llvm.smax.i64(i64 %835, i64 %833)
+  %spec.store.select.i.i.i.i.i.i566 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i565, i64 8)
+  %836 = load ptr, ptr %out, align 8
+  %837 = call ptr @realloc(ptr %836, i64 %spec.store.select.i.i.i.i.i.i566)
+  %838 = icmp eq ptr %837, null
+  br i1 %838, label %then.i.i.i.i568, label %merge7.i.i.i.i.i.i567
+
+merge7.i.i.i.i.i.i567:                            ; preds = %merge.i.i.i.i.i.i564
+  store ptr %837, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i566, ptr %10, align 8
+  br label %merge.i.i.i.i562
+
+then.i.i.i.i568:                                  ; preds = %merge.i.i.i.i.i.i564
+  %839 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %839, align 8
+  br label %"$JsonWriter.integer.exit579"
+
+merge.i.i.i.i562:                                 ; preds = %merge7.i.i.i.i.i.i567, %"$JsonWriter.separate.exit.i560"
+  store i64 %833, ptr %9, align 8
+  %840 = icmp sgt i64 %831, 0
+  br i1 %840, label %then2.i.i.i.i563, label %"$JsonWriter.integer.exit579"
+
+then2.i.i.i.i563:                                 ; preds = %merge.i.i.i.i562
+  %841 = load ptr, ptr %out, align 8
+  %842 = getelementptr i8, ptr %841, i64 %832
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %842, ptr nonnull readonly align 1 %digits.i.i559, i64 %831, i1 false)
+  br label %"$JsonWriter.integer.exit579"
+
+"$JsonWriter.integer.exit579":                    ; preds = %then.i.i.i.i568, %merge.i.i.i.i562, %then2.i.i.i.i563
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i559)
+  %843 = mul i64 %760, %683
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.559")
+  %844 = load i64, ptr %9, align 8
+  %845 = add i64 %844, 1
+  %846 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i122.i.i = icmp slt i64 %846, %845
+  %.pre.i.i.i.i123.i.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i122.i.i, label %merge.i.i.i.i.i125.i.i, label %"$Vector.push.80.exit.thread.i.i.i124.i.i"
+
+merge.i.i.i.i.i125.i.i:                           ; preds = %"$JsonWriter.integer.exit579"
+  %847 = shl i64 %846, 1
+  %spec.select.i.i.i.i.i126.i.i = call i64 @llvm.smax.i64(i64 %847, i64 %845)
+  %spec.store.select.i.i.i.i.i127.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i126.i.i, i64 8)
+  %848 = call ptr @realloc(ptr %.pre.i.i.i.i123.i.i, i64 %spec.store.select.i.i.i.i.i127.i.i)
+  %849 = icmp eq ptr %848, null
+  br i1 %849, label %then.i.i.i130.i.i, label %merge7.i.i.i.i.i128.i.i
+
+merge7.i.i.i.i.i128.i.i:                          ; preds = %merge.i.i.i.i.i125.i.i
+  store ptr %848, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i127.i.i, ptr %10, align 8
+  %.pre10.i.i.i.i129.i.i = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i.i124.i.i"
+
+"$Vector.push.80.exit.thread.i.i.i124.i.i":       ; preds = %merge7.i.i.i.i.i128.i.i, %"$JsonWriter.integer.exit579"
+  %850 = phi i64 [ %.pre10.i.i.i.i129.i.i, %merge7.i.i.i.i.i128.i.i ], [ %844, %"$JsonWriter.integer.exit579" ]
+  %851 = phi ptr [ %848, %merge7.i.i.i.i.i128.i.i ], [ %.pre.i.i.i.i123.i.i, %"$JsonWriter.integer.exit579" ]
+  %852 = getelementptr i8, ptr %851, i64 %850
+  store i8 58, ptr %852, align 1
+  %853 = load i64, ptr %9, align 8
+  %854 = add i64 %853, 1
+  store i64 %854, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i539"
+
+then.i.i.i130.i.i:                                ; preds = %merge.i.i.i.i.i125.i.i
+  %855 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %855, align 8
+  br label %"$JsonWriter.separate.exit.i539"
+
+"$JsonWriter.separate.exit.i539":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i124.i.i", %then.i.i.i130.i.i
+  store i8 1, ptr %7, align 8
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i538)
+  %856 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i538, i64 32, ptr nonnull @"$string.83", i64 %843)
+  %857 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i538)
+  %858 = load i64, ptr %9, align 8
+  %859 = add i64 %858, %857
+  %860 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i540 = icmp slt i64 %860, %859
+  br i1 %.not.i.i.i.i.i.i540, label %merge.i.i.i.i.i.i543, label %merge.i.i.i.i541
+
+merge.i.i.i.i.i.i543:                             ; preds = %"$JsonWriter.separate.exit.i539"
+  %861 = shl i64 %860, 1
+  %spec.select.i.i.i.i.i.i544 = call i64 @llvm.smax.i64(i64 %861, i64 %859)
+  %spec.store.select.i.i.i.i.i.i545 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i544, i64 8)
+  %862 = load ptr, ptr %out, align 8
+  %863 = call ptr @realloc(ptr %862, i64 %spec.store.select.i.i.i.i.i.i545)
+  %864 = icmp eq ptr %863, null
+  br i1 %864, label %then.i.i.i.i547, label %merge7.i.i.i.i.i.i546
+
+merge7.i.i.i.i.i.i546:                            ; preds = %merge.i.i.i.i.i.i543
+  store ptr %863, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i545, ptr %10, align 8
+  br label %merge.i.i.i.i541
+
+then.i.i.i.i547:                                  ; preds = %merge.i.i.i.i.i.i543
+  %865 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %865, align 8
+  br label %"$JsonWriter.integer.exit558"
+
+merge.i.i.i.i541:                                 ; preds = %merge7.i.i.i.i.i.i546, %"$JsonWriter.separate.exit.i539"
+  store i64 %859, ptr %9, align 8
+  %866 = icmp sgt i64 %857, 0
+  br i1 %866, label %then2.i.i.i.i542, label %"$JsonWriter.integer.exit558"
+
+then2.i.i.i.i542:                                 ; preds = %merge.i.i.i.i541
+  %867 = load ptr, ptr %out, align 8
+  %868 = getelementptr i8, ptr %867, i64 %858
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %868, ptr nonnull readonly align 1 %digits.i.i538, i64 %857, i1 false)
+  br label %"$JsonWriter.integer.exit558"
+
+"$JsonWriter.integer.exit558":                    ; preds = %then.i.i.i.i547, %merge.i.i.i.i541, %then2.i.i.i.i542
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i538)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.560")
+  %869 = load i64, ptr %9, align 8
+  %870 = add i64 %869, 1
+  %871 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i132.i.i = icmp slt i64 %871, %870
+  %.pre.i.i.i.i133.i.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i132.i.i, label %merge.i.i.i.i.i135.i.i, label %"$Vector.push.80.exit.thread.i.i.i134.i.i"
+
+merge.i.i.i.i.i135.i.i:                           ; preds = %"$JsonWriter.integer.exit558"
+  %872 = shl i64 %871, 1
+  %spec.select.i.i.i.i.i136.i.i = call i64 @llvm.smax.i64(i64 %872, i64 %870)
+  %spec.store.select.i.i.i.i.i137.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i136.i.i, i64 8)
+  %873 = call ptr @realloc(ptr %.pre.i.i.i.i133.i.i, i64 %spec.store.select.i.i.i.i.i137.i.i)
+  %874 = icmp eq ptr %873, null
+  br i1 %874, label %then.i.i.i140.i.i, label %merge7.i.i.i.i.i138.i.i
+
+merge7.i.i.i.i.i138.i.i:                          ; preds = %merge.i.i.i.i.i135.i.i
+  store ptr %873, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i137.i.i, ptr %10, align 8
+  %.pre10.i.i.i.i139.i.i = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i.i134.i.i"
+
+"$Vector.push.80.exit.thread.i.i.i134.i.i":       ; preds = %merge7.i.i.i.i.i138.i.i, %"$JsonWriter.integer.exit558"
+  %875 = phi i64 [ %.pre10.i.i.i.i139.i.i, %merge7.i.i.i.i.i138.i.i ], [ %869, %"$JsonWriter.integer.exit558" ]
+  %876 = phi ptr [ %873, %merge7.i.i.i.i.i138.i.i ], [ %.pre.i.i.i.i133.i.i, %"$JsonWriter.integer.exit558" ]
+  %877 = getelementptr i8, ptr %876, i64 %875
+  store i8 58, ptr %877, align 1
+  %878 = load i64, ptr %9, align 8
+  %879 = add i64 %878, 1
+  store i64 %879, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i518"
+
+then.i.i.i140.i.i:                                ; preds = %merge.i.i.i.i.i135.i.i
+  %880 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %880, align 8
+  br label %"$JsonWriter.separate.exit.i518"
+
+"$JsonWriter.separate.exit.i518":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i134.i.i", %then.i.i.i140.i.i
+  store i8 1, ptr %7, align 8
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i517)
+  %881 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i517, i64 32, ptr nonnull @"$string.83", i64 %843)
+  %882 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i517)
+  %883 = load i64, ptr %9, align 8
+  %884 = add i64 %883, %882
+  %885 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i519 = icmp slt i64 %885, %884
+  br i1 %.not.i.i.i.i.i.i519, label %merge.i.i.i.i.i.i522, label %merge.i.i.i.i520
+
+merge.i.i.i.i.i.i522:                             ; preds = %"$JsonWriter.separate.exit.i518"
+  %886 = shl i64 %885, 1
+  %spec.select.i.i.i.i.i.i523 = call i64 @llvm.smax.i64(i64 %886, i64 %884)
+  %spec.store.select.i.i.i.i.i.i524 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i523, i64 8)
+  %887 = load ptr, ptr %out, align 8
+  %888 = call ptr @realloc(ptr %887, i64 %spec.store.select.i.i.i.i.i.i524)
+  %889 = icmp eq ptr %888, null
+  br i1 %889, label %then.i.i.i.i526, label %merge7.i.i.i.i.i.i525
+
+merge7.i.i.i.i.i.i525:                            ; preds = %merge.i.i.i.i.i.i522
+  store ptr %888, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i524, ptr %10, align 8
+  br label %merge.i.i.i.i520
+
+then.i.i.i.i526:                                  ; preds = %merge.i.i.i.i.i.i522
+  %890 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %890, align 8
+  br label %"$JsonWriter.integer.exit537"
+
+merge.i.i.i.i520:                                 ; preds = %merge7.i.i.i.i.i.i525, %"$JsonWriter.separate.exit.i518"
+  store i64 %884, ptr %9, align 8
+  %891 = icmp sgt i64 %882, 0
+  br i1 %891, label %then2.i.i.i.i521, label %"$JsonWriter.integer.exit537"
+
+then2.i.i.i.i521:                                 ; preds = %merge.i.i.i.i520
+  %892 = load ptr, ptr %out, align 8
+  %893 = getelementptr i8, ptr %892, i64 %883
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %893, ptr nonnull readonly align 1 %digits.i.i517, i64 %882, i1 false)
+  br label %"$JsonWriter.integer.exit537"
+
+"$JsonWriter.integer.exit537":                    ; preds = %then.i.i.i.i526, %merge.i.i.i.i520, %then2.i.i.i.i521
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i517)
+  %894 = shl i64 %683, 1
+  %895 = mul i64 %894, %shape.sroa.45.0.copyload.i.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.561")
+  %896 = load i64, ptr %9, align 8
+  %897 = add i64 %896, 1
+  %898 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i142.i.i = icmp slt i64 %898, %897
   %.pre.i.i.i.i143.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i142.i.i, label %merge.i.i.i.i.i145.i.i, label %"$Vector.push.80.exit.thread.i.i.i144.i.i"
 
-merge.i.i.i.i.i145.i.i:                           ; preds = %"$JsonWriter.integer.exit536"
-  %819 = shl i64 %818, 1
-  %spec.select.i.i.i.i.i146.i.i = call i64 @llvm.smax.i64(i64 %819, i64 %817)
+merge.i.i.i.i.i145.i.i:                           ; preds = %"$JsonWriter.integer.exit537"
+  %899 = shl i64 %898, 1
+  %spec.select.i.i.i.i.i146.i.i = call i64 @llvm.smax.i64(i64 %899, i64 %897)
   %spec.store.select.i.i.i.i.i147.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i146.i.i, i64 8)
-  %820 = call ptr @realloc(ptr %.pre.i.i.i.i143.i.i, i64 %spec.store.select.i.i.i.i.i147.i.i)
-  %821 = icmp eq ptr %820, null
-  br i1 %821, label %then.i.i.i150.i.i, label %merge7.i.i.i.i.i148.i.i
+  %900 = call ptr @realloc(ptr %.pre.i.i.i.i143.i.i, i64 %spec.store.select.i.i.i.i.i147.i.i)
+  %901 = icmp eq ptr %900, null
+  br i1 %901, label %then.i.i.i150.i.i, label %merge7.i.i.i.i.i148.i.i
 
 merge7.i.i.i.i.i148.i.i:                          ; preds = %merge.i.i.i.i.i145.i.i
-  store ptr %820, ptr %out, align 8
+  store ptr %900, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i147.i.i, ptr %10, align 8
   %.pre10.i.i.i.i149.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i144.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i144.i.i":       ; preds = %merge7.i.i.i.i.i148.i.i, %"$JsonWriter.integer.exit536"
-  %822 = phi i64 [ %.pre10.i.i.i.i149.i.i, %merge7.i.i.i.i.i148.i.i ], [ %816, %"$JsonWriter.integer.exit536" ]
-  %823 = phi ptr [ %820, %merge7.i.i.i.i.i148.i.i ], [ %.pre.i.i.i.i143.i.i, %"$JsonWriter.integer.exit536" ]
-  %824 = getelementptr i8, ptr %823, i64 %822
-  store i8 58, ptr %824, align 1
-  %825 = load i64, ptr %9, align 8
-  %826 = add i64 %825, 1
-  store i64 %826, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i496"
+"$Vector.push.80.exit.thread.i.i.i144.i.i":       ; preds = %merge7.i.i.i.i.i148.i.i, %"$JsonWriter.integer.exit537"
+  %902 = phi i64 [ %.pre10.i.i.i.i149.i.i, %merge7.i.i.i.i.i148.i.i ], [ %896, %"$JsonWriter.integer.exit537" ]
+  %903 = phi ptr [ %900, %merge7.i.i.i.i.i148.i.i ], [ %.pre.i.i.i.i143.i.i, %"$JsonWriter.integer.exit537" ]
+  %904 = getelementptr i8, ptr %903, i64 %902
+  store i8 58, ptr %904, align 1
+  %905 = load i64, ptr %9, align 8
+  %906 = add i64 %905, 1
+  store i64 %906, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i497"
 
 then.i.i.i150.i.i:                                ; preds = %merge.i.i.i.i.i145.i.i
-  %827 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %827, align 8
-  br label %"$JsonWriter.separate.exit.i496"
+  %907 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %907, align 8
+  br label %"$JsonWriter.separate.exit.i497"
 
-"$JsonWriter.separate.exit.i496":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i144.i.i", %then.i.i.i150.i.i
+"$JsonWriter.separate.exit.i497":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i144.i.i", %then.i.i.i150.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i495)
-  %828 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i495, i64 32, ptr nonnull @"$string.83", i64 %815)
-  %829 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i495)
-  %830 = load i64, ptr %9, align 8
-  %831 = add i64 %830, %829
-  %832 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i497 = icmp slt i64 %832, %831
-  br i1 %.not.i.i.i.i.i.i497, label %merge.i.i.i.i.i.i500, label %merge.i.i.i.i498
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i496)
+  %908 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i496, i64 32, ptr nonnull @"$string.83", i64 %895)
+  %909 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i496)
+  %910 = load i64, ptr %9, align 8
+  %911 = add i64 %910, %909
+  %912 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i498 = icmp slt i64 %912, %911
+  br i1 %.not.i.i.i.i.i.i498, label %merge.i.i.i.i.i.i501, label %merge.i.i.i.i499
 
-merge.i.i.i.i.i.i500:                             ; preds = %"$JsonWriter.separate.exit.i496"
-  %833 = shl i64 %832, 1
-  %spec.select.i.i.i.i.i.i501 = call i64 @llvm.smax.i64(i64 %833, i64 %831)
-  %spec.store.select.i.i.i.i.i.i502 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i501, i64 8)
-  %834 = load ptr, ptr %out, align 8
-  %835 = call ptr @realloc(ptr %834, i64 %spec.store.select.i.i.i.i.i.i502)
-  %836 = icmp eq ptr %835, null
-  br i1 %836, label %then.i.i.i.i504, label %merge7.i.i.i.i.i.i503
+merge.i.i.i.i.i.i501:                             ; preds = %"$JsonWriter.separate.exit.i497"
+  %913 = shl i64 %912, 1
+  %spec.select.i.i.i.i.i.i502 = call i64 @llvm.smax.i64(i64 %913, i64 %911)
+  %spec.store.select.i.i.i.i.i.i503 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i502, i64 8)
+  %914 = load ptr, ptr %out, align 8
+  %915 = call ptr @realloc(ptr %914, i64 %spec.store.select.i.i.i.i.i.i503)
+  %916 = icmp eq ptr %915, null
+  br i1 %916, label %then.i.i.i.i505, label %merge7.i.i.i.i.i.i504
 
-merge7.i.i.i.i.i.i503:                            ; preds = %merge.i.i.i.i.i.i500
-  store ptr %835, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i502, ptr %10, align 8
-  br label %merge.i.i.i.i498
+merge7.i.i.i.i.i.i504:                            ; preds = %merge.i.i.i.i.i.i501
+  store ptr %915, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i503, ptr %10, align 8
+  br label %merge.i.i.i.i499
 
-then.i.i.i.i504:                                  ; preds = %merge.i.i.i.i.i.i500
-  %837 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %837, align 8
-  br label %"$JsonWriter.integer.exit515"
+then.i.i.i.i505:                                  ; preds = %merge.i.i.i.i.i.i501
+  %917 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %917, align 8
+  br label %"$JsonWriter.integer.exit516"
 
-merge.i.i.i.i498:                                 ; preds = %merge7.i.i.i.i.i.i503, %"$JsonWriter.separate.exit.i496"
-  store i64 %831, ptr %9, align 8
-  %838 = icmp sgt i64 %829, 0
-  br i1 %838, label %then2.i.i.i.i499, label %"$JsonWriter.integer.exit515"
+merge.i.i.i.i499:                                 ; preds = %merge7.i.i.i.i.i.i504, %"$JsonWriter.separate.exit.i497"
+  store i64 %911, ptr %9, align 8
+  %918 = icmp sgt i64 %909, 0
+  br i1 %918, label %then2.i.i.i.i500, label %"$JsonWriter.integer.exit516"
 
-then2.i.i.i.i499:                                 ; preds = %merge.i.i.i.i498
-  %839 = load ptr, ptr %out, align 8
-  %840 = getelementptr i8, ptr %839, i64 %830
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %840, ptr nonnull readonly align 1 %digits.i.i495, i64 %829, i1 false)
-  br label %"$JsonWriter.integer.exit515"
+then2.i.i.i.i500:                                 ; preds = %merge.i.i.i.i499
+  %919 = load ptr, ptr %out, align 8
+  %920 = getelementptr i8, ptr %919, i64 %910
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %920, ptr nonnull readonly align 1 %digits.i.i496, i64 %909, i1 false)
+  br label %"$JsonWriter.integer.exit516"
 
-"$JsonWriter.integer.exit515":                    ; preds = %then.i.i.i.i504, %merge.i.i.i.i498, %then2.i.i.i.i499
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i495)
-  %841 = mul i64 %shape.sroa.45.0.copyload.i.i, %shape.sroa.4.0.copyload.i.i
-  %842 = mul i64 %841, %shape.sroa.19.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.555")
-  %843 = load i64, ptr %9, align 8
-  %844 = add i64 %843, 1
-  %845 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i152.i.i = icmp slt i64 %845, %844
+"$JsonWriter.integer.exit516":                    ; preds = %then.i.i.i.i505, %merge.i.i.i.i499, %then2.i.i.i.i500
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i496)
+  %921 = mul i64 %shape.sroa.45.0.copyload.i.i, %shape.sroa.4.0.copyload.i.i
+  %922 = mul i64 %921, %shape.sroa.19.0.copyload.i.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.562")
+  %923 = load i64, ptr %9, align 8
+  %924 = add i64 %923, 1
+  %925 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i152.i.i = icmp slt i64 %925, %924
   %.pre.i.i.i.i153.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i152.i.i, label %merge.i.i.i.i.i155.i.i, label %"$Vector.push.80.exit.thread.i.i.i154.i.i"
 
-merge.i.i.i.i.i155.i.i:                           ; preds = %"$JsonWriter.integer.exit515"
-  %846 = shl i64 %845, 1
-  %spec.select.i.i.i.i.i156.i.i = call i64 @llvm.smax.i64(i64 %846, i64 %844)
+merge.i.i.i.i.i155.i.i:                           ; preds = %"$JsonWriter.integer.exit516"
+  %926 = shl i64 %925, 1
+  %spec.select.i.i.i.i.i156.i.i = call i64 @llvm.smax.i64(i64 %926, i64 %924)
   %spec.store.select.i.i.i.i.i157.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i156.i.i, i64 8)
-  %847 = call ptr @realloc(ptr %.pre.i.i.i.i153.i.i, i64 %spec.store.select.i.i.i.i.i157.i.i)
-  %848 = icmp eq ptr %847, null
-  br i1 %848, label %then.i.i.i160.i.i, label %merge7.i.i.i.i.i158.i.i
+  %927 = call ptr @realloc(ptr %.pre.i.i.i.i153.i.i, i64 %spec.store.select.i.i.i.i.i157.i.i)
+  %928 = icmp eq ptr %927, null
+  br i1 %928, label %then.i.i.i160.i.i, label %merge7.i.i.i.i.i158.i.i
 
 merge7.i.i.i.i.i158.i.i:                          ; preds = %merge.i.i.i.i.i155.i.i
-  store ptr %847, ptr %out, align 8
+  store ptr %927, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i157.i.i, ptr %10, align 8
   %.pre10.i.i.i.i159.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i154.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i154.i.i":       ; preds = %merge7.i.i.i.i.i158.i.i, %"$JsonWriter.integer.exit515"
-  %849 = phi i64 [ %.pre10.i.i.i.i159.i.i, %merge7.i.i.i.i.i158.i.i ], [ %843, %"$JsonWriter.integer.exit515" ]
-  %850 = phi ptr [ %847, %merge7.i.i.i.i.i158.i.i ], [ %.pre.i.i.i.i153.i.i, %"$JsonWriter.integer.exit515" ]
-  %851 = getelementptr i8, ptr %850, i64 %849
-  store i8 58, ptr %851, align 1
-  %852 = load i64, ptr %9, align 8
-  %853 = add i64 %852, 1
-  store i64 %853, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i475"
+"$Vector.push.80.exit.thread.i.i.i154.i.i":       ; preds = %merge7.i.i.i.i.i158.i.i, %"$JsonWriter.integer.exit516"
+  %929 = phi i64 [ %.pre10.i.i.i.i159.i.i, %merge7.i.i.i.i.i158.i.i ], [ %923, %"$JsonWriter.integer.exit516" ]
+  %930 = phi ptr [ %927, %merge7.i.i.i.i.i158.i.i ], [ %.pre.i.i.i.i153.i.i, %"$JsonWriter.integer.exit516" ]
+  %931 = getelementptr i8, ptr %930, i64 %929
+  store i8 58, ptr %931, align 1
+  %932 = load i64, ptr %9, align 8
+  %933 = add i64 %932, 1
+  store i64 %933, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i476"
 
 then.i.i.i160.i.i:                                ; preds = %merge.i.i.i.i.i155.i.i
-  %854 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %854, align 8
-  br label %"$JsonWriter.separate.exit.i475"
+  %934 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %934, align 8
+  br label %"$JsonWriter.separate.exit.i476"
 
-"$JsonWriter.separate.exit.i475":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i154.i.i", %then.i.i.i160.i.i
+"$JsonWriter.separate.exit.i476":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i154.i.i", %then.i.i.i160.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i474)
-  %855 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i474, i64 32, ptr nonnull @"$string.83", i64 %842)
-  %856 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i474)
-  %857 = load i64, ptr %9, align 8
-  %858 = add i64 %857, %856
-  %859 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i476 = icmp slt i64 %859, %858
-  br i1 %.not.i.i.i.i.i.i476, label %merge.i.i.i.i.i.i479, label %merge.i.i.i.i477
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i475)
+  %935 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i475, i64 32, ptr nonnull @"$string.83", i64 %922)
+  %936 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i475)
+  %937 = load i64, ptr %9, align 8
+  %938 = add i64 %937, %936
+  %939 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i477 = icmp slt i64 %939, %938
+  br i1 %.not.i.i.i.i.i.i477, label %merge.i.i.i.i.i.i480, label %merge.i.i.i.i478
 
-merge.i.i.i.i.i.i479:                             ; preds = %"$JsonWriter.separate.exit.i475"
-  %860 = shl i64 %859, 1
-  %spec.select.i.i.i.i.i.i480 = call i64 @llvm.smax.i64(i64 %860, i64 %858)
-  %spec.store.select.i.i.i.i.i.i481 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i480, i64 8)
-  %861 = load ptr, ptr %out, align 8
-  %862 = call ptr @realloc(ptr %861, i64 %spec.store.select.i.i.i.i.i.i481)
-  %863 = icmp eq ptr %862, null
-  br i1 %863, label %then.i.i.i.i483, label %merge7.i.i.i.i.i.i482
+merge.i.i.i.i.i.i480:                             ; preds = %"$JsonWriter.separate.exit.i476"
+  %940 = shl i64 %939, 1
+  %spec.select.i.i.i.i.i.i481 = call i64 @llvm.smax.i64(i64 %940, i64 %938)
+  %spec.store.select.i.i.i.i.i.i482 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i481, i64 8)
+  %941 = load ptr, ptr %out, align 8
+  %942 = call ptr @realloc(ptr %941, i64 %spec.store.select.i.i.i.i.i.i482)
+  %943 = icmp eq ptr %942, null
+  br i1 %943, label %then.i.i.i.i484, label %merge7.i.i.i.i.i.i483
 
-merge7.i.i.i.i.i.i482:                            ; preds = %merge.i.i.i.i.i.i479
-  store ptr %862, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i481, ptr %10, align 8
-  br label %merge.i.i.i.i477
+merge7.i.i.i.i.i.i483:                            ; preds = %merge.i.i.i.i.i.i480
+  store ptr %942, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i482, ptr %10, align 8
+  br label %merge.i.i.i.i478
 
-then.i.i.i.i483:                                  ; preds = %merge.i.i.i.i.i.i479
-  %864 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %864, align 8
-  br label %"$JsonWriter.integer.exit494"
+then.i.i.i.i484:                                  ; preds = %merge.i.i.i.i.i.i480
+  %944 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %944, align 8
+  br label %"$JsonWriter.integer.exit495"
 
-merge.i.i.i.i477:                                 ; preds = %merge7.i.i.i.i.i.i482, %"$JsonWriter.separate.exit.i475"
-  store i64 %858, ptr %9, align 8
-  %865 = icmp sgt i64 %856, 0
-  br i1 %865, label %then2.i.i.i.i478, label %"$JsonWriter.integer.exit494"
+merge.i.i.i.i478:                                 ; preds = %merge7.i.i.i.i.i.i483, %"$JsonWriter.separate.exit.i476"
+  store i64 %938, ptr %9, align 8
+  %945 = icmp sgt i64 %936, 0
+  br i1 %945, label %then2.i.i.i.i479, label %"$JsonWriter.integer.exit495"
 
-then2.i.i.i.i478:                                 ; preds = %merge.i.i.i.i477
-  %866 = load ptr, ptr %out, align 8
-  %867 = getelementptr i8, ptr %866, i64 %857
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %867, ptr nonnull readonly align 1 %digits.i.i474, i64 %856, i1 false)
-  br label %"$JsonWriter.integer.exit494"
+then2.i.i.i.i479:                                 ; preds = %merge.i.i.i.i478
+  %946 = load ptr, ptr %out, align 8
+  %947 = getelementptr i8, ptr %946, i64 %937
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %947, ptr nonnull readonly align 1 %digits.i.i475, i64 %936, i1 false)
+  br label %"$JsonWriter.integer.exit495"
 
-"$JsonWriter.integer.exit494":                    ; preds = %then.i.i.i.i483, %merge.i.i.i.i477, %then2.i.i.i.i478
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i474)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.556")
-  %868 = load i64, ptr %9, align 8
-  %869 = add i64 %868, 1
-  %870 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i162.i.i = icmp slt i64 %870, %869
+"$JsonWriter.integer.exit495":                    ; preds = %then.i.i.i.i484, %merge.i.i.i.i478, %then2.i.i.i.i479
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i475)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.563")
+  %948 = load i64, ptr %9, align 8
+  %949 = add i64 %948, 1
+  %950 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i162.i.i = icmp slt i64 %950, %949
   %.pre.i.i.i.i163.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i162.i.i, label %merge.i.i.i.i.i165.i.i, label %"$Vector.push.80.exit.thread.i.i.i164.i.i"
 
-merge.i.i.i.i.i165.i.i:                           ; preds = %"$JsonWriter.integer.exit494"
-  %871 = shl i64 %870, 1
-  %spec.select.i.i.i.i.i166.i.i = call i64 @llvm.smax.i64(i64 %871, i64 %869)
+merge.i.i.i.i.i165.i.i:                           ; preds = %"$JsonWriter.integer.exit495"
+  %951 = shl i64 %950, 1
+  %spec.select.i.i.i.i.i166.i.i = call i64 @llvm.smax.i64(i64 %951, i64 %949)
   %spec.store.select.i.i.i.i.i167.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i166.i.i, i64 8)
-  %872 = call ptr @realloc(ptr %.pre.i.i.i.i163.i.i, i64 %spec.store.select.i.i.i.i.i167.i.i)
-  %873 = icmp eq ptr %872, null
-  br i1 %873, label %then.i.i.i170.i.i, label %merge7.i.i.i.i.i168.i.i
+  %952 = call ptr @realloc(ptr %.pre.i.i.i.i163.i.i, i64 %spec.store.select.i.i.i.i.i167.i.i)
+  %953 = icmp eq ptr %952, null
+  br i1 %953, label %then.i.i.i170.i.i, label %merge7.i.i.i.i.i168.i.i
 
 merge7.i.i.i.i.i168.i.i:                          ; preds = %merge.i.i.i.i.i165.i.i
-  store ptr %872, ptr %out, align 8
+  store ptr %952, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i167.i.i, ptr %10, align 8
   %.pre10.i.i.i.i169.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i164.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i164.i.i":       ; preds = %merge7.i.i.i.i.i168.i.i, %"$JsonWriter.integer.exit494"
-  %874 = phi i64 [ %.pre10.i.i.i.i169.i.i, %merge7.i.i.i.i.i168.i.i ], [ %868, %"$JsonWriter.integer.exit494" ]
-  %875 = phi ptr [ %872, %merge7.i.i.i.i.i168.i.i ], [ %.pre.i.i.i.i163.i.i, %"$JsonWriter.integer.exit494" ]
-  %876 = getelementptr i8, ptr %875, i64 %874
-  store i8 58, ptr %876, align 1
-  %877 = load i64, ptr %9, align 8
-  %878 = add i64 %877, 1
-  store i64 %878, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i454"
+"$Vector.push.80.exit.thread.i.i.i164.i.i":       ; preds = %merge7.i.i.i.i.i168.i.i, %"$JsonWriter.integer.exit495"
+  %954 = phi i64 [ %.pre10.i.i.i.i169.i.i, %merge7.i.i.i.i.i168.i.i ], [ %948, %"$JsonWriter.integer.exit495" ]
+  %955 = phi ptr [ %952, %merge7.i.i.i.i.i168.i.i ], [ %.pre.i.i.i.i163.i.i, %"$JsonWriter.integer.exit495" ]
+  %956 = getelementptr i8, ptr %955, i64 %954
+  store i8 58, ptr %956, align 1
+  %957 = load i64, ptr %9, align 8
+  %958 = add i64 %957, 1
+  store i64 %958, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i455"
 
 then.i.i.i170.i.i:                                ; preds = %merge.i.i.i.i.i165.i.i
-  %879 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %879, align 8
-  br label %"$JsonWriter.separate.exit.i454"
+  %959 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %959, align 8
+  br label %"$JsonWriter.separate.exit.i455"
 
-"$JsonWriter.separate.exit.i454":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i164.i.i", %then.i.i.i170.i.i
+"$JsonWriter.separate.exit.i455":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i164.i.i", %then.i.i.i170.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i453)
-  %880 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i453, i64 32, ptr nonnull @"$string.83", i64 %841)
-  %881 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i453)
-  %882 = load i64, ptr %9, align 8
-  %883 = add i64 %882, %881
-  %884 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i455 = icmp slt i64 %884, %883
-  br i1 %.not.i.i.i.i.i.i455, label %merge.i.i.i.i.i.i458, label %merge.i.i.i.i456
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i454)
+  %960 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i454, i64 32, ptr nonnull @"$string.83", i64 %921)
+  %961 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i454)
+  %962 = load i64, ptr %9, align 8
+  %963 = add i64 %962, %961
+  %964 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i456 = icmp slt i64 %964, %963
+  br i1 %.not.i.i.i.i.i.i456, label %merge.i.i.i.i.i.i459, label %merge.i.i.i.i457
 
-merge.i.i.i.i.i.i458:                             ; preds = %"$JsonWriter.separate.exit.i454"
-  %885 = shl i64 %884, 1
-  %spec.select.i.i.i.i.i.i459 = call i64 @llvm.smax.i64(i64 %885, i64 %883)
-  %spec.store.select.i.i.i.i.i.i460 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i459, i64 8)
-  %886 = load ptr, ptr %out, align 8
-  %887 = call ptr @realloc(ptr %886, i64 %spec.store.select.i.i.i.i.i.i460)
-  %888 = icmp eq ptr %887, null
-  br i1 %888, label %then.i.i.i.i462, label %merge7.i.i.i.i.i.i461
+merge.i.i.i.i.i.i459:                             ; preds = %"$JsonWriter.separate.exit.i455"
+  %965 = shl i64 %964, 1
+  %spec.select.i.i.i.i.i.i460 = call i64 @llvm.smax.i64(i64 %965, i64 %963)
+  %spec.store.select.i.i.i.i.i.i461 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i460, i64 8)
+  %966 = load ptr, ptr %out, align 8
+  %967 = call ptr @realloc(ptr %966, i64 %spec.store.select.i.i.i.i.i.i461)
+  %968 = icmp eq ptr %967, null
+  br i1 %968, label %then.i.i.i.i463, label %merge7.i.i.i.i.i.i462
 
-merge7.i.i.i.i.i.i461:                            ; preds = %merge.i.i.i.i.i.i458
-  store ptr %887, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i460, ptr %10, align 8
-  br label %merge.i.i.i.i456
+merge7.i.i.i.i.i.i462:                            ; preds = %merge.i.i.i.i.i.i459
+  store ptr %967, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i461, ptr %10, align 8
+  br label %merge.i.i.i.i457
 
-then.i.i.i.i462:                                  ; preds = %merge.i.i.i.i.i.i458
-  %889 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %889, align 8
-  br label %"$JsonWriter.integer.exit473"
+then.i.i.i.i463:                                  ; preds = %merge.i.i.i.i.i.i459
+  %969 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %969, align 8
+  br label %"$JsonWriter.integer.exit474"
 
-merge.i.i.i.i456:                                 ; preds = %merge7.i.i.i.i.i.i461, %"$JsonWriter.separate.exit.i454"
-  store i64 %883, ptr %9, align 8
-  %890 = icmp sgt i64 %881, 0
-  br i1 %890, label %then2.i.i.i.i457, label %"$JsonWriter.integer.exit473"
+merge.i.i.i.i457:                                 ; preds = %merge7.i.i.i.i.i.i462, %"$JsonWriter.separate.exit.i455"
+  store i64 %963, ptr %9, align 8
+  %970 = icmp sgt i64 %961, 0
+  br i1 %970, label %then2.i.i.i.i458, label %"$JsonWriter.integer.exit474"
 
-then2.i.i.i.i457:                                 ; preds = %merge.i.i.i.i456
-  %891 = load ptr, ptr %out, align 8
-  %892 = getelementptr i8, ptr %891, i64 %882
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %892, ptr nonnull readonly align 1 %digits.i.i453, i64 %881, i1 false)
-  br label %"$JsonWriter.integer.exit473"
+then2.i.i.i.i458:                                 ; preds = %merge.i.i.i.i457
+  %971 = load ptr, ptr %out, align 8
+  %972 = getelementptr i8, ptr %971, i64 %962
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %972, ptr nonnull readonly align 1 %digits.i.i454, i64 %961, i1 false)
+  br label %"$JsonWriter.integer.exit474"
 
-"$JsonWriter.integer.exit473":                    ; preds = %then.i.i.i.i462, %merge.i.i.i.i456, %then2.i.i.i.i457
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i453)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.557")
-  %893 = load i64, ptr %9, align 8
-  %894 = add i64 %893, 1
-  %895 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i172.i.i = icmp slt i64 %895, %894
+"$JsonWriter.integer.exit474":                    ; preds = %then.i.i.i.i463, %merge.i.i.i.i457, %then2.i.i.i.i458
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i454)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.564")
+  %973 = load i64, ptr %9, align 8
+  %974 = add i64 %973, 1
+  %975 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i172.i.i = icmp slt i64 %975, %974
   %.pre.i.i.i.i173.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i172.i.i, label %merge.i.i.i.i.i175.i.i, label %"$Vector.push.80.exit.thread.i.i.i174.i.i"
 
-merge.i.i.i.i.i175.i.i:                           ; preds = %"$JsonWriter.integer.exit473"
-  %896 = shl i64 %895, 1
-  %spec.select.i.i.i.i.i176.i.i = call i64 @llvm.smax.i64(i64 %896, i64 %894)
+merge.i.i.i.i.i175.i.i:                           ; preds = %"$JsonWriter.integer.exit474"
+  %976 = shl i64 %975, 1
+  %spec.select.i.i.i.i.i176.i.i = call i64 @llvm.smax.i64(i64 %976, i64 %974)
   %spec.store.select.i.i.i.i.i177.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i176.i.i, i64 8)
-  %897 = call ptr @realloc(ptr %.pre.i.i.i.i173.i.i, i64 %spec.store.select.i.i.i.i.i177.i.i)
-  %898 = icmp eq ptr %897, null
-  br i1 %898, label %then.i.i.i180.i.i, label %merge7.i.i.i.i.i178.i.i
+  %977 = call ptr @realloc(ptr %.pre.i.i.i.i173.i.i, i64 %spec.store.select.i.i.i.i.i177.i.i)
+  %978 = icmp eq ptr %977, null
+  br i1 %978, label %then.i.i.i180.i.i, label %merge7.i.i.i.i.i178.i.i
 
 merge7.i.i.i.i.i178.i.i:                          ; preds = %merge.i.i.i.i.i175.i.i
-  store ptr %897, ptr %out, align 8
+  store ptr %977, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i177.i.i, ptr %10, align 8
   %.pre10.i.i.i.i179.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i174.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i174.i.i":       ; preds = %merge7.i.i.i.i.i178.i.i, %"$JsonWriter.integer.exit473"
-  %899 = phi i64 [ %.pre10.i.i.i.i179.i.i, %merge7.i.i.i.i.i178.i.i ], [ %893, %"$JsonWriter.integer.exit473" ]
-  %900 = phi ptr [ %897, %merge7.i.i.i.i.i178.i.i ], [ %.pre.i.i.i.i173.i.i, %"$JsonWriter.integer.exit473" ]
-  %901 = getelementptr i8, ptr %900, i64 %899
-  store i8 58, ptr %901, align 1
-  %902 = load i64, ptr %9, align 8
-  %903 = add i64 %902, 1
-  store i64 %903, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i433"
+"$Vector.push.80.exit.thread.i.i.i174.i.i":       ; preds = %merge7.i.i.i.i.i178.i.i, %"$JsonWriter.integer.exit474"
+  %979 = phi i64 [ %.pre10.i.i.i.i179.i.i, %merge7.i.i.i.i.i178.i.i ], [ %973, %"$JsonWriter.integer.exit474" ]
+  %980 = phi ptr [ %977, %merge7.i.i.i.i.i178.i.i ], [ %.pre.i.i.i.i173.i.i, %"$JsonWriter.integer.exit474" ]
+  %981 = getelementptr i8, ptr %980, i64 %979
+  store i8 58, ptr %981, align 1
+  %982 = load i64, ptr %9, align 8
+  %983 = add i64 %982, 1
+  store i64 %983, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i434"
 
 then.i.i.i180.i.i:                                ; preds = %merge.i.i.i.i.i175.i.i
-  %904 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %904, align 8
-  br label %"$JsonWriter.separate.exit.i433"
+  %984 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %984, align 8
+  br label %"$JsonWriter.separate.exit.i434"
 
-"$JsonWriter.separate.exit.i433":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i174.i.i", %then.i.i.i180.i.i
+"$JsonWriter.separate.exit.i434":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i174.i.i", %then.i.i.i180.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i432)
-  %905 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i432, i64 32, ptr nonnull @"$string.83", i64 %708)
-  %906 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i432)
-  %907 = load i64, ptr %9, align 8
-  %908 = add i64 %907, %906
-  %909 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i434 = icmp slt i64 %909, %908
-  br i1 %.not.i.i.i.i.i.i434, label %merge.i.i.i.i.i.i437, label %merge.i.i.i.i435
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i433)
+  %985 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i433, i64 32, ptr nonnull @"$string.83", i64 %788)
+  %986 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i433)
+  %987 = load i64, ptr %9, align 8
+  %988 = add i64 %987, %986
+  %989 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i435 = icmp slt i64 %989, %988
+  br i1 %.not.i.i.i.i.i.i435, label %merge.i.i.i.i.i.i438, label %merge.i.i.i.i436
 
-merge.i.i.i.i.i.i437:                             ; preds = %"$JsonWriter.separate.exit.i433"
-  %910 = shl i64 %909, 1
-  %spec.select.i.i.i.i.i.i438 = call i64 @llvm.smax.i64(i64 %910, i64 %908)
-  %spec.store.select.i.i.i.i.i.i439 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i438, i64 8)
-  %911 = load ptr, ptr %out, align 8
-  %912 = call ptr @realloc(ptr %911, i64 %spec.store.select.i.i.i.i.i.i439)
-  %913 = icmp eq ptr %912, null
-  br i1 %913, label %then.i.i.i.i441, label %merge7.i.i.i.i.i.i440
+merge.i.i.i.i.i.i438:                             ; preds = %"$JsonWriter.separate.exit.i434"
+  %990 = shl i64 %989, 1
+  %spec.select.i.i.i.i.i.i439 = call i64 @llvm.smax.i64(i64 %990, i64 %988)
+  %spec.store.select.i.i.i.i.i.i440 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i439, i64 8)
+  %991 = load ptr, ptr %out, align 8
+  %992 = call ptr @realloc(ptr %991, i64 %spec.store.select.i.i.i.i.i.i440)
+  %993 = icmp eq ptr %992, null
+  br i1 %993, label %then.i.i.i.i442, label %merge7.i.i.i.i.i.i441
 
-merge7.i.i.i.i.i.i440:                            ; preds = %merge.i.i.i.i.i.i437
-  store ptr %912, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i439, ptr %10, align 8
-  br label %merge.i.i.i.i435
+merge7.i.i.i.i.i.i441:                            ; preds = %merge.i.i.i.i.i.i438
+  store ptr %992, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i440, ptr %10, align 8
+  br label %merge.i.i.i.i436
 
-then.i.i.i.i441:                                  ; preds = %merge.i.i.i.i.i.i437
-  %914 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %914, align 8
-  br label %"$JsonWriter.integer.exit452"
+then.i.i.i.i442:                                  ; preds = %merge.i.i.i.i.i.i438
+  %994 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %994, align 8
+  br label %"$JsonWriter.integer.exit453"
 
-merge.i.i.i.i435:                                 ; preds = %merge7.i.i.i.i.i.i440, %"$JsonWriter.separate.exit.i433"
-  store i64 %908, ptr %9, align 8
-  %915 = icmp sgt i64 %906, 0
-  br i1 %915, label %then2.i.i.i.i436, label %"$JsonWriter.integer.exit452"
+merge.i.i.i.i436:                                 ; preds = %merge7.i.i.i.i.i.i441, %"$JsonWriter.separate.exit.i434"
+  store i64 %988, ptr %9, align 8
+  %995 = icmp sgt i64 %986, 0
+  br i1 %995, label %then2.i.i.i.i437, label %"$JsonWriter.integer.exit453"
 
-then2.i.i.i.i436:                                 ; preds = %merge.i.i.i.i435
-  %916 = load ptr, ptr %out, align 8
-  %917 = getelementptr i8, ptr %916, i64 %907
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %917, ptr nonnull readonly align 1 %digits.i.i432, i64 %906, i1 false)
-  br label %"$JsonWriter.integer.exit452"
+then2.i.i.i.i437:                                 ; preds = %merge.i.i.i.i436
+  %996 = load ptr, ptr %out, align 8
+  %997 = getelementptr i8, ptr %996, i64 %987
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %997, ptr nonnull readonly align 1 %digits.i.i433, i64 %986, i1 false)
+  br label %"$JsonWriter.integer.exit453"
 
-"$JsonWriter.integer.exit452":                    ; preds = %then.i.i.i.i441, %merge.i.i.i.i435, %then2.i.i.i.i436
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i432)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.558")
-  %918 = load i64, ptr %9, align 8
-  %919 = add i64 %918, 1
-  %920 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i182.i.i = icmp slt i64 %920, %919
+"$JsonWriter.integer.exit453":                    ; preds = %then.i.i.i.i442, %merge.i.i.i.i436, %then2.i.i.i.i437
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i433)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.565")
+  %998 = load i64, ptr %9, align 8
+  %999 = add i64 %998, 1
+  %1000 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i182.i.i = icmp slt i64 %1000, %999
   %.pre.i.i.i.i183.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i182.i.i, label %merge.i.i.i.i.i185.i.i, label %"$Vector.push.80.exit.thread.i.i.i184.i.i"
 
-merge.i.i.i.i.i185.i.i:                           ; preds = %"$JsonWriter.integer.exit452"
-  %921 = shl i64 %920, 1
-  %spec.select.i.i.i.i.i186.i.i = call i64 @llvm.smax.i64(i64 %921, i64 %919)
+merge.i.i.i.i.i185.i.i:                           ; preds = %"$JsonWriter.integer.exit453"
+  %1001 = shl i64 %1000, 1
+  %spec.select.i.i.i.i.i186.i.i = call i64 @llvm.smax.i64(i64 %1001, i64 %999)
   %spec.store.select.i.i.i.i.i187.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i186.i.i, i64 8)
-  %922 = call ptr @realloc(ptr %.pre.i.i.i.i183.i.i, i64 %spec.store.select.i.i.i.i.i187.i.i)
-  %923 = icmp eq ptr %922, null
-  br i1 %923, label %then.i.i.i190.i.i, label %merge7.i.i.i.i.i188.i.i
+  %1002 = call ptr @realloc(ptr %.pre.i.i.i.i183.i.i, i64 %spec.store.select.i.i.i.i.i187.i.i)
+  %1003 = icmp eq ptr %1002, null
+  br i1 %1003, label %then.i.i.i190.i.i, label %merge7.i.i.i.i.i188.i.i
 
 merge7.i.i.i.i.i188.i.i:                          ; preds = %merge.i.i.i.i.i185.i.i
-  store ptr %922, ptr %out, align 8
+  store ptr %1002, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i187.i.i, ptr %10, align 8
   %.pre10.i.i.i.i189.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i184.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i184.i.i":       ; preds = %merge7.i.i.i.i.i188.i.i, %"$JsonWriter.integer.exit452"
-  %924 = phi i64 [ %.pre10.i.i.i.i189.i.i, %merge7.i.i.i.i.i188.i.i ], [ %918, %"$JsonWriter.integer.exit452" ]
-  %925 = phi ptr [ %922, %merge7.i.i.i.i.i188.i.i ], [ %.pre.i.i.i.i183.i.i, %"$JsonWriter.integer.exit452" ]
-  %926 = getelementptr i8, ptr %925, i64 %924
-  store i8 58, ptr %926, align 1
-  %927 = load i64, ptr %9, align 8
-  %928 = add i64 %927, 1
-  store i64 %928, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i412"
+"$Vector.push.80.exit.thread.i.i.i184.i.i":       ; preds = %merge7.i.i.i.i.i188.i.i, %"$JsonWriter.integer.exit453"
+  %1004 = phi i64 [ %.pre10.i.i.i.i189.i.i, %merge7.i.i.i.i.i188.i.i ], [ %998, %"$JsonWriter.integer.exit453" ]
+  %1005 = phi ptr [ %1002, %merge7.i.i.i.i.i188.i.i ], [ %.pre.i.i.i.i183.i.i, %"$JsonWriter.integer.exit453" ]
+  %1006 = getelementptr i8, ptr %1005, i64 %1004
+  store i8 58, ptr %1006, align 1
+  %1007 = load i64, ptr %9, align 8
+  %1008 = add i64 %1007, 1
+  store i64 %1008, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i413"
 
 then.i.i.i190.i.i:                                ; preds = %merge.i.i.i.i.i185.i.i
-  %929 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %929, align 8
-  br label %"$JsonWriter.separate.exit.i412"
+  %1009 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1009, align 8
+  br label %"$JsonWriter.separate.exit.i413"
 
-"$JsonWriter.separate.exit.i412":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i184.i.i", %then.i.i.i190.i.i
+"$JsonWriter.separate.exit.i413":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i184.i.i", %then.i.i.i190.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i411)
-  %930 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i411, i64 32, ptr nonnull @"$string.83", i64 %604)
-  %931 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i411)
-  %932 = load i64, ptr %9, align 8
-  %933 = add i64 %932, %931
-  %934 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i413 = icmp slt i64 %934, %933
-  br i1 %.not.i.i.i.i.i.i413, label %merge.i.i.i.i.i.i416, label %merge.i.i.i.i414
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i412)
+  %1010 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i412, i64 32, ptr nonnull @"$string.83", i64 %684)
+  %1011 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i412)
+  %1012 = load i64, ptr %9, align 8
+  %1013 = add i64 %1012, %1011
+  %1014 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i414 = icmp slt i64 %1014, %1013
+  br i1 %.not.i.i.i.i.i.i414, label %merge.i.i.i.i.i.i417, label %merge.i.i.i.i415
 
-merge.i.i.i.i.i.i416:                             ; preds = %"$JsonWriter.separate.exit.i412"
-  %935 = shl i64 %934, 1
-  %spec.select.i.i.i.i.i.i417 = call i64 @llvm.smax.i64(i64 %935, i64 %933)
-  %spec.store.select.i.i.i.i.i.i418 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i417, i64 8)
-  %936 = load ptr, ptr %out, align 8
-  %937 = call ptr @realloc(ptr %936, i64 %spec.store.select.i.i.i.i.i.i418)
-  %938 = icmp eq ptr %937, null
-  br i1 %938, label %then.i.i.i.i420, label %merge7.i.i.i.i.i.i419
+merge.i.i.i.i.i.i417:                             ; preds = %"$JsonWriter.separate.exit.i413"
+  %1015 = shl i64 %1014, 1
+  %spec.select.i.i.i.i.i.i418 = call i64 @llvm.smax.i64(i64 %1015, i64 %1013)
+  %spec.store.select.i.i.i.i.i.i419 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i418, i64 8)
+  %1016 = load ptr, ptr %out, align 8
+  %1017 = call ptr @realloc(ptr %1016, i64 %spec.store.select.i.i.i.i.i.i419)
+  %1018 = icmp eq ptr %1017, null
+  br i1 %1018, label %then.i.i.i.i421, label %merge7.i.i.i.i.i.i420
 
-merge7.i.i.i.i.i.i419:                            ; preds = %merge.i.i.i.i.i.i416
-  store ptr %937, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i418, ptr %10, align 8
-  br label %merge.i.i.i.i414
+merge7.i.i.i.i.i.i420:                            ; preds = %merge.i.i.i.i.i.i417
+  store ptr %1017, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i419, ptr %10, align 8
+  br label %merge.i.i.i.i415
 
-then.i.i.i.i420:                                  ; preds = %merge.i.i.i.i.i.i416
-  %939 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %939, align 8
-  br label %"$JsonWriter.integer.exit431"
+then.i.i.i.i421:                                  ; preds = %merge.i.i.i.i.i.i417
+  %1019 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1019, align 8
+  br label %"$JsonWriter.integer.exit432"
 
-merge.i.i.i.i414:                                 ; preds = %merge7.i.i.i.i.i.i419, %"$JsonWriter.separate.exit.i412"
-  store i64 %933, ptr %9, align 8
-  %940 = icmp sgt i64 %931, 0
-  br i1 %940, label %then2.i.i.i.i415, label %"$JsonWriter.integer.exit431"
+merge.i.i.i.i415:                                 ; preds = %merge7.i.i.i.i.i.i420, %"$JsonWriter.separate.exit.i413"
+  store i64 %1013, ptr %9, align 8
+  %1020 = icmp sgt i64 %1011, 0
+  br i1 %1020, label %then2.i.i.i.i416, label %"$JsonWriter.integer.exit432"
 
-then2.i.i.i.i415:                                 ; preds = %merge.i.i.i.i414
-  %941 = load ptr, ptr %out, align 8
-  %942 = getelementptr i8, ptr %941, i64 %932
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %942, ptr nonnull readonly align 1 %digits.i.i411, i64 %931, i1 false)
-  br label %"$JsonWriter.integer.exit431"
+then2.i.i.i.i416:                                 ; preds = %merge.i.i.i.i415
+  %1021 = load ptr, ptr %out, align 8
+  %1022 = getelementptr i8, ptr %1021, i64 %1012
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1022, ptr nonnull readonly align 1 %digits.i.i412, i64 %1011, i1 false)
+  br label %"$JsonWriter.integer.exit432"
 
-"$JsonWriter.integer.exit431":                    ; preds = %then.i.i.i.i420, %merge.i.i.i.i414, %then2.i.i.i.i415
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i411)
-  %943 = mul i64 %shape.sroa.48.0.copyload.i.i, %708
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.559")
-  %944 = load i64, ptr %9, align 8
-  %945 = add i64 %944, 1
-  %946 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i192.i.i = icmp slt i64 %946, %945
+"$JsonWriter.integer.exit432":                    ; preds = %then.i.i.i.i421, %merge.i.i.i.i415, %then2.i.i.i.i416
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i412)
+  %1023 = mul i64 %shape.sroa.48.0.copyload.i.i, %788
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.566")
+  %1024 = load i64, ptr %9, align 8
+  %1025 = add i64 %1024, 1
+  %1026 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i192.i.i = icmp slt i64 %1026, %1025
   %.pre.i.i.i.i193.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i192.i.i, label %merge.i.i.i.i.i195.i.i, label %"$Vector.push.80.exit.thread.i.i.i194.i.i"
 
-merge.i.i.i.i.i195.i.i:                           ; preds = %"$JsonWriter.integer.exit431"
-  %947 = shl i64 %946, 1
-  %spec.select.i.i.i.i.i196.i.i = call i64 @llvm.smax.i64(i64 %947, i64 %945)
+merge.i.i.i.i.i195.i.i:                           ; preds = %"$JsonWriter.integer.exit432"
+  %1027 = shl i64 %1026, 1
+  %spec.select.i.i.i.i.i196.i.i = call i64 @llvm.smax.i64(i64 %1027, i64 %1025)
   %spec.store.select.i.i.i.i.i197.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i196.i.i, i64 8)
-  %948 = call ptr @realloc(ptr %.pre.i.i.i.i193.i.i, i64 %spec.store.select.i.i.i.i.i197.i.i)
-  %949 = icmp eq ptr %948, null
-  br i1 %949, label %then.i.i.i200.i.i, label %merge7.i.i.i.i.i198.i.i
+  %1028 = call ptr @realloc(ptr %.pre.i.i.i.i193.i.i, i64 %spec.store.select.i.i.i.i.i197.i.i)
+  %1029 = icmp eq ptr %1028, null
+  br i1 %1029, label %then.i.i.i200.i.i, label %merge7.i.i.i.i.i198.i.i
 
 merge7.i.i.i.i.i198.i.i:                          ; preds = %merge.i.i.i.i.i195.i.i
-  store ptr %948, ptr %out, align 8
+  store ptr %1028, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i197.i.i, ptr %10, align 8
   %.pre10.i.i.i.i199.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i194.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i194.i.i":       ; preds = %merge7.i.i.i.i.i198.i.i, %"$JsonWriter.integer.exit431"
-  %950 = phi i64 [ %.pre10.i.i.i.i199.i.i, %merge7.i.i.i.i.i198.i.i ], [ %944, %"$JsonWriter.integer.exit431" ]
-  %951 = phi ptr [ %948, %merge7.i.i.i.i.i198.i.i ], [ %.pre.i.i.i.i193.i.i, %"$JsonWriter.integer.exit431" ]
-  %952 = getelementptr i8, ptr %951, i64 %950
-  store i8 58, ptr %952, align 1
-  %953 = load i64, ptr %9, align 8
-  %954 = add i64 %953, 1
-  store i64 %954, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i391"
+"$Vector.push.80.exit.thread.i.i.i194.i.i":       ; preds = %merge7.i.i.i.i.i198.i.i, %"$JsonWriter.integer.exit432"
+  %1030 = phi i64 [ %.pre10.i.i.i.i199.i.i, %merge7.i.i.i.i.i198.i.i ], [ %1024, %"$JsonWriter.integer.exit432" ]
+  %1031 = phi ptr [ %1028, %merge7.i.i.i.i.i198.i.i ], [ %.pre.i.i.i.i193.i.i, %"$JsonWriter.integer.exit432" ]
+  %1032 = getelementptr i8, ptr %1031, i64 %1030
+  store i8 58, ptr %1032, align 1
+  %1033 = load i64, ptr %9, align 8
+  %1034 = add i64 %1033, 1
+  store i64 %1034, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i392"
 
 then.i.i.i200.i.i:                                ; preds = %merge.i.i.i.i.i195.i.i
-  %955 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %955, align 8
-  br label %"$JsonWriter.separate.exit.i391"
+  %1035 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1035, align 8
+  br label %"$JsonWriter.separate.exit.i392"
 
-"$JsonWriter.separate.exit.i391":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i194.i.i", %then.i.i.i200.i.i
+"$JsonWriter.separate.exit.i392":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i194.i.i", %then.i.i.i200.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i390)
-  %956 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i390, i64 32, ptr nonnull @"$string.83", i64 %943)
-  %957 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i390)
-  %958 = load i64, ptr %9, align 8
-  %959 = add i64 %958, %957
-  %960 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i392 = icmp slt i64 %960, %959
-  br i1 %.not.i.i.i.i.i.i392, label %merge.i.i.i.i.i.i395, label %merge.i.i.i.i393
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i391)
+  %1036 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i391, i64 32, ptr nonnull @"$string.83", i64 %1023)
+  %1037 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i391)
+  %1038 = load i64, ptr %9, align 8
+  %1039 = add i64 %1038, %1037
+  %1040 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i393 = icmp slt i64 %1040, %1039
+  br i1 %.not.i.i.i.i.i.i393, label %merge.i.i.i.i.i.i396, label %merge.i.i.i.i394
 
-merge.i.i.i.i.i.i395:                             ; preds = %"$JsonWriter.separate.exit.i391"
-  %961 = shl i64 %960, 1
-  %spec.select.i.i.i.i.i.i396 = call i64 @llvm.smax.i64(i64 %961, i64 %959)
-  %spec.store.select.i.i.i.i.i.i397 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i396, i64 8)
-  %962 = load ptr, ptr %out, align 8
-  %963 = call ptr @realloc(ptr %962, i64 %spec.store.select.i.i.i.i.i.i397)
-  %964 = icmp eq ptr %963, null
-  br i1 %964, label %then.i.i.i.i399, label %merge7.i.i.i.i.i.i398
+merge.i.i.i.i.i.i396:                             ; preds = %"$JsonWriter.separate.exit.i392"
+  %1041 = shl i64 %1040, 1
+  %spec.select.i.i.i.i.i.i397 = call i64 @llvm.smax.i64(i64 %1041, i64 %1039)
+  %spec.store.select.i.i.i.i.i.i398 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i397, i64 8)
+  %1042 = load ptr, ptr %out, align 8
+  %1043 = call ptr @realloc(ptr %1042, i64 %spec.store.select.i.i.i.i.i.i398)
+  %1044 = icmp eq ptr %1043, null
+  br i1 %1044, label %then.i.i.i.i400, label %merge7.i.i.i.i.i.i399
 
-merge7.i.i.i.i.i.i398:                            ; preds = %merge.i.i.i.i.i.i395
-  store ptr %963, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i397, ptr %10, align 8
-  br label %merge.i.i.i.i393
+merge7.i.i.i.i.i.i399:                            ; preds = %merge.i.i.i.i.i.i396
+  store ptr %1043, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i398, ptr %10, align 8
+  br label %merge.i.i.i.i394
 
-then.i.i.i.i399:                                  ; preds = %merge.i.i.i.i.i.i395
-  %965 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %965, align 8
-  br label %"$JsonWriter.integer.exit410"
+then.i.i.i.i400:                                  ; preds = %merge.i.i.i.i.i.i396
+  %1045 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1045, align 8
+  br label %"$JsonWriter.integer.exit411"
 
-merge.i.i.i.i393:                                 ; preds = %merge7.i.i.i.i.i.i398, %"$JsonWriter.separate.exit.i391"
-  store i64 %959, ptr %9, align 8
-  %966 = icmp sgt i64 %957, 0
-  br i1 %966, label %then2.i.i.i.i394, label %"$JsonWriter.integer.exit410"
+merge.i.i.i.i394:                                 ; preds = %merge7.i.i.i.i.i.i399, %"$JsonWriter.separate.exit.i392"
+  store i64 %1039, ptr %9, align 8
+  %1046 = icmp sgt i64 %1037, 0
+  br i1 %1046, label %then2.i.i.i.i395, label %"$JsonWriter.integer.exit411"
 
-then2.i.i.i.i394:                                 ; preds = %merge.i.i.i.i393
-  %967 = load ptr, ptr %out, align 8
-  %968 = getelementptr i8, ptr %967, i64 %958
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %968, ptr nonnull readonly align 1 %digits.i.i390, i64 %957, i1 false)
-  br label %"$JsonWriter.integer.exit410"
+then2.i.i.i.i395:                                 ; preds = %merge.i.i.i.i394
+  %1047 = load ptr, ptr %out, align 8
+  %1048 = getelementptr i8, ptr %1047, i64 %1038
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1048, ptr nonnull readonly align 1 %digits.i.i391, i64 %1037, i1 false)
+  br label %"$JsonWriter.integer.exit411"
 
-"$JsonWriter.integer.exit410":                    ; preds = %then.i.i.i.i399, %merge.i.i.i.i393, %then2.i.i.i.i394
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i390)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.560")
-  %969 = load i64, ptr %9, align 8
-  %970 = add i64 %969, 1
-  %971 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i202.i.i = icmp slt i64 %971, %970
+"$JsonWriter.integer.exit411":                    ; preds = %then.i.i.i.i400, %merge.i.i.i.i394, %then2.i.i.i.i395
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i391)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.567")
+  %1049 = load i64, ptr %9, align 8
+  %1050 = add i64 %1049, 1
+  %1051 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i202.i.i = icmp slt i64 %1051, %1050
   %.pre.i.i.i.i203.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i202.i.i, label %merge.i.i.i.i.i205.i.i, label %"$Vector.push.80.exit.thread.i.i.i204.i.i"
 
-merge.i.i.i.i.i205.i.i:                           ; preds = %"$JsonWriter.integer.exit410"
-  %972 = shl i64 %971, 1
-  %spec.select.i.i.i.i.i206.i.i = call i64 @llvm.smax.i64(i64 %972, i64 %970)
+merge.i.i.i.i.i205.i.i:                           ; preds = %"$JsonWriter.integer.exit411"
+  %1052 = shl i64 %1051, 1
+  %spec.select.i.i.i.i.i206.i.i = call i64 @llvm.smax.i64(i64 %1052, i64 %1050)
   %spec.store.select.i.i.i.i.i207.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i206.i.i, i64 8)
-  %973 = call ptr @realloc(ptr %.pre.i.i.i.i203.i.i, i64 %spec.store.select.i.i.i.i.i207.i.i)
-  %974 = icmp eq ptr %973, null
-  br i1 %974, label %then.i.i.i210.i.i, label %merge7.i.i.i.i.i208.i.i
+  %1053 = call ptr @realloc(ptr %.pre.i.i.i.i203.i.i, i64 %spec.store.select.i.i.i.i.i207.i.i)
+  %1054 = icmp eq ptr %1053, null
+  br i1 %1054, label %then.i.i.i210.i.i, label %merge7.i.i.i.i.i208.i.i
 
 merge7.i.i.i.i.i208.i.i:                          ; preds = %merge.i.i.i.i.i205.i.i
-  store ptr %973, ptr %out, align 8
+  store ptr %1053, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i207.i.i, ptr %10, align 8
   %.pre10.i.i.i.i209.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i204.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i204.i.i":       ; preds = %merge7.i.i.i.i.i208.i.i, %"$JsonWriter.integer.exit410"
-  %975 = phi i64 [ %.pre10.i.i.i.i209.i.i, %merge7.i.i.i.i.i208.i.i ], [ %969, %"$JsonWriter.integer.exit410" ]
-  %976 = phi ptr [ %973, %merge7.i.i.i.i.i208.i.i ], [ %.pre.i.i.i.i203.i.i, %"$JsonWriter.integer.exit410" ]
-  %977 = getelementptr i8, ptr %976, i64 %975
-  store i8 58, ptr %977, align 1
-  %978 = load i64, ptr %9, align 8
-  %979 = add i64 %978, 1
-  store i64 %979, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i370"
+"$Vector.push.80.exit.thread.i.i.i204.i.i":       ; preds = %merge7.i.i.i.i.i208.i.i, %"$JsonWriter.integer.exit411"
+  %1055 = phi i64 [ %.pre10.i.i.i.i209.i.i, %merge7.i.i.i.i.i208.i.i ], [ %1049, %"$JsonWriter.integer.exit411" ]
+  %1056 = phi ptr [ %1053, %merge7.i.i.i.i.i208.i.i ], [ %.pre.i.i.i.i203.i.i, %"$JsonWriter.integer.exit411" ]
+  %1057 = getelementptr i8, ptr %1056, i64 %1055
+  store i8 58, ptr %1057, align 1
+  %1058 = load i64, ptr %9, align 8
+  %1059 = add i64 %1058, 1
+  store i64 %1059, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i371"
 
 then.i.i.i210.i.i:                                ; preds = %merge.i.i.i.i.i205.i.i
-  %980 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %980, align 8
-  br label %"$JsonWriter.separate.exit.i370"
+  %1060 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1060, align 8
+  br label %"$JsonWriter.separate.exit.i371"
 
-"$JsonWriter.separate.exit.i370":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i204.i.i", %then.i.i.i210.i.i
+"$JsonWriter.separate.exit.i371":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i204.i.i", %then.i.i.i210.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i369)
-  %981 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i369, i64 32, ptr nonnull @"$string.83", i64 %943)
-  %982 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i369)
-  %983 = load i64, ptr %9, align 8
-  %984 = add i64 %983, %982
-  %985 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i371 = icmp slt i64 %985, %984
-  br i1 %.not.i.i.i.i.i.i371, label %merge.i.i.i.i.i.i374, label %merge.i.i.i.i372
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i370)
+  %1061 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i370, i64 32, ptr nonnull @"$string.83", i64 %1023)
+  %1062 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i370)
+  %1063 = load i64, ptr %9, align 8
+  %1064 = add i64 %1063, %1062
+  %1065 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i372 = icmp slt i64 %1065, %1064
+  br i1 %.not.i.i.i.i.i.i372, label %merge.i.i.i.i.i.i375, label %merge.i.i.i.i373
 
-merge.i.i.i.i.i.i374:                             ; preds = %"$JsonWriter.separate.exit.i370"
-  %986 = shl i64 %985, 1
-  %spec.select.i.i.i.i.i.i375 = call i64 @llvm.smax.i64(i64 %986, i64 %984)
-  %spec.store.select.i.i.i.i.i.i376 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i375, i64 8)
-  %987 = load ptr, ptr %out, align 8
-  %988 = call ptr @realloc(ptr %987, i64 %spec.store.select.i.i.i.i.i.i376)
-  %989 = icmp eq ptr %988, null
-  br i1 %989, label %then.i.i.i.i378, label %merge7.i.i.i.i.i.i377
+merge.i.i.i.i.i.i375:                             ; preds = %"$JsonWriter.separate.exit.i371"
+  %1066 = shl i64 %1065, 1
+  %spec.select.i.i.i.i.i.i376 = call i64 @llvm.smax.i64(i64 %1066, i64 %1064)
+  %spec.store.select.i.i.i.i.i.i377 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i376, i64 8)
+  %1067 = load ptr, ptr %out, align 8
+  %1068 = call ptr @realloc(ptr %1067, i64 %spec.store.select.i.i.i.i.i.i377)
+  %1069 = icmp eq ptr %1068, null
+  br i1 %1069, label %then.i.i.i.i379, label %merge7.i.i.i.i.i.i378
 
-merge7.i.i.i.i.i.i377:                            ; preds = %merge.i.i.i.i.i.i374
-  store ptr %988, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i376, ptr %10, align 8
-  br label %merge.i.i.i.i372
+merge7.i.i.i.i.i.i378:                            ; preds = %merge.i.i.i.i.i.i375
+  store ptr %1068, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i377, ptr %10, align 8
+  br label %merge.i.i.i.i373
 
-then.i.i.i.i378:                                  ; preds = %merge.i.i.i.i.i.i374
-  %990 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %990, align 8
-  br label %"$JsonWriter.integer.exit389"
+then.i.i.i.i379:                                  ; preds = %merge.i.i.i.i.i.i375
+  %1070 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1070, align 8
+  br label %"$JsonWriter.integer.exit390"
 
-merge.i.i.i.i372:                                 ; preds = %merge7.i.i.i.i.i.i377, %"$JsonWriter.separate.exit.i370"
-  store i64 %984, ptr %9, align 8
-  %991 = icmp sgt i64 %982, 0
-  br i1 %991, label %then2.i.i.i.i373, label %"$JsonWriter.integer.exit389"
+merge.i.i.i.i373:                                 ; preds = %merge7.i.i.i.i.i.i378, %"$JsonWriter.separate.exit.i371"
+  store i64 %1064, ptr %9, align 8
+  %1071 = icmp sgt i64 %1062, 0
+  br i1 %1071, label %then2.i.i.i.i374, label %"$JsonWriter.integer.exit390"
 
-then2.i.i.i.i373:                                 ; preds = %merge.i.i.i.i372
-  %992 = load ptr, ptr %out, align 8
-  %993 = getelementptr i8, ptr %992, i64 %983
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %993, ptr nonnull readonly align 1 %digits.i.i369, i64 %982, i1 false)
-  br label %"$JsonWriter.integer.exit389"
+then2.i.i.i.i374:                                 ; preds = %merge.i.i.i.i373
+  %1072 = load ptr, ptr %out, align 8
+  %1073 = getelementptr i8, ptr %1072, i64 %1063
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1073, ptr nonnull readonly align 1 %digits.i.i370, i64 %1062, i1 false)
+  br label %"$JsonWriter.integer.exit390"
 
-"$JsonWriter.integer.exit389":                    ; preds = %then.i.i.i.i378, %merge.i.i.i.i372, %then2.i.i.i.i373
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i369)
-  %994 = shl i64 %shape.sroa.50.0.copyload.i.i, 2
-  %995 = mul i64 %994, %shape.sroa.53.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.561")
-  %996 = load i64, ptr %9, align 8
-  %997 = add i64 %996, 1
-  %998 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i212.i.i = icmp slt i64 %998, %997
+"$JsonWriter.integer.exit390":                    ; preds = %then.i.i.i.i379, %merge.i.i.i.i373, %then2.i.i.i.i374
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i370)
+  %1074 = shl i64 %shape.sroa.50.0.copyload.i.i, 2
+  %1075 = mul i64 %1074, %shape.sroa.53.0.copyload.i.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.568")
+  %1076 = load i64, ptr %9, align 8
+  %1077 = add i64 %1076, 1
+  %1078 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i212.i.i = icmp slt i64 %1078, %1077
   %.pre.i.i.i.i213.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i212.i.i, label %merge.i.i.i.i.i215.i.i, label %"$Vector.push.80.exit.thread.i.i.i214.i.i"
 
-merge.i.i.i.i.i215.i.i:                           ; preds = %"$JsonWriter.integer.exit389"
-  %999 = shl i64 %998, 1
-  %spec.select.i.i.i.i.i216.i.i = call i64 @llvm.smax.i64(i64 %999, i64 %997)
+merge.i.i.i.i.i215.i.i:                           ; preds = %"$JsonWriter.integer.exit390"
+  %1079 = shl i64 %1078, 1
+  %spec.select.i.i.i.i.i216.i.i = call i64 @llvm.smax.i64(i64 %1079, i64 %1077)
   %spec.store.select.i.i.i.i.i217.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i216.i.i, i64 8)
-  %1000 = call ptr @realloc(ptr %.pre.i.i.i.i213.i.i, i64 %spec.store.select.i.i.i.i.i217.i.i)
-  %1001 = icmp eq ptr %1000, null
-  br i1 %1001, label %then.i.i.i220.i.i, label %merge7.i.i.i.i.i218.i.i
+  %1080 = call ptr @realloc(ptr %.pre.i.i.i.i213.i.i, i64 %spec.store.select.i.i.i.i.i217.i.i)
+  %1081 = icmp eq ptr %1080, null
+  br i1 %1081, label %then.i.i.i220.i.i, label %merge7.i.i.i.i.i218.i.i
 
 merge7.i.i.i.i.i218.i.i:                          ; preds = %merge.i.i.i.i.i215.i.i
-  store ptr %1000, ptr %out, align 8
+  store ptr %1080, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i217.i.i, ptr %10, align 8
   %.pre10.i.i.i.i219.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i214.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i214.i.i":       ; preds = %merge7.i.i.i.i.i218.i.i, %"$JsonWriter.integer.exit389"
-  %1002 = phi i64 [ %.pre10.i.i.i.i219.i.i, %merge7.i.i.i.i.i218.i.i ], [ %996, %"$JsonWriter.integer.exit389" ]
-  %1003 = phi ptr [ %1000, %merge7.i.i.i.i.i218.i.i ], [ %.pre.i.i.i.i213.i.i, %"$JsonWriter.integer.exit389" ]
-  %1004 = getelementptr i8, ptr %1003, i64 %1002
-  store i8 58, ptr %1004, align 1
-  %1005 = load i64, ptr %9, align 8
-  %1006 = add i64 %1005, 1
-  store i64 %1006, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i349"
+"$Vector.push.80.exit.thread.i.i.i214.i.i":       ; preds = %merge7.i.i.i.i.i218.i.i, %"$JsonWriter.integer.exit390"
+  %1082 = phi i64 [ %.pre10.i.i.i.i219.i.i, %merge7.i.i.i.i.i218.i.i ], [ %1076, %"$JsonWriter.integer.exit390" ]
+  %1083 = phi ptr [ %1080, %merge7.i.i.i.i.i218.i.i ], [ %.pre.i.i.i.i213.i.i, %"$JsonWriter.integer.exit390" ]
+  %1084 = getelementptr i8, ptr %1083, i64 %1082
+  store i8 58, ptr %1084, align 1
+  %1085 = load i64, ptr %9, align 8
+  %1086 = add i64 %1085, 1
+  store i64 %1086, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i350"
 
 then.i.i.i220.i.i:                                ; preds = %merge.i.i.i.i.i215.i.i
-  %1007 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1007, align 8
-  br label %"$JsonWriter.separate.exit.i349"
+  %1087 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1087, align 8
+  br label %"$JsonWriter.separate.exit.i350"
 
-"$JsonWriter.separate.exit.i349":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i214.i.i", %then.i.i.i220.i.i
+"$JsonWriter.separate.exit.i350":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i214.i.i", %then.i.i.i220.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i348)
-  %1008 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i348, i64 32, ptr nonnull @"$string.83", i64 %995)
-  %1009 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i348)
-  %1010 = load i64, ptr %9, align 8
-  %1011 = add i64 %1010, %1009
-  %1012 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i350 = icmp slt i64 %1012, %1011
-  br i1 %.not.i.i.i.i.i.i350, label %merge.i.i.i.i.i.i353, label %merge.i.i.i.i351
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i349)
+  %1088 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i349, i64 32, ptr nonnull @"$string.83", i64 %1075)
+  %1089 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i349)
+  %1090 = load i64, ptr %9, align 8
+  %1091 = add i64 %1090, %1089
+  %1092 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i351 = icmp slt i64 %1092, %1091
+  br i1 %.not.i.i.i.i.i.i351, label %merge.i.i.i.i.i.i354, label %merge.i.i.i.i352
 
-merge.i.i.i.i.i.i353:                             ; preds = %"$JsonWriter.separate.exit.i349"
-  %1013 = shl i64 %1012, 1
-  %spec.select.i.i.i.i.i.i354 = call i64 @llvm.smax.i64(i64 %1013, i64 %1011)
-  %spec.store.select.i.i.i.i.i.i355 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i354, i64 8)
-  %1014 = load ptr, ptr %out, align 8
-  %1015 = call ptr @realloc(ptr %1014, i64 %spec.store.select.i.i.i.i.i.i355)
-  %1016 = icmp eq ptr %1015, null
-  br i1 %1016, label %then.i.i.i.i357, label %merge7.i.i.i.i.i.i356
+merge.i.i.i.i.i.i354:                             ; preds = %"$JsonWriter.separate.exit.i350"
+  %1093 = shl i64 %1092, 1
+  %spec.select.i.i.i.i.i.i355 = call i64 @llvm.smax.i64(i64 %1093, i64 %1091)
+  %spec.store.select.i.i.i.i.i.i356 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i355, i64 8)
+  %1094 = load ptr, ptr %out, align 8
+  %1095 = call ptr @realloc(ptr %1094, i64 %spec.store.select.i.i.i.i.i.i356)
+  %1096 = icmp eq ptr %1095, null
+  br i1 %1096, label %then.i.i.i.i358, label %merge7.i.i.i.i.i.i357
 
-merge7.i.i.i.i.i.i356:                            ; preds = %merge.i.i.i.i.i.i353
-  store ptr %1015, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i355, ptr %10, align 8
-  br label %merge.i.i.i.i351
+merge7.i.i.i.i.i.i357:                            ; preds = %merge.i.i.i.i.i.i354
+  store ptr %1095, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i356, ptr %10, align 8
+  br label %merge.i.i.i.i352
 
-then.i.i.i.i357:                                  ; preds = %merge.i.i.i.i.i.i353
-  %1017 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1017, align 8
-  br label %"$JsonWriter.integer.exit368"
+then.i.i.i.i358:                                  ; preds = %merge.i.i.i.i.i.i354
+  %1097 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1097, align 8
+  br label %"$JsonWriter.integer.exit369"
 
-merge.i.i.i.i351:                                 ; preds = %merge7.i.i.i.i.i.i356, %"$JsonWriter.separate.exit.i349"
-  store i64 %1011, ptr %9, align 8
-  %1018 = icmp sgt i64 %1009, 0
-  br i1 %1018, label %then2.i.i.i.i352, label %"$JsonWriter.integer.exit368"
+merge.i.i.i.i352:                                 ; preds = %merge7.i.i.i.i.i.i357, %"$JsonWriter.separate.exit.i350"
+  store i64 %1091, ptr %9, align 8
+  %1098 = icmp sgt i64 %1089, 0
+  br i1 %1098, label %then2.i.i.i.i353, label %"$JsonWriter.integer.exit369"
 
-then2.i.i.i.i352:                                 ; preds = %merge.i.i.i.i351
-  %1019 = load ptr, ptr %out, align 8
-  %1020 = getelementptr i8, ptr %1019, i64 %1010
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1020, ptr nonnull readonly align 1 %digits.i.i348, i64 %1009, i1 false)
-  br label %"$JsonWriter.integer.exit368"
+then2.i.i.i.i353:                                 ; preds = %merge.i.i.i.i352
+  %1099 = load ptr, ptr %out, align 8
+  %1100 = getelementptr i8, ptr %1099, i64 %1090
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1100, ptr nonnull readonly align 1 %digits.i.i349, i64 %1089, i1 false)
+  br label %"$JsonWriter.integer.exit369"
 
-"$JsonWriter.integer.exit368":                    ; preds = %then.i.i.i.i357, %merge.i.i.i.i351, %then2.i.i.i.i352
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i348)
-  %1021 = mul i64 %shape.sroa.54.0.copyload.i.i, %994
+"$JsonWriter.integer.exit369":                    ; preds = %then.i.i.i.i358, %merge.i.i.i.i352, %then2.i.i.i.i353
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i349)
+  %1101 = mul i64 %shape.sroa.54.0.copyload.i.i, %1074
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.41")
-  %1022 = load i64, ptr %9, align 8
-  %1023 = add i64 %1022, 1
-  %1024 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i222.i.i = icmp slt i64 %1024, %1023
+  %1102 = load i64, ptr %9, align 8
+  %1103 = add i64 %1102, 1
+  %1104 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i222.i.i = icmp slt i64 %1104, %1103
   %.pre.i.i.i.i223.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i222.i.i, label %merge.i.i.i.i.i225.i.i, label %"$Vector.push.80.exit.thread.i.i.i224.i.i"
 
-merge.i.i.i.i.i225.i.i:                           ; preds = %"$JsonWriter.integer.exit368"
-  %1025 = shl i64 %1024, 1
-  %spec.select.i.i.i.i.i226.i.i = call i64 @llvm.smax.i64(i64 %1025, i64 %1023)
+merge.i.i.i.i.i225.i.i:                           ; preds = %"$JsonWriter.integer.exit369"
+  %1105 = shl i64 %1104, 1
+  %spec.select.i.i.i.i.i226.i.i = call i64 @llvm.smax.i64(i64 %1105, i64 %1103)
   %spec.store.select.i.i.i.i.i227.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i226.i.i, i64 8)
-  %1026 = call ptr @realloc(ptr %.pre.i.i.i.i223.i.i, i64 %spec.store.select.i.i.i.i.i227.i.i)
-  %1027 = icmp eq ptr %1026, null
-  br i1 %1027, label %then.i.i.i230.i.i, label %merge7.i.i.i.i.i228.i.i
+  %1106 = call ptr @realloc(ptr %.pre.i.i.i.i223.i.i, i64 %spec.store.select.i.i.i.i.i227.i.i)
+  %1107 = icmp eq ptr %1106, null
+  br i1 %1107, label %then.i.i.i230.i.i, label %merge7.i.i.i.i.i228.i.i
 
 merge7.i.i.i.i.i228.i.i:                          ; preds = %merge.i.i.i.i.i225.i.i
-  store ptr %1026, ptr %out, align 8
+  store ptr %1106, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i227.i.i, ptr %10, align 8
   %.pre10.i.i.i.i229.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i224.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i224.i.i":       ; preds = %merge7.i.i.i.i.i228.i.i, %"$JsonWriter.integer.exit368"
-  %1028 = phi i64 [ %.pre10.i.i.i.i229.i.i, %merge7.i.i.i.i.i228.i.i ], [ %1022, %"$JsonWriter.integer.exit368" ]
-  %1029 = phi ptr [ %1026, %merge7.i.i.i.i.i228.i.i ], [ %.pre.i.i.i.i223.i.i, %"$JsonWriter.integer.exit368" ]
-  %1030 = getelementptr i8, ptr %1029, i64 %1028
-  store i8 58, ptr %1030, align 1
-  %1031 = load i64, ptr %9, align 8
-  %1032 = add i64 %1031, 1
-  store i64 %1032, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i328"
+"$Vector.push.80.exit.thread.i.i.i224.i.i":       ; preds = %merge7.i.i.i.i.i228.i.i, %"$JsonWriter.integer.exit369"
+  %1108 = phi i64 [ %.pre10.i.i.i.i229.i.i, %merge7.i.i.i.i.i228.i.i ], [ %1102, %"$JsonWriter.integer.exit369" ]
+  %1109 = phi ptr [ %1106, %merge7.i.i.i.i.i228.i.i ], [ %.pre.i.i.i.i223.i.i, %"$JsonWriter.integer.exit369" ]
+  %1110 = getelementptr i8, ptr %1109, i64 %1108
+  store i8 58, ptr %1110, align 1
+  %1111 = load i64, ptr %9, align 8
+  %1112 = add i64 %1111, 1
+  store i64 %1112, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i329"
 
 then.i.i.i230.i.i:                                ; preds = %merge.i.i.i.i.i225.i.i
-  %1033 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1033, align 8
-  br label %"$JsonWriter.separate.exit.i328"
+  %1113 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1113, align 8
+  br label %"$JsonWriter.separate.exit.i329"
 
-"$JsonWriter.separate.exit.i328":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i224.i.i", %then.i.i.i230.i.i
+"$JsonWriter.separate.exit.i329":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i224.i.i", %then.i.i.i230.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i327)
-  %1034 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i327, i64 32, ptr nonnull @"$string.83", i64 %1021)
-  %1035 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i327)
-  %1036 = load i64, ptr %9, align 8
-  %1037 = add i64 %1036, %1035
-  %1038 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i329 = icmp slt i64 %1038, %1037
-  br i1 %.not.i.i.i.i.i.i329, label %merge.i.i.i.i.i.i332, label %merge.i.i.i.i330
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i328)
+  %1114 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i328, i64 32, ptr nonnull @"$string.83", i64 %1101)
+  %1115 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i328)
+  %1116 = load i64, ptr %9, align 8
+  %1117 = add i64 %1116, %1115
+  %1118 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i330 = icmp slt i64 %1118, %1117
+  br i1 %.not.i.i.i.i.i.i330, label %merge.i.i.i.i.i.i333, label %merge.i.i.i.i331
 
-merge.i.i.i.i.i.i332:                             ; preds = %"$JsonWriter.separate.exit.i328"
-  %1039 = shl i64 %1038, 1
-  %spec.select.i.i.i.i.i.i333 = call i64 @llvm.smax.i64(i64 %1039, i64 %1037)
-  %spec.store.select.i.i.i.i.i.i334 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i333, i64 8)
-  %1040 = load ptr, ptr %out, align 8
-  %1041 = call ptr @realloc(ptr %1040, i64 %spec.store.select.i.i.i.i.i.i334)
-  %1042 = icmp eq ptr %1041, null
-  br i1 %1042, label %then.i.i.i.i336, label %merge7.i.i.i.i.i.i335
+merge.i.i.i.i.i.i333:                             ; preds = %"$JsonWriter.separate.exit.i329"
+  %1119 = shl i64 %1118, 1
+  %spec.select.i.i.i.i.i.i334 = call i64 @llvm.smax.i64(i64 %1119, i64 %1117)
+  %spec.store.select.i.i.i.i.i.i335 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i334, i64 8)
+  %1120 = load ptr, ptr %out, align 8
+  %1121 = call ptr @realloc(ptr %1120, i64 %spec.store.select.i.i.i.i.i.i335)
+  %1122 = icmp eq ptr %1121, null
+  br i1 %1122, label %then.i.i.i.i337, label %merge7.i.i.i.i.i.i336
 
-merge7.i.i.i.i.i.i335:                            ; preds = %merge.i.i.i.i.i.i332
-  store ptr %1041, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i334, ptr %10, align 8
-  br label %merge.i.i.i.i330
+merge7.i.i.i.i.i.i336:                            ; preds = %merge.i.i.i.i.i.i333
+  store ptr %1121, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i335, ptr %10, align 8
+  br label %merge.i.i.i.i331
 
-then.i.i.i.i336:                                  ; preds = %merge.i.i.i.i.i.i332
-  %1043 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1043, align 8
-  br label %"$JsonWriter.integer.exit347"
+then.i.i.i.i337:                                  ; preds = %merge.i.i.i.i.i.i333
+  %1123 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1123, align 8
+  br label %"$JsonWriter.integer.exit348"
 
-merge.i.i.i.i330:                                 ; preds = %merge7.i.i.i.i.i.i335, %"$JsonWriter.separate.exit.i328"
-  store i64 %1037, ptr %9, align 8
-  %1044 = icmp sgt i64 %1035, 0
-  br i1 %1044, label %then2.i.i.i.i331, label %"$JsonWriter.integer.exit347"
+merge.i.i.i.i331:                                 ; preds = %merge7.i.i.i.i.i.i336, %"$JsonWriter.separate.exit.i329"
+  store i64 %1117, ptr %9, align 8
+  %1124 = icmp sgt i64 %1115, 0
+  br i1 %1124, label %then2.i.i.i.i332, label %"$JsonWriter.integer.exit348"
 
-then2.i.i.i.i331:                                 ; preds = %merge.i.i.i.i330
-  %1045 = load ptr, ptr %out, align 8
-  %1046 = getelementptr i8, ptr %1045, i64 %1036
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1046, ptr nonnull readonly align 1 %digits.i.i327, i64 %1035, i1 false)
-  br label %"$JsonWriter.integer.exit347"
+then2.i.i.i.i332:                                 ; preds = %merge.i.i.i.i331
+  %1125 = load ptr, ptr %out, align 8
+  %1126 = getelementptr i8, ptr %1125, i64 %1116
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1126, ptr nonnull readonly align 1 %digits.i.i328, i64 %1115, i1 false)
+  br label %"$JsonWriter.integer.exit348"
 
-"$JsonWriter.integer.exit347":                    ; preds = %then.i.i.i.i336, %merge.i.i.i.i330, %then2.i.i.i.i331
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i327)
-  %1047 = shl i64 %shape.sroa.57.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.562")
-  %1048 = load i64, ptr %9, align 8
-  %1049 = add i64 %1048, 1
-  %1050 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i232.i.i = icmp slt i64 %1050, %1049
+"$JsonWriter.integer.exit348":                    ; preds = %then.i.i.i.i337, %merge.i.i.i.i331, %then2.i.i.i.i332
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i328)
+  %1127 = shl i64 %shape.sroa.57.0.copyload.i.i, 2
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.569")
+  %1128 = load i64, ptr %9, align 8
+  %1129 = add i64 %1128, 1
+  %1130 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i232.i.i = icmp slt i64 %1130, %1129
   %.pre.i.i.i.i233.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i232.i.i, label %merge.i.i.i.i.i235.i.i, label %"$Vector.push.80.exit.thread.i.i.i234.i.i"
 
-merge.i.i.i.i.i235.i.i:                           ; preds = %"$JsonWriter.integer.exit347"
-  %1051 = shl i64 %1050, 1
-  %spec.select.i.i.i.i.i236.i.i = call i64 @llvm.smax.i64(i64 %1051, i64 %1049)
+merge.i.i.i.i.i235.i.i:                           ; preds = %"$JsonWriter.integer.exit348"
+  %1131 = shl i64 %1130, 1
+  %spec.select.i.i.i.i.i236.i.i = call i64 @llvm.smax.i64(i64 %1131, i64 %1129)
   %spec.store.select.i.i.i.i.i237.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i236.i.i, i64 8)
-  %1052 = call ptr @realloc(ptr %.pre.i.i.i.i233.i.i, i64 %spec.store.select.i.i.i.i.i237.i.i)
-  %1053 = icmp eq ptr %1052, null
-  br i1 %1053, label %then.i.i.i240.i.i, label %merge7.i.i.i.i.i238.i.i
+  %1132 = call ptr @realloc(ptr %.pre.i.i.i.i233.i.i, i64 %spec.store.select.i.i.i.i.i237.i.i)
+  %1133 = icmp eq ptr %1132, null
+  br i1 %1133, label %then.i.i.i240.i.i, label %merge7.i.i.i.i.i238.i.i
 
 merge7.i.i.i.i.i238.i.i:                          ; preds = %merge.i.i.i.i.i235.i.i
-  store ptr %1052, ptr %out, align 8
+  store ptr %1132, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i237.i.i, ptr %10, align 8
   %.pre10.i.i.i.i239.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i234.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i234.i.i":       ; preds = %merge7.i.i.i.i.i238.i.i, %"$JsonWriter.integer.exit347"
-  %1054 = phi i64 [ %.pre10.i.i.i.i239.i.i, %merge7.i.i.i.i.i238.i.i ], [ %1048, %"$JsonWriter.integer.exit347" ]
-  %1055 = phi ptr [ %1052, %merge7.i.i.i.i.i238.i.i ], [ %.pre.i.i.i.i233.i.i, %"$JsonWriter.integer.exit347" ]
-  %1056 = getelementptr i8, ptr %1055, i64 %1054
-  store i8 58, ptr %1056, align 1
-  %1057 = load i64, ptr %9, align 8
-  %1058 = add i64 %1057, 1
-  store i64 %1058, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i307"
+"$Vector.push.80.exit.thread.i.i.i234.i.i":       ; preds = %merge7.i.i.i.i.i238.i.i, %"$JsonWriter.integer.exit348"
+  %1134 = phi i64 [ %.pre10.i.i.i.i239.i.i, %merge7.i.i.i.i.i238.i.i ], [ %1128, %"$JsonWriter.integer.exit348" ]
+  %1135 = phi ptr [ %1132, %merge7.i.i.i.i.i238.i.i ], [ %.pre.i.i.i.i233.i.i, %"$JsonWriter.integer.exit348" ]
+  %1136 = getelementptr i8, ptr %1135, i64 %1134
+  store i8 58, ptr %1136, align 1
+  %1137 = load i64, ptr %9, align 8
+  %1138 = add i64 %1137, 1
+  store i64 %1138, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i308"
 
 then.i.i.i240.i.i:                                ; preds = %merge.i.i.i.i.i235.i.i
-  %1059 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1059, align 8
-  br label %"$JsonWriter.separate.exit.i307"
+  %1139 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1139, align 8
+  br label %"$JsonWriter.separate.exit.i308"
 
-"$JsonWriter.separate.exit.i307":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i234.i.i", %then.i.i.i240.i.i
+"$JsonWriter.separate.exit.i308":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i234.i.i", %then.i.i.i240.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i306)
-  %1060 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i306, i64 32, ptr nonnull @"$string.83", i64 %1047)
-  %1061 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i306)
-  %1062 = load i64, ptr %9, align 8
-  %1063 = add i64 %1062, %1061
-  %1064 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i308 = icmp slt i64 %1064, %1063
-  br i1 %.not.i.i.i.i.i.i308, label %merge.i.i.i.i.i.i311, label %merge.i.i.i.i309
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i307)
+  %1140 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i307, i64 32, ptr nonnull @"$string.83", i64 %1127)
+  %1141 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i307)
+  %1142 = load i64, ptr %9, align 8
+  %1143 = add i64 %1142, %1141
+  %1144 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i309 = icmp slt i64 %1144, %1143
+  br i1 %.not.i.i.i.i.i.i309, label %merge.i.i.i.i.i.i312, label %merge.i.i.i.i310
 
-merge.i.i.i.i.i.i311:                             ; preds = %"$JsonWriter.separate.exit.i307"
-  %1065 = shl i64 %1064, 1
-  %spec.select.i.i.i.i.i.i312 = call i64 @llvm.smax.i64(i64 %1065, i64 %1063)
-  %spec.store.select.i.i.i.i.i.i313 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i312, i64 8)
-  %1066 = load ptr, ptr %out, align 8
-  %1067 = call ptr @realloc(ptr %1066, i64 %spec.store.select.i.i.i.i.i.i313)
-  %1068 = icmp eq ptr %1067, null
-  br i1 %1068, label %then.i.i.i.i315, label %merge7.i.i.i.i.i.i314
+merge.i.i.i.i.i.i312:                             ; preds = %"$JsonWriter.separate.exit.i308"
+  %1145 = shl i64 %1144, 1
+  %spec.select.i.i.i.i.i.i313 = call i64 @llvm.smax.i64(i64 %1145, i64 %1143)
+  %spec.store.select.i.i.i.i.i.i314 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i313, i64 8)
+  %1146 = load ptr, ptr %out, align 8
+  %1147 = call ptr @realloc(ptr %1146, i64 %spec.store.select.i.i.i.i.i.i314)
+  %1148 = icmp eq ptr %1147, null
+  br i1 %1148, label %then.i.i.i.i316, label %merge7.i.i.i.i.i.i315
 
-merge7.i.i.i.i.i.i314:                            ; preds = %merge.i.i.i.i.i.i311
-  store ptr %1067, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i313, ptr %10, align 8
-  br label %merge.i.i.i.i309
+merge7.i.i.i.i.i.i315:                            ; preds = %merge.i.i.i.i.i.i312
+  store ptr %1147, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i314, ptr %10, align 8
+  br label %merge.i.i.i.i310
 
-then.i.i.i.i315:                                  ; preds = %merge.i.i.i.i.i.i311
-  %1069 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1069, align 8
-  br label %"$JsonWriter.integer.exit326"
+then.i.i.i.i316:                                  ; preds = %merge.i.i.i.i.i.i312
+  %1149 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1149, align 8
+  br label %"$JsonWriter.integer.exit327"
 
-merge.i.i.i.i309:                                 ; preds = %merge7.i.i.i.i.i.i314, %"$JsonWriter.separate.exit.i307"
-  store i64 %1063, ptr %9, align 8
-  %1070 = icmp sgt i64 %1061, 0
-  br i1 %1070, label %then2.i.i.i.i310, label %"$JsonWriter.integer.exit326"
+merge.i.i.i.i310:                                 ; preds = %merge7.i.i.i.i.i.i315, %"$JsonWriter.separate.exit.i308"
+  store i64 %1143, ptr %9, align 8
+  %1150 = icmp sgt i64 %1141, 0
+  br i1 %1150, label %then2.i.i.i.i311, label %"$JsonWriter.integer.exit327"
 
-then2.i.i.i.i310:                                 ; preds = %merge.i.i.i.i309
-  %1071 = load ptr, ptr %out, align 8
-  %1072 = getelementptr i8, ptr %1071, i64 %1062
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1072, ptr nonnull readonly align 1 %digits.i.i306, i64 %1061, i1 false)
-  br label %"$JsonWriter.integer.exit326"
+then2.i.i.i.i311:                                 ; preds = %merge.i.i.i.i310
+  %1151 = load ptr, ptr %out, align 8
+  %1152 = getelementptr i8, ptr %1151, i64 %1142
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1152, ptr nonnull readonly align 1 %digits.i.i307, i64 %1141, i1 false)
+  br label %"$JsonWriter.integer.exit327"
 
-"$JsonWriter.integer.exit326":                    ; preds = %then.i.i.i.i315, %merge.i.i.i.i309, %then2.i.i.i.i310
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i306)
-  %1073 = icmp sgt i64 %shape.sroa.226.0.copyload.i.i, 1
-  %1074 = shl i64 %shape.sroa.226.0.copyload.i.i, 2
-  %1075 = mul i64 %1074, %shape.sroa.50.0.copyload.i.i
-  %1076 = select i1 %1073, i64 %1075, i64 0
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.563")
-  %1077 = load i64, ptr %9, align 8
-  %1078 = add i64 %1077, 1
-  %1079 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i242.i.i = icmp slt i64 %1079, %1078
+"$JsonWriter.integer.exit327":                    ; preds = %then.i.i.i.i316, %merge.i.i.i.i310, %then2.i.i.i.i311
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i307)
+  %1153 = icmp sgt i64 %shape.sroa.226.0.copyload.i.i, 1
+  %1154 = shl i64 %shape.sroa.226.0.copyload.i.i, 2
+  %1155 = mul i64 %1154, %shape.sroa.50.0.copyload.i.i
+  %1156 = select i1 %1153, i64 %1155, i64 0
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.570")
+  %1157 = load i64, ptr %9, align 8
+  %1158 = add i64 %1157, 1
+  %1159 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i242.i.i = icmp slt i64 %1159, %1158
   %.pre.i.i.i.i243.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i242.i.i, label %merge.i.i.i.i.i245.i.i, label %"$Vector.push.80.exit.thread.i.i.i244.i.i"
 
-merge.i.i.i.i.i245.i.i:                           ; preds = %"$JsonWriter.integer.exit326"
-  %1080 = shl i64 %1079, 1
-  %spec.select.i.i.i.i.i246.i.i = call i64 @llvm.smax.i64(i64 %1080, i64 %1078)
+merge.i.i.i.i.i245.i.i:                           ; preds = %"$JsonWriter.integer.exit327"
+  %1160 = shl i64 %1159, 1
+  %spec.select.i.i.i.i.i246.i.i = call i64 @llvm.smax.i64(i64 %1160, i64 %1158)
   %spec.store.select.i.i.i.i.i247.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i246.i.i, i64 8)
-  %1081 = call ptr @realloc(ptr %.pre.i.i.i.i243.i.i, i64 %spec.store.select.i.i.i.i.i247.i.i)
-  %1082 = icmp eq ptr %1081, null
-  br i1 %1082, label %then.i.i.i250.i.i, label %merge7.i.i.i.i.i248.i.i
+  %1161 = call ptr @realloc(ptr %.pre.i.i.i.i243.i.i, i64 %spec.store.select.i.i.i.i.i247.i.i)
+  %1162 = icmp eq ptr %1161, null
+  br i1 %1162, label %then.i.i.i250.i.i, label %merge7.i.i.i.i.i248.i.i
 
 merge7.i.i.i.i.i248.i.i:                          ; preds = %merge.i.i.i.i.i245.i.i
-  store ptr %1081, ptr %out, align 8
+  store ptr %1161, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i247.i.i, ptr %10, align 8
   %.pre10.i.i.i.i249.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i244.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i244.i.i":       ; preds = %merge7.i.i.i.i.i248.i.i, %"$JsonWriter.integer.exit326"
-  %1083 = phi i64 [ %.pre10.i.i.i.i249.i.i, %merge7.i.i.i.i.i248.i.i ], [ %1077, %"$JsonWriter.integer.exit326" ]
-  %1084 = phi ptr [ %1081, %merge7.i.i.i.i.i248.i.i ], [ %.pre.i.i.i.i243.i.i, %"$JsonWriter.integer.exit326" ]
-  %1085 = getelementptr i8, ptr %1084, i64 %1083
-  store i8 58, ptr %1085, align 1
-  %1086 = load i64, ptr %9, align 8
-  %1087 = add i64 %1086, 1
-  store i64 %1087, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i286"
+"$Vector.push.80.exit.thread.i.i.i244.i.i":       ; preds = %merge7.i.i.i.i.i248.i.i, %"$JsonWriter.integer.exit327"
+  %1163 = phi i64 [ %.pre10.i.i.i.i249.i.i, %merge7.i.i.i.i.i248.i.i ], [ %1157, %"$JsonWriter.integer.exit327" ]
+  %1164 = phi ptr [ %1161, %merge7.i.i.i.i.i248.i.i ], [ %.pre.i.i.i.i243.i.i, %"$JsonWriter.integer.exit327" ]
+  %1165 = getelementptr i8, ptr %1164, i64 %1163
+  store i8 58, ptr %1165, align 1
+  %1166 = load i64, ptr %9, align 8
+  %1167 = add i64 %1166, 1
+  store i64 %1167, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i287"
 
 then.i.i.i250.i.i:                                ; preds = %merge.i.i.i.i.i245.i.i
-  %1088 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1088, align 8
-  br label %"$JsonWriter.separate.exit.i286"
+  %1168 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1168, align 8
+  br label %"$JsonWriter.separate.exit.i287"
 
-"$JsonWriter.separate.exit.i286":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i244.i.i", %then.i.i.i250.i.i
+"$JsonWriter.separate.exit.i287":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i244.i.i", %then.i.i.i250.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i285)
-  %1089 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i285, i64 32, ptr nonnull @"$string.83", i64 %1076)
-  %1090 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i285)
-  %1091 = load i64, ptr %9, align 8
-  %1092 = add i64 %1091, %1090
-  %1093 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i287 = icmp slt i64 %1093, %1092
-  br i1 %.not.i.i.i.i.i.i287, label %merge.i.i.i.i.i.i290, label %merge.i.i.i.i288
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i286)
+  %1169 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i286, i64 32, ptr nonnull @"$string.83", i64 %1156)
+  %1170 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i286)
+  %1171 = load i64, ptr %9, align 8
+  %1172 = add i64 %1171, %1170
+  %1173 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i288 = icmp slt i64 %1173, %1172
+  br i1 %.not.i.i.i.i.i.i288, label %merge.i.i.i.i.i.i291, label %merge.i.i.i.i289
 
-merge.i.i.i.i.i.i290:                             ; preds = %"$JsonWriter.separate.exit.i286"
-  %1094 = shl i64 %1093, 1
-  %spec.select.i.i.i.i.i.i291 = call i64 @llvm.smax.i64(i64 %1094, i64 %1092)
-  %spec.store.select.i.i.i.i.i.i292 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i291, i64 8)
-  %1095 = load ptr, ptr %out, align 8
-  %1096 = call ptr @realloc(ptr %1095, i64 %spec.store.select.i.i.i.i.i.i292)
-  %1097 = icmp eq ptr %1096, null
-  br i1 %1097, label %then.i.i.i.i294, label %merge7.i.i.i.i.i.i293
+merge.i.i.i.i.i.i291:                             ; preds = %"$JsonWriter.separate.exit.i287"
+  %1174 = shl i64 %1173, 1
+  %spec.select.i.i.i.i.i.i292 = call i64 @llvm.smax.i64(i64 %1174, i64 %1172)
+  %spec.store.select.i.i.i.i.i.i293 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i292, i64 8)
+  %1175 = load ptr, ptr %out, align 8
+  %1176 = call ptr @realloc(ptr %1175, i64 %spec.store.select.i.i.i.i.i.i293)
+  %1177 = icmp eq ptr %1176, null
+  br i1 %1177, label %then.i.i.i.i295, label %merge7.i.i.i.i.i.i294
 
-merge7.i.i.i.i.i.i293:                            ; preds = %merge.i.i.i.i.i.i290
-  store ptr %1096, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i292, ptr %10, align 8
-  br label %merge.i.i.i.i288
+merge7.i.i.i.i.i.i294:                            ; preds = %merge.i.i.i.i.i.i291
+  store ptr %1176, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i293, ptr %10, align 8
+  br label %merge.i.i.i.i289
 
-then.i.i.i.i294:                                  ; preds = %merge.i.i.i.i.i.i290
-  %1098 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1098, align 8
-  br label %"$JsonWriter.integer.exit305"
+then.i.i.i.i295:                                  ; preds = %merge.i.i.i.i.i.i291
+  %1178 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1178, align 8
+  br label %"$JsonWriter.integer.exit306"
 
-merge.i.i.i.i288:                                 ; preds = %merge7.i.i.i.i.i.i293, %"$JsonWriter.separate.exit.i286"
-  store i64 %1092, ptr %9, align 8
-  %1099 = icmp sgt i64 %1090, 0
-  br i1 %1099, label %then2.i.i.i.i289, label %"$JsonWriter.integer.exit305"
+merge.i.i.i.i289:                                 ; preds = %merge7.i.i.i.i.i.i294, %"$JsonWriter.separate.exit.i287"
+  store i64 %1172, ptr %9, align 8
+  %1179 = icmp sgt i64 %1170, 0
+  br i1 %1179, label %then2.i.i.i.i290, label %"$JsonWriter.integer.exit306"
 
-then2.i.i.i.i289:                                 ; preds = %merge.i.i.i.i288
-  %1100 = load ptr, ptr %out, align 8
-  %1101 = getelementptr i8, ptr %1100, i64 %1091
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1101, ptr nonnull readonly align 1 %digits.i.i285, i64 %1090, i1 false)
-  br label %"$JsonWriter.integer.exit305"
+then2.i.i.i.i290:                                 ; preds = %merge.i.i.i.i289
+  %1180 = load ptr, ptr %out, align 8
+  %1181 = getelementptr i8, ptr %1180, i64 %1171
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1181, ptr nonnull readonly align 1 %digits.i.i286, i64 %1170, i1 false)
+  br label %"$JsonWriter.integer.exit306"
 
-"$JsonWriter.integer.exit305":                    ; preds = %then.i.i.i.i294, %merge.i.i.i.i288, %then2.i.i.i.i289
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i285)
-  %1102 = sdiv i64 %shape.sroa.60.0.copyload.i.i, 2
-  %1103 = mul i64 %1102, %1047
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.564")
-  %1104 = load i64, ptr %9, align 8
-  %1105 = add i64 %1104, 1
-  %1106 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i252.i.i = icmp slt i64 %1106, %1105
+"$JsonWriter.integer.exit306":                    ; preds = %then.i.i.i.i295, %merge.i.i.i.i289, %then2.i.i.i.i290
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i286)
+  %1182 = sdiv i64 %shape.sroa.60.0.copyload.i.i, 2
+  %1183 = mul i64 %1182, %1127
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.571")
+  %1184 = load i64, ptr %9, align 8
+  %1185 = add i64 %1184, 1
+  %1186 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i252.i.i = icmp slt i64 %1186, %1185
   %.pre.i.i.i.i253.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i252.i.i, label %merge.i.i.i.i.i255.i.i, label %"$Vector.push.80.exit.thread.i.i.i254.i.i"
 
-merge.i.i.i.i.i255.i.i:                           ; preds = %"$JsonWriter.integer.exit305"
-  %1107 = shl i64 %1106, 1
-  %spec.select.i.i.i.i.i256.i.i = call i64 @llvm.smax.i64(i64 %1107, i64 %1105)
+merge.i.i.i.i.i255.i.i:                           ; preds = %"$JsonWriter.integer.exit306"
+  %1187 = shl i64 %1186, 1
+  %spec.select.i.i.i.i.i256.i.i = call i64 @llvm.smax.i64(i64 %1187, i64 %1185)
   %spec.store.select.i.i.i.i.i257.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i256.i.i, i64 8)
-  %1108 = call ptr @realloc(ptr %.pre.i.i.i.i253.i.i, i64 %spec.store.select.i.i.i.i.i257.i.i)
-  %1109 = icmp eq ptr %1108, null
-  br i1 %1109, label %then.i.i.i260.i.i, label %merge7.i.i.i.i.i258.i.i
+  %1188 = call ptr @realloc(ptr %.pre.i.i.i.i253.i.i, i64 %spec.store.select.i.i.i.i.i257.i.i)
+  %1189 = icmp eq ptr %1188, null
+  br i1 %1189, label %then.i.i.i260.i.i, label %merge7.i.i.i.i.i258.i.i
 
 merge7.i.i.i.i.i258.i.i:                          ; preds = %merge.i.i.i.i.i255.i.i
-  store ptr %1108, ptr %out, align 8
+  store ptr %1188, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i257.i.i, ptr %10, align 8
   %.pre10.i.i.i.i259.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i254.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i254.i.i":       ; preds = %merge7.i.i.i.i.i258.i.i, %"$JsonWriter.integer.exit305"
-  %1110 = phi i64 [ %.pre10.i.i.i.i259.i.i, %merge7.i.i.i.i.i258.i.i ], [ %1104, %"$JsonWriter.integer.exit305" ]
-  %1111 = phi ptr [ %1108, %merge7.i.i.i.i.i258.i.i ], [ %.pre.i.i.i.i253.i.i, %"$JsonWriter.integer.exit305" ]
-  %1112 = getelementptr i8, ptr %1111, i64 %1110
-  store i8 58, ptr %1112, align 1
-  %1113 = load i64, ptr %9, align 8
-  %1114 = add i64 %1113, 1
-  store i64 %1114, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i265"
+"$Vector.push.80.exit.thread.i.i.i254.i.i":       ; preds = %merge7.i.i.i.i.i258.i.i, %"$JsonWriter.integer.exit306"
+  %1190 = phi i64 [ %.pre10.i.i.i.i259.i.i, %merge7.i.i.i.i.i258.i.i ], [ %1184, %"$JsonWriter.integer.exit306" ]
+  %1191 = phi ptr [ %1188, %merge7.i.i.i.i.i258.i.i ], [ %.pre.i.i.i.i253.i.i, %"$JsonWriter.integer.exit306" ]
+  %1192 = getelementptr i8, ptr %1191, i64 %1190
+  store i8 58, ptr %1192, align 1
+  %1193 = load i64, ptr %9, align 8
+  %1194 = add i64 %1193, 1
+  store i64 %1194, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i266"
 
 then.i.i.i260.i.i:                                ; preds = %merge.i.i.i.i.i255.i.i
-  %1115 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1115, align 8
-  br label %"$JsonWriter.separate.exit.i265"
+  %1195 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1195, align 8
+  br label %"$JsonWriter.separate.exit.i266"
 
-"$JsonWriter.separate.exit.i265":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i254.i.i", %then.i.i.i260.i.i
+"$JsonWriter.separate.exit.i266":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i254.i.i", %then.i.i.i260.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i264)
-  %1116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i264, i64 32, ptr nonnull @"$string.83", i64 %1103)
-  %1117 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i264)
-  %1118 = load i64, ptr %9, align 8
-  %1119 = add i64 %1118, %1117
-  %1120 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i266 = icmp slt i64 %1120, %1119
-  br i1 %.not.i.i.i.i.i.i266, label %merge.i.i.i.i.i.i269, label %merge.i.i.i.i267
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i265)
+  %1196 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i265, i64 32, ptr nonnull @"$string.83", i64 %1183)
+  %1197 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i265)
+  %1198 = load i64, ptr %9, align 8
+  %1199 = add i64 %1198, %1197
+  %1200 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i267 = icmp slt i64 %1200, %1199
+  br i1 %.not.i.i.i.i.i.i267, label %merge.i.i.i.i.i.i270, label %merge.i.i.i.i268
 
-merge.i.i.i.i.i.i269:                             ; preds = %"$JsonWriter.separate.exit.i265"
-  %1121 = shl i64 %1120, 1
-  %spec.select.i.i.i.i.i.i270 = call i64 @llvm.smax.i64(i64 %1121, i64 %1119)
-  %spec.store.select.i.i.i.i.i.i271 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i270, i64 8)
-  %1122 = load ptr, ptr %out, align 8
-  %1123 = call ptr @realloc(ptr %1122, i64 %spec.store.select.i.i.i.i.i.i271)
-  %1124 = icmp eq ptr %1123, null
-  br i1 %1124, label %then.i.i.i.i273, label %merge7.i.i.i.i.i.i272
+merge.i.i.i.i.i.i270:                             ; preds = %"$JsonWriter.separate.exit.i266"
+  %1201 = shl i64 %1200, 1
+  %spec.select.i.i.i.i.i.i271 = call i64 @llvm.smax.i64(i64 %1201, i64 %1199)
+  %spec.store.select.i.i.i.i.i.i272 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i271, i64 8)
+  %1202 = load ptr, ptr %out, align 8
+  %1203 = call ptr @realloc(ptr %1202, i64 %spec.store.select.i.i.i.i.i.i272)
+  %1204 = icmp eq ptr %1203, null
+  br i1 %1204, label %then.i.i.i.i274, label %merge7.i.i.i.i.i.i273
 
-merge7.i.i.i.i.i.i272:                            ; preds = %merge.i.i.i.i.i.i269
-  store ptr %1123, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i271, ptr %10, align 8
-  br label %merge.i.i.i.i267
+merge7.i.i.i.i.i.i273:                            ; preds = %merge.i.i.i.i.i.i270
+  store ptr %1203, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i272, ptr %10, align 8
+  br label %merge.i.i.i.i268
 
-then.i.i.i.i273:                                  ; preds = %merge.i.i.i.i.i.i269
-  %1125 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1125, align 8
-  br label %"$JsonWriter.integer.exit284"
+then.i.i.i.i274:                                  ; preds = %merge.i.i.i.i.i.i270
+  %1205 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1205, align 8
+  br label %"$JsonWriter.integer.exit285"
 
-merge.i.i.i.i267:                                 ; preds = %merge7.i.i.i.i.i.i272, %"$JsonWriter.separate.exit.i265"
-  store i64 %1119, ptr %9, align 8
-  %1126 = icmp sgt i64 %1117, 0
-  br i1 %1126, label %then2.i.i.i.i268, label %"$JsonWriter.integer.exit284"
+merge.i.i.i.i268:                                 ; preds = %merge7.i.i.i.i.i.i273, %"$JsonWriter.separate.exit.i266"
+  store i64 %1199, ptr %9, align 8
+  %1206 = icmp sgt i64 %1197, 0
+  br i1 %1206, label %then2.i.i.i.i269, label %"$JsonWriter.integer.exit285"
 
-then2.i.i.i.i268:                                 ; preds = %merge.i.i.i.i267
-  %1127 = load ptr, ptr %out, align 8
-  %1128 = getelementptr i8, ptr %1127, i64 %1118
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1128, ptr nonnull readonly align 1 %digits.i.i264, i64 %1117, i1 false)
-  br label %"$JsonWriter.integer.exit284"
+then2.i.i.i.i269:                                 ; preds = %merge.i.i.i.i268
+  %1207 = load ptr, ptr %out, align 8
+  %1208 = getelementptr i8, ptr %1207, i64 %1198
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1208, ptr nonnull readonly align 1 %digits.i.i265, i64 %1197, i1 false)
+  br label %"$JsonWriter.integer.exit285"
 
-"$JsonWriter.integer.exit284":                    ; preds = %then.i.i.i.i273, %merge.i.i.i.i267, %then2.i.i.i.i268
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i264)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.565")
-  %1129 = load i64, ptr %9, align 8
-  %1130 = add i64 %1129, 1
-  %1131 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i262.i.i = icmp slt i64 %1131, %1130
+"$JsonWriter.integer.exit285":                    ; preds = %then.i.i.i.i274, %merge.i.i.i.i268, %then2.i.i.i.i269
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i265)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.572")
+  %1209 = load i64, ptr %9, align 8
+  %1210 = add i64 %1209, 1
+  %1211 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i262.i.i = icmp slt i64 %1211, %1210
   %.pre.i.i.i.i263.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i262.i.i, label %merge.i.i.i.i.i265.i.i, label %"$Vector.push.80.exit.thread.i.i.i264.i.i"
 
-merge.i.i.i.i.i265.i.i:                           ; preds = %"$JsonWriter.integer.exit284"
-  %1132 = shl i64 %1131, 1
-  %spec.select.i.i.i.i.i266.i.i = call i64 @llvm.smax.i64(i64 %1132, i64 %1130)
+merge.i.i.i.i.i265.i.i:                           ; preds = %"$JsonWriter.integer.exit285"
+  %1212 = shl i64 %1211, 1
+  %spec.select.i.i.i.i.i266.i.i = call i64 @llvm.smax.i64(i64 %1212, i64 %1210)
   %spec.store.select.i.i.i.i.i267.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i266.i.i, i64 8)
-  %1133 = call ptr @realloc(ptr %.pre.i.i.i.i263.i.i, i64 %spec.store.select.i.i.i.i.i267.i.i)
-  %1134 = icmp eq ptr %1133, null
-  br i1 %1134, label %then.i.i.i270.i.i, label %merge7.i.i.i.i.i268.i.i
+  %1213 = call ptr @realloc(ptr %.pre.i.i.i.i263.i.i, i64 %spec.store.select.i.i.i.i.i267.i.i)
+  %1214 = icmp eq ptr %1213, null
+  br i1 %1214, label %then.i.i.i270.i.i, label %merge7.i.i.i.i.i268.i.i
 
 merge7.i.i.i.i.i268.i.i:                          ; preds = %merge.i.i.i.i.i265.i.i
-  store ptr %1133, ptr %out, align 8
+  store ptr %1213, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i267.i.i, ptr %10, align 8
   %.pre10.i.i.i.i269.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i264.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i264.i.i":       ; preds = %merge7.i.i.i.i.i268.i.i, %"$JsonWriter.integer.exit284"
-  %1135 = phi i64 [ %.pre10.i.i.i.i269.i.i, %merge7.i.i.i.i.i268.i.i ], [ %1129, %"$JsonWriter.integer.exit284" ]
-  %1136 = phi ptr [ %1133, %merge7.i.i.i.i.i268.i.i ], [ %.pre.i.i.i.i263.i.i, %"$JsonWriter.integer.exit284" ]
-  %1137 = getelementptr i8, ptr %1136, i64 %1135
-  store i8 58, ptr %1137, align 1
-  %1138 = load i64, ptr %9, align 8
-  %1139 = add i64 %1138, 1
-  store i64 %1139, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i244"
+"$Vector.push.80.exit.thread.i.i.i264.i.i":       ; preds = %merge7.i.i.i.i.i268.i.i, %"$JsonWriter.integer.exit285"
+  %1215 = phi i64 [ %.pre10.i.i.i.i269.i.i, %merge7.i.i.i.i.i268.i.i ], [ %1209, %"$JsonWriter.integer.exit285" ]
+  %1216 = phi ptr [ %1213, %merge7.i.i.i.i.i268.i.i ], [ %.pre.i.i.i.i263.i.i, %"$JsonWriter.integer.exit285" ]
+  %1217 = getelementptr i8, ptr %1216, i64 %1215
+  store i8 58, ptr %1217, align 1
+  %1218 = load i64, ptr %9, align 8
+  %1219 = add i64 %1218, 1
+  store i64 %1219, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i245"
 
 then.i.i.i270.i.i:                                ; preds = %merge.i.i.i.i.i265.i.i
-  %1140 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1140, align 8
-  br label %"$JsonWriter.separate.exit.i244"
+  %1220 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1220, align 8
+  br label %"$JsonWriter.separate.exit.i245"
 
-"$JsonWriter.separate.exit.i244":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i264.i.i", %then.i.i.i270.i.i
+"$JsonWriter.separate.exit.i245":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i264.i.i", %then.i.i.i270.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i243)
-  %1141 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i243, i64 32, ptr nonnull @"$string.83", i64 %1103)
-  %1142 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i243)
-  %1143 = load i64, ptr %9, align 8
-  %1144 = add i64 %1143, %1142
-  %1145 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i245 = icmp slt i64 %1145, %1144
-  br i1 %.not.i.i.i.i.i.i245, label %merge.i.i.i.i.i.i248, label %merge.i.i.i.i246
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i244)
+  %1221 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i244, i64 32, ptr nonnull @"$string.83", i64 %1183)
+  %1222 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i244)
+  %1223 = load i64, ptr %9, align 8
+  %1224 = add i64 %1223, %1222
+  %1225 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i246 = icmp slt i64 %1225, %1224
+  br i1 %.not.i.i.i.i.i.i246, label %merge.i.i.i.i.i.i249, label %merge.i.i.i.i247
 
-merge.i.i.i.i.i.i248:                             ; preds = %"$JsonWriter.separate.exit.i244"
-  %1146 = shl i64 %1145, 1
-  %spec.select.i.i.i.i.i.i249 = call i64 @llvm.smax.i64(i64 %1146, i64 %1144)
-  %spec.store.select.i.i.i.i.i.i250 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i249, i64 8)
-  %1147 = load ptr, ptr %out, align 8
-  %1148 = call ptr @realloc(ptr %1147, i64 %spec.store.select.i.i.i.i.i.i250)
-  %1149 = icmp eq ptr %1148, null
-  br i1 %1149, label %then.i.i.i.i252, label %merge7.i.i.i.i.i.i251
+merge.i.i.i.i.i.i249:                             ; preds = %"$JsonWriter.separate.exit.i245"
+  %1226 = shl i64 %1225, 1
+  %spec.select.i.i.i.i.i.i250 = call i64 @llvm.smax.i64(i64 %1226, i64 %1224)
+  %spec.store.select.i.i.i.i.i.i251 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i250, i64 8)
+  %1227 = load ptr, ptr %out, align 8
+  %1228 = call ptr @realloc(ptr %1227, i64 %spec.store.select.i.i.i.i.i.i251)
+  %1229 = icmp eq ptr %1228, null
+  br i1 %1229, label %then.i.i.i.i253, label %merge7.i.i.i.i.i.i252
 
-merge7.i.i.i.i.i.i251:                            ; preds = %merge.i.i.i.i.i.i248
-  store ptr %1148, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i250, ptr %10, align 8
-  br label %merge.i.i.i.i246
+merge7.i.i.i.i.i.i252:                            ; preds = %merge.i.i.i.i.i.i249
+  store ptr %1228, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i251, ptr %10, align 8
+  br label %merge.i.i.i.i247
 
-then.i.i.i.i252:                                  ; preds = %merge.i.i.i.i.i.i248
-  %1150 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1150, align 8
-  br label %"$JsonWriter.integer.exit263"
+then.i.i.i.i253:                                  ; preds = %merge.i.i.i.i.i.i249
+  %1230 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1230, align 8
+  br label %"$JsonWriter.integer.exit264"
 
-merge.i.i.i.i246:                                 ; preds = %merge7.i.i.i.i.i.i251, %"$JsonWriter.separate.exit.i244"
-  store i64 %1144, ptr %9, align 8
-  %1151 = icmp sgt i64 %1142, 0
-  br i1 %1151, label %then2.i.i.i.i247, label %"$JsonWriter.integer.exit263"
+merge.i.i.i.i247:                                 ; preds = %merge7.i.i.i.i.i.i252, %"$JsonWriter.separate.exit.i245"
+  store i64 %1224, ptr %9, align 8
+  %1231 = icmp sgt i64 %1222, 0
+  br i1 %1231, label %then2.i.i.i.i248, label %"$JsonWriter.integer.exit264"
 
-then2.i.i.i.i247:                                 ; preds = %merge.i.i.i.i246
-  %1152 = load ptr, ptr %out, align 8
-  %1153 = getelementptr i8, ptr %1152, i64 %1143
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1153, ptr nonnull readonly align 1 %digits.i.i243, i64 %1142, i1 false)
-  br label %"$JsonWriter.integer.exit263"
+then2.i.i.i.i248:                                 ; preds = %merge.i.i.i.i247
+  %1232 = load ptr, ptr %out, align 8
+  %1233 = getelementptr i8, ptr %1232, i64 %1223
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1233, ptr nonnull readonly align 1 %digits.i.i244, i64 %1222, i1 false)
+  br label %"$JsonWriter.integer.exit264"
 
-"$JsonWriter.integer.exit263":                    ; preds = %then.i.i.i.i252, %merge.i.i.i.i246, %then2.i.i.i.i247
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i243)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.566")
-  %1154 = load i64, ptr %9, align 8
-  %1155 = add i64 %1154, 1
-  %1156 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i272.i.i = icmp slt i64 %1156, %1155
+"$JsonWriter.integer.exit264":                    ; preds = %then.i.i.i.i253, %merge.i.i.i.i247, %then2.i.i.i.i248
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i244)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.573")
+  %1234 = load i64, ptr %9, align 8
+  %1235 = add i64 %1234, 1
+  %1236 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i272.i.i = icmp slt i64 %1236, %1235
   %.pre.i.i.i.i273.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i272.i.i, label %merge.i.i.i.i.i275.i.i, label %"$Vector.push.80.exit.thread.i.i.i274.i.i"
 
-merge.i.i.i.i.i275.i.i:                           ; preds = %"$JsonWriter.integer.exit263"
-  %1157 = shl i64 %1156, 1
-  %spec.select.i.i.i.i.i276.i.i = call i64 @llvm.smax.i64(i64 %1157, i64 %1155)
+merge.i.i.i.i.i275.i.i:                           ; preds = %"$JsonWriter.integer.exit264"
+  %1237 = shl i64 %1236, 1
+  %spec.select.i.i.i.i.i276.i.i = call i64 @llvm.smax.i64(i64 %1237, i64 %1235)
   %spec.store.select.i.i.i.i.i277.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i276.i.i, i64 8)
-  %1158 = call ptr @realloc(ptr %.pre.i.i.i.i273.i.i, i64 %spec.store.select.i.i.i.i.i277.i.i)
-  %1159 = icmp eq ptr %1158, null
-  br i1 %1159, label %then.i.i.i280.i.i, label %merge7.i.i.i.i.i278.i.i
+  %1238 = call ptr @realloc(ptr %.pre.i.i.i.i273.i.i, i64 %spec.store.select.i.i.i.i.i277.i.i)
+  %1239 = icmp eq ptr %1238, null
+  br i1 %1239, label %then.i.i.i280.i.i, label %merge7.i.i.i.i.i278.i.i
 
 merge7.i.i.i.i.i278.i.i:                          ; preds = %merge.i.i.i.i.i275.i.i
-  store ptr %1158, ptr %out, align 8
+  store ptr %1238, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i277.i.i, ptr %10, align 8
   %.pre10.i.i.i.i279.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i274.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i274.i.i":       ; preds = %merge7.i.i.i.i.i278.i.i, %"$JsonWriter.integer.exit263"
-  %1160 = phi i64 [ %.pre10.i.i.i.i279.i.i, %merge7.i.i.i.i.i278.i.i ], [ %1154, %"$JsonWriter.integer.exit263" ]
-  %1161 = phi ptr [ %1158, %merge7.i.i.i.i.i278.i.i ], [ %.pre.i.i.i.i273.i.i, %"$JsonWriter.integer.exit263" ]
-  %1162 = getelementptr i8, ptr %1161, i64 %1160
-  store i8 58, ptr %1162, align 1
-  %1163 = load i64, ptr %9, align 8
-  %1164 = add i64 %1163, 1
-  store i64 %1164, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i223"
+"$Vector.push.80.exit.thread.i.i.i274.i.i":       ; preds = %merge7.i.i.i.i.i278.i.i, %"$JsonWriter.integer.exit264"
+  %1240 = phi i64 [ %.pre10.i.i.i.i279.i.i, %merge7.i.i.i.i.i278.i.i ], [ %1234, %"$JsonWriter.integer.exit264" ]
+  %1241 = phi ptr [ %1238, %merge7.i.i.i.i.i278.i.i ], [ %.pre.i.i.i.i273.i.i, %"$JsonWriter.integer.exit264" ]
+  %1242 = getelementptr i8, ptr %1241, i64 %1240
+  store i8 58, ptr %1242, align 1
+  %1243 = load i64, ptr %9, align 8
+  %1244 = add i64 %1243, 1
+  store i64 %1244, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i224"
 
 then.i.i.i280.i.i:                                ; preds = %merge.i.i.i.i.i275.i.i
-  %1165 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1165, align 8
-  br label %"$JsonWriter.separate.exit.i223"
+  %1245 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1245, align 8
+  br label %"$JsonWriter.separate.exit.i224"
 
-"$JsonWriter.separate.exit.i223":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i274.i.i", %then.i.i.i280.i.i
+"$JsonWriter.separate.exit.i224":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i274.i.i", %then.i.i.i280.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i222)
-  %1166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i222, i64 32, ptr nonnull @"$string.83", i64 %shape.sroa.62.0.copyload.i.i)
-  %1167 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i222)
-  %1168 = load i64, ptr %9, align 8
-  %1169 = add i64 %1168, %1167
-  %1170 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i224 = icmp slt i64 %1170, %1169
-  br i1 %.not.i.i.i.i.i.i224, label %merge.i.i.i.i.i.i227, label %merge.i.i.i.i225
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i223)
+  %1246 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i223, i64 32, ptr nonnull @"$string.83", i64 %shape.sroa.62.0.copyload.i.i)
+  %1247 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i223)
+  %1248 = load i64, ptr %9, align 8
+  %1249 = add i64 %1248, %1247
+  %1250 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i225 = icmp slt i64 %1250, %1249
+  br i1 %.not.i.i.i.i.i.i225, label %merge.i.i.i.i.i.i228, label %merge.i.i.i.i226
 
-merge.i.i.i.i.i.i227:                             ; preds = %"$JsonWriter.separate.exit.i223"
-  %1171 = shl i64 %1170, 1
-  %spec.select.i.i.i.i.i.i228 = call i64 @llvm.smax.i64(i64 %1171, i64 %1169)
-  %spec.store.select.i.i.i.i.i.i229 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i228, i64 8)
-  %1172 = load ptr, ptr %out, align 8
-  %1173 = call ptr @realloc(ptr %1172, i64 %spec.store.select.i.i.i.i.i.i229)
-  %1174 = icmp eq ptr %1173, null
-  br i1 %1174, label %then.i.i.i.i231, label %merge7.i.i.i.i.i.i230
+merge.i.i.i.i.i.i228:                             ; preds = %"$JsonWriter.separate.exit.i224"
+  %1251 = shl i64 %1250, 1
+  %spec.select.i.i.i.i.i.i229 = call i64 @llvm.smax.i64(i64 %1251, i64 %1249)
+  %spec.store.select.i.i.i.i.i.i230 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i229, i64 8)
+  %1252 = load ptr, ptr %out, align 8
+  %1253 = call ptr @realloc(ptr %1252, i64 %spec.store.select.i.i.i.i.i.i230)
+  %1254 = icmp eq ptr %1253, null
+  br i1 %1254, label %then.i.i.i.i232, label %merge7.i.i.i.i.i.i231
 
-merge7.i.i.i.i.i.i230:                            ; preds = %merge.i.i.i.i.i.i227
-  store ptr %1173, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i229, ptr %10, align 8
-  br label %merge.i.i.i.i225
+merge7.i.i.i.i.i.i231:                            ; preds = %merge.i.i.i.i.i.i228
+  store ptr %1253, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i230, ptr %10, align 8
+  br label %merge.i.i.i.i226
 
-then.i.i.i.i231:                                  ; preds = %merge.i.i.i.i.i.i227
-  %1175 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1175, align 8
-  br label %"$JsonWriter.integer.exit242"
+then.i.i.i.i232:                                  ; preds = %merge.i.i.i.i.i.i228
+  %1255 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1255, align 8
+  br label %"$JsonWriter.integer.exit243"
 
-merge.i.i.i.i225:                                 ; preds = %merge7.i.i.i.i.i.i230, %"$JsonWriter.separate.exit.i223"
-  store i64 %1169, ptr %9, align 8
-  %1176 = icmp sgt i64 %1167, 0
-  br i1 %1176, label %then2.i.i.i.i226, label %"$JsonWriter.integer.exit242"
+merge.i.i.i.i226:                                 ; preds = %merge7.i.i.i.i.i.i231, %"$JsonWriter.separate.exit.i224"
+  store i64 %1249, ptr %9, align 8
+  %1256 = icmp sgt i64 %1247, 0
+  br i1 %1256, label %then2.i.i.i.i227, label %"$JsonWriter.integer.exit243"
 
-then2.i.i.i.i226:                                 ; preds = %merge.i.i.i.i225
-  %1177 = load ptr, ptr %out, align 8
-  %1178 = getelementptr i8, ptr %1177, i64 %1168
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1178, ptr nonnull readonly align 1 %digits.i.i222, i64 %1167, i1 false)
-  br label %"$JsonWriter.integer.exit242"
+then2.i.i.i.i227:                                 ; preds = %merge.i.i.i.i226
+  %1257 = load ptr, ptr %out, align 8
+  %1258 = getelementptr i8, ptr %1257, i64 %1248
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1258, ptr nonnull readonly align 1 %digits.i.i223, i64 %1247, i1 false)
+  br label %"$JsonWriter.integer.exit243"
 
-"$JsonWriter.integer.exit242":                    ; preds = %then.i.i.i.i231, %merge.i.i.i.i225, %then2.i.i.i.i226
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i222)
-  %1179 = icmp eq i32 %shape.sroa.0.0.copyload.i.i, 0
-  %1180 = shl i64 %shape.sroa.54.0.copyload.i.i, 2
-  %1181 = mul i64 %1180, %shape.sroa.56.0.copyload.i.i
-  %1182 = select i1 %1179, i64 %1181, i64 0
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.567")
-  %1183 = load i64, ptr %9, align 8
-  %1184 = add i64 %1183, 1
-  %1185 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i282.i.i = icmp slt i64 %1185, %1184
+"$JsonWriter.integer.exit243":                    ; preds = %then.i.i.i.i232, %merge.i.i.i.i226, %then2.i.i.i.i227
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i223)
+  %1259 = icmp eq i32 %shape.sroa.0.0.copyload.i.i, 0
+  %1260 = shl i64 %shape.sroa.54.0.copyload.i.i, 2
+  %1261 = mul i64 %1260, %shape.sroa.56.0.copyload.i.i
+  %1262 = select i1 %1259, i64 %1261, i64 0
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.574")
+  %1263 = load i64, ptr %9, align 8
+  %1264 = add i64 %1263, 1
+  %1265 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i282.i.i = icmp slt i64 %1265, %1264
   %.pre.i.i.i.i283.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i282.i.i, label %merge.i.i.i.i.i285.i.i, label %"$Vector.push.80.exit.thread.i.i.i284.i.i"
 
-merge.i.i.i.i.i285.i.i:                           ; preds = %"$JsonWriter.integer.exit242"
-  %1186 = shl i64 %1185, 1
-  %spec.select.i.i.i.i.i286.i.i = call i64 @llvm.smax.i64(i64 %1186, i64 %1184)
+merge.i.i.i.i.i285.i.i:                           ; preds = %"$JsonWriter.integer.exit243"
+  %1266 = shl i64 %1265, 1
+  %spec.select.i.i.i.i.i286.i.i = call i64 @llvm.smax.i64(i64 %1266, i64 %1264)
   %spec.store.select.i.i.i.i.i287.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i286.i.i, i64 8)
-  %1187 = call ptr @realloc(ptr %.pre.i.i.i.i283.i.i, i64 %spec.store.select.i.i.i.i.i287.i.i)
-  %1188 = icmp eq ptr %1187, null
-  br i1 %1188, label %then.i.i.i290.i.i, label %merge7.i.i.i.i.i288.i.i
+  %1267 = call ptr @realloc(ptr %.pre.i.i.i.i283.i.i, i64 %spec.store.select.i.i.i.i.i287.i.i)
+  %1268 = icmp eq ptr %1267, null
+  br i1 %1268, label %then.i.i.i290.i.i, label %merge7.i.i.i.i.i288.i.i
 
 merge7.i.i.i.i.i288.i.i:                          ; preds = %merge.i.i.i.i.i285.i.i
-  store ptr %1187, ptr %out, align 8
+  store ptr %1267, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i287.i.i, ptr %10, align 8
   %.pre10.i.i.i.i289.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i284.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i284.i.i":       ; preds = %merge7.i.i.i.i.i288.i.i, %"$JsonWriter.integer.exit242"
-  %1189 = phi i64 [ %.pre10.i.i.i.i289.i.i, %merge7.i.i.i.i.i288.i.i ], [ %1183, %"$JsonWriter.integer.exit242" ]
-  %1190 = phi ptr [ %1187, %merge7.i.i.i.i.i288.i.i ], [ %.pre.i.i.i.i283.i.i, %"$JsonWriter.integer.exit242" ]
-  %1191 = getelementptr i8, ptr %1190, i64 %1189
-  store i8 58, ptr %1191, align 1
-  %1192 = load i64, ptr %9, align 8
-  %1193 = add i64 %1192, 1
-  store i64 %1193, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i202"
+"$Vector.push.80.exit.thread.i.i.i284.i.i":       ; preds = %merge7.i.i.i.i.i288.i.i, %"$JsonWriter.integer.exit243"
+  %1269 = phi i64 [ %.pre10.i.i.i.i289.i.i, %merge7.i.i.i.i.i288.i.i ], [ %1263, %"$JsonWriter.integer.exit243" ]
+  %1270 = phi ptr [ %1267, %merge7.i.i.i.i.i288.i.i ], [ %.pre.i.i.i.i283.i.i, %"$JsonWriter.integer.exit243" ]
+  %1271 = getelementptr i8, ptr %1270, i64 %1269
+  store i8 58, ptr %1271, align 1
+  %1272 = load i64, ptr %9, align 8
+  %1273 = add i64 %1272, 1
+  store i64 %1273, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i203"
 
 then.i.i.i290.i.i:                                ; preds = %merge.i.i.i.i.i285.i.i
-  %1194 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1194, align 8
-  br label %"$JsonWriter.separate.exit.i202"
+  %1274 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1274, align 8
+  br label %"$JsonWriter.separate.exit.i203"
 
-"$JsonWriter.separate.exit.i202":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i284.i.i", %then.i.i.i290.i.i
+"$JsonWriter.separate.exit.i203":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i284.i.i", %then.i.i.i290.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i201)
-  %1195 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i201, i64 32, ptr nonnull @"$string.83", i64 %1182)
-  %1196 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i201)
-  %1197 = load i64, ptr %9, align 8
-  %1198 = add i64 %1197, %1196
-  %1199 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i203 = icmp slt i64 %1199, %1198
-  br i1 %.not.i.i.i.i.i.i203, label %merge.i.i.i.i.i.i206, label %merge.i.i.i.i204
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i202)
+  %1275 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i202, i64 32, ptr nonnull @"$string.83", i64 %1262)
+  %1276 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i202)
+  %1277 = load i64, ptr %9, align 8
+  %1278 = add i64 %1277, %1276
+  %1279 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i204 = icmp slt i64 %1279, %1278
+  br i1 %.not.i.i.i.i.i.i204, label %merge.i.i.i.i.i.i207, label %merge.i.i.i.i205
 
-merge.i.i.i.i.i.i206:                             ; preds = %"$JsonWriter.separate.exit.i202"
-  %1200 = shl i64 %1199, 1
-  %spec.select.i.i.i.i.i.i207 = call i64 @llvm.smax.i64(i64 %1200, i64 %1198)
-  %spec.store.select.i.i.i.i.i.i208 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i207, i64 8)
-  %1201 = load ptr, ptr %out, align 8
-  %1202 = call ptr @realloc(ptr %1201, i64 %spec.store.select.i.i.i.i.i.i208)
-  %1203 = icmp eq ptr %1202, null
-  br i1 %1203, label %then.i.i.i.i210, label %merge7.i.i.i.i.i.i209
+merge.i.i.i.i.i.i207:                             ; preds = %"$JsonWriter.separate.exit.i203"
+  %1280 = shl i64 %1279, 1
+  %spec.select.i.i.i.i.i.i208 = call i64 @llvm.smax.i64(i64 %1280, i64 %1278)
+  %spec.store.select.i.i.i.i.i.i209 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i208, i64 8)
+  %1281 = load ptr, ptr %out, align 8
+  %1282 = call ptr @realloc(ptr %1281, i64 %spec.store.select.i.i.i.i.i.i209)
+  %1283 = icmp eq ptr %1282, null
+  br i1 %1283, label %then.i.i.i.i211, label %merge7.i.i.i.i.i.i210
 
-merge7.i.i.i.i.i.i209:                            ; preds = %merge.i.i.i.i.i.i206
-  store ptr %1202, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i208, ptr %10, align 8
-  br label %merge.i.i.i.i204
+merge7.i.i.i.i.i.i210:                            ; preds = %merge.i.i.i.i.i.i207
+  store ptr %1282, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i209, ptr %10, align 8
+  br label %merge.i.i.i.i205
 
-then.i.i.i.i210:                                  ; preds = %merge.i.i.i.i.i.i206
-  %1204 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1204, align 8
-  br label %"$JsonWriter.integer.exit221"
+then.i.i.i.i211:                                  ; preds = %merge.i.i.i.i.i.i207
+  %1284 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1284, align 8
+  br label %"$JsonWriter.integer.exit222"
 
-merge.i.i.i.i204:                                 ; preds = %merge7.i.i.i.i.i.i209, %"$JsonWriter.separate.exit.i202"
-  store i64 %1198, ptr %9, align 8
-  %1205 = icmp sgt i64 %1196, 0
-  br i1 %1205, label %then2.i.i.i.i205, label %"$JsonWriter.integer.exit221"
+merge.i.i.i.i205:                                 ; preds = %merge7.i.i.i.i.i.i210, %"$JsonWriter.separate.exit.i203"
+  store i64 %1278, ptr %9, align 8
+  %1285 = icmp sgt i64 %1276, 0
+  br i1 %1285, label %then2.i.i.i.i206, label %"$JsonWriter.integer.exit222"
 
-then2.i.i.i.i205:                                 ; preds = %merge.i.i.i.i204
-  %1206 = load ptr, ptr %out, align 8
-  %1207 = getelementptr i8, ptr %1206, i64 %1197
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1207, ptr nonnull readonly align 1 %digits.i.i201, i64 %1196, i1 false)
-  br label %"$JsonWriter.integer.exit221"
+then2.i.i.i.i206:                                 ; preds = %merge.i.i.i.i205
+  %1286 = load ptr, ptr %out, align 8
+  %1287 = getelementptr i8, ptr %1286, i64 %1277
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1287, ptr nonnull readonly align 1 %digits.i.i202, i64 %1276, i1 false)
+  br label %"$JsonWriter.integer.exit222"
 
-"$JsonWriter.integer.exit221":                    ; preds = %then.i.i.i.i210, %merge.i.i.i.i204, %then2.i.i.i.i205
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i201)
-  %1208 = load i64, ptr %9, align 8
-  %1209 = add i64 %1208, 1
-  %1210 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i292.i.i = icmp slt i64 %1210, %1209
+"$JsonWriter.integer.exit222":                    ; preds = %then.i.i.i.i211, %merge.i.i.i.i205, %then2.i.i.i.i206
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i202)
+  %1288 = load i64, ptr %9, align 8
+  %1289 = add i64 %1288, 1
+  %1290 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i292.i.i = icmp slt i64 %1290, %1289
   %.pre.i.i.i.i293.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i292.i.i, label %merge.i.i.i.i.i295.i.i, label %"$Vector.push.80.exit.thread.i.i.i294.i.i"
 
-merge.i.i.i.i.i295.i.i:                           ; preds = %"$JsonWriter.integer.exit221"
-  %1211 = shl i64 %1210, 1
-  %spec.select.i.i.i.i.i296.i.i = call i64 @llvm.smax.i64(i64 %1211, i64 %1209)
+merge.i.i.i.i.i295.i.i:                           ; preds = %"$JsonWriter.integer.exit222"
+  %1291 = shl i64 %1290, 1
+  %spec.select.i.i.i.i.i296.i.i = call i64 @llvm.smax.i64(i64 %1291, i64 %1289)
   %spec.store.select.i.i.i.i.i297.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i296.i.i, i64 8)
-  %1212 = call ptr @realloc(ptr %.pre.i.i.i.i293.i.i, i64 %spec.store.select.i.i.i.i.i297.i.i)
-  %1213 = icmp eq ptr %1212, null
-  br i1 %1213, label %then.i.i.i300.i.i, label %merge7.i.i.i.i.i298.i.i
+  %1292 = call ptr @realloc(ptr %.pre.i.i.i.i293.i.i, i64 %spec.store.select.i.i.i.i.i297.i.i)
+  %1293 = icmp eq ptr %1292, null
+  br i1 %1293, label %then.i.i.i300.i.i, label %merge7.i.i.i.i.i298.i.i
 
 merge7.i.i.i.i.i298.i.i:                          ; preds = %merge.i.i.i.i.i295.i.i
-  store ptr %1212, ptr %out, align 8
+  store ptr %1292, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i297.i.i, ptr %10, align 8
   %.pre10.i.i.i.i299.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i294.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i294.i.i":       ; preds = %merge7.i.i.i.i.i298.i.i, %"$JsonWriter.integer.exit221"
-  %1214 = phi i64 [ %.pre10.i.i.i.i299.i.i, %merge7.i.i.i.i.i298.i.i ], [ %1208, %"$JsonWriter.integer.exit221" ]
-  %1215 = phi ptr [ %1212, %merge7.i.i.i.i.i298.i.i ], [ %.pre.i.i.i.i293.i.i, %"$JsonWriter.integer.exit221" ]
-  %1216 = getelementptr i8, ptr %1215, i64 %1214
-  store i8 125, ptr %1216, align 1
-  %1217 = load i64, ptr %9, align 8
-  %1218 = add i64 %1217, 1
-  store i64 %1218, ptr %9, align 8
+"$Vector.push.80.exit.thread.i.i.i294.i.i":       ; preds = %merge7.i.i.i.i.i298.i.i, %"$JsonWriter.integer.exit222"
+  %1294 = phi i64 [ %.pre10.i.i.i.i299.i.i, %merge7.i.i.i.i.i298.i.i ], [ %1288, %"$JsonWriter.integer.exit222" ]
+  %1295 = phi ptr [ %1292, %merge7.i.i.i.i.i298.i.i ], [ %.pre.i.i.i.i293.i.i, %"$JsonWriter.integer.exit222" ]
+  %1296 = getelementptr i8, ptr %1295, i64 %1294
+  store i8 125, ptr %1296, align 1
+  %1297 = load i64, ptr %9, align 8
+  %1298 = add i64 %1297, 1
+  store i64 %1298, ptr %9, align 8
   br label %"$write_buffers.exit.i"
 
 then.i.i.i300.i.i:                                ; preds = %merge.i.i.i.i.i295.i.i
-  %1219 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1219, align 8
+  %1299 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1299, align 8
   br label %"$write_buffers.exit.i"
 
 "$write_buffers.exit.i":                          ; preds = %then.i.i.i300.i.i, %"$Vector.push.80.exit.thread.i.i.i294.i.i"
   store i8 1, ptr %7, align 8
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %5)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.568")
-  %1220 = load i64, ptr %9, align 8
-  %1221 = add i64 %1220, 1
-  %1222 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i = icmp slt i64 %1222, %1221
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.575")
+  %1300 = load i64, ptr %9, align 8
+  %1301 = add i64 %1300, 1
+  %1302 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i = icmp slt i64 %1302, %1301
   %.pre.i.i.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.80.exit.thread.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$write_buffers.exit.i"
-  %1223 = shl i64 %1222, 1
-  %spec.select.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %1223, i64 %1221)
+  %1303 = shl i64 %1302, 1
+  %spec.select.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %1303, i64 %1301)
   %spec.store.select.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i, i64 8)
-  %1224 = call ptr @realloc(ptr %.pre.i.i.i.i, i64 %spec.store.select.i.i.i.i.i)
-  %1225 = icmp eq ptr %1224, null
-  br i1 %1225, label %then.i.i.i, label %merge7.i.i.i.i.i
+  %1304 = call ptr @realloc(ptr %.pre.i.i.i.i, i64 %spec.store.select.i.i.i.i.i)
+  %1305 = icmp eq ptr %1304, null
+  br i1 %1305, label %then.i.i.i, label %merge7.i.i.i.i.i
 
 merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
-  store ptr %1224, ptr %out, align 8
+  store ptr %1304, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i, ptr %10, align 8
   %.pre10.i.i.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i"
 
 "$Vector.push.80.exit.thread.i.i.i":              ; preds = %merge7.i.i.i.i.i, %"$write_buffers.exit.i"
-  %1226 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %1220, %"$write_buffers.exit.i" ]
-  %1227 = phi ptr [ %1224, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %"$write_buffers.exit.i" ]
-  %1228 = getelementptr i8, ptr %1227, i64 %1226
-  store i8 58, ptr %1228, align 1
-  %1229 = load i64, ptr %9, align 8
-  %1230 = add i64 %1229, 1
-  store i64 %1230, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i180"
+  %1306 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %1300, %"$write_buffers.exit.i" ]
+  %1307 = phi ptr [ %1304, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %"$write_buffers.exit.i" ]
+  %1308 = getelementptr i8, ptr %1307, i64 %1306
+  store i8 58, ptr %1308, align 1
+  %1309 = load i64, ptr %9, align 8
+  %1310 = add i64 %1309, 1
+  store i64 %1310, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i181"
 
 then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
-  %1231 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1231, align 8
-  %.pre1062 = load i64, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i180"
+  %1311 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1311, align 8
+  %.pre1084 = load i64, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i181"
 
-"$JsonWriter.separate.exit.i180":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i", %then.i.i.i
-  %1232 = phi i64 [ %1230, %"$Vector.push.80.exit.thread.i.i.i" ], [ %.pre1062, %then.i.i.i ]
+"$JsonWriter.separate.exit.i181":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i", %then.i.i.i
+  %1312 = phi i64 [ %1310, %"$Vector.push.80.exit.thread.i.i.i" ], [ %.pre1084, %then.i.i.i ]
   store i8 1, ptr %7, align 8
-  %1233 = add i64 %1232, 1
-  %1234 = load i64, ptr %10, align 8
-  %.not.i.i.i.i181 = icmp slt i64 %1234, %1233
-  %.pre.i.i.i182 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i181, label %merge.i.i.i.i184, label %"$Vector.push.80.exit.thread.i.i183"
+  %1313 = add i64 %1312, 1
+  %1314 = load i64, ptr %10, align 8
+  %.not.i.i.i.i182 = icmp slt i64 %1314, %1313
+  %.pre.i.i.i183 = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i182, label %merge.i.i.i.i185, label %"$Vector.push.80.exit.thread.i.i184"
 
-merge.i.i.i.i184:                                 ; preds = %"$JsonWriter.separate.exit.i180"
-  %1235 = shl i64 %1234, 1
-  %spec.select.i.i.i.i185 = call i64 @llvm.smax.i64(i64 %1235, i64 %1233)
-  %spec.store.select.i.i.i.i186 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i185, i64 8)
-  %1236 = call ptr @realloc(ptr %.pre.i.i.i182, i64 %spec.store.select.i.i.i.i186)
-  %1237 = icmp eq ptr %1236, null
-  br i1 %1237, label %then.i3.i189, label %merge7.i.i.i.i187
+merge.i.i.i.i185:                                 ; preds = %"$JsonWriter.separate.exit.i181"
+  %1315 = shl i64 %1314, 1
+  %spec.select.i.i.i.i186 = call i64 @llvm.smax.i64(i64 %1315, i64 %1313)
+  %spec.store.select.i.i.i.i187 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i186, i64 8)
+  %1316 = call ptr @realloc(ptr %.pre.i.i.i183, i64 %spec.store.select.i.i.i.i187)
+  %1317 = icmp eq ptr %1316, null
+  br i1 %1317, label %then.i3.i190, label %merge7.i.i.i.i188
 
-merge7.i.i.i.i187:                                ; preds = %merge.i.i.i.i184
-  store ptr %1236, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i186, ptr %10, align 8
-  %.pre10.i.i.i188 = load i64, ptr %9, align 8
-  br label %"$Vector.push.80.exit.thread.i.i183"
+merge7.i.i.i.i188:                                ; preds = %merge.i.i.i.i185
+  store ptr %1316, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i187, ptr %10, align 8
+  %.pre10.i.i.i189 = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i184"
 
-"$Vector.push.80.exit.thread.i.i183":             ; preds = %merge7.i.i.i.i187, %"$JsonWriter.separate.exit.i180"
-  %1238 = phi i64 [ %.pre10.i.i.i188, %merge7.i.i.i.i187 ], [ %1232, %"$JsonWriter.separate.exit.i180" ]
-  %1239 = phi ptr [ %1236, %merge7.i.i.i.i187 ], [ %.pre.i.i.i182, %"$JsonWriter.separate.exit.i180" ]
-  %1240 = getelementptr i8, ptr %1239, i64 %1238
-  store i8 91, ptr %1240, align 1
-  %1241 = load i64, ptr %9, align 8
-  %1242 = add i64 %1241, 1
-  store i64 %1242, ptr %9, align 8
-  br label %"$JsonWriter.open.exit200"
+"$Vector.push.80.exit.thread.i.i184":             ; preds = %merge7.i.i.i.i188, %"$JsonWriter.separate.exit.i181"
+  %1318 = phi i64 [ %.pre10.i.i.i189, %merge7.i.i.i.i188 ], [ %1312, %"$JsonWriter.separate.exit.i181" ]
+  %1319 = phi ptr [ %1316, %merge7.i.i.i.i188 ], [ %.pre.i.i.i183, %"$JsonWriter.separate.exit.i181" ]
+  %1320 = getelementptr i8, ptr %1319, i64 %1318
+  store i8 91, ptr %1320, align 1
+  %1321 = load i64, ptr %9, align 8
+  %1322 = add i64 %1321, 1
+  store i64 %1322, ptr %9, align 8
+  br label %"$JsonWriter.open.exit201"
 
-then.i3.i189:                                     ; preds = %merge.i.i.i.i184
-  %1243 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1243, align 8
-  br label %"$JsonWriter.open.exit200"
+then.i3.i190:                                     ; preds = %merge.i.i.i.i185
+  %1323 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1323, align 8
+  br label %"$JsonWriter.open.exit201"
 
-"$JsonWriter.open.exit200":                       ; preds = %"$Vector.push.80.exit.thread.i.i183", %then.i3.i189
+"$JsonWriter.open.exit201":                       ; preds = %"$Vector.push.80.exit.thread.i.i184", %then.i3.i190
   store i8 0, ptr %7, align 8
-  %1244 = load i32, ptr %168, align 4
-  %1245 = icmp sgt i32 %1244, 0
-  br i1 %1245, label %forbody.lr.ph.i, label %merge.i
+  %1324 = load i32, ptr %168, align 4
+  %1325 = icmp sgt i32 %1324, 0
+  br i1 %1325, label %forbody.lr.ph.i, label %merge.i
 
-forbody.lr.ph.i:                                  ; preds = %"$JsonWriter.open.exit200"
-  %1246 = getelementptr inbounds i8, ptr %made, i64 208
-  %1247 = getelementptr inbounds i8, ptr %made, i64 224
-  %1248 = getelementptr inbounds i8, ptr %made, i64 232
-  %1249 = getelementptr inbounds i8, ptr %made, i64 160
-  %1250 = getelementptr inbounds i8, ptr %out, i64 24
-  %wide.trip.count.i = zext nneg i32 %1244 to i64
+forbody.lr.ph.i:                                  ; preds = %"$JsonWriter.open.exit201"
+  %1326 = getelementptr inbounds i8, ptr %made, i64 344
+  %1327 = getelementptr inbounds i8, ptr %made, i64 360
+  %1328 = getelementptr inbounds i8, ptr %made, i64 368
+  %1329 = getelementptr inbounds i8, ptr %made, i64 296
+  %1330 = getelementptr inbounds i8, ptr %out, i64 24
+  %wide.trip.count.i = zext nneg i32 %1324 to i64
   br label %forbody.i
 
 forbody.i:                                        ; preds = %"$write_rank.exit.i", %forbody.lr.ph.i
   %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %"$write_rank.exit.i" ]
   call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %shape.i.i.i)
-  %1251 = trunc nuw nsw i64 %indvars.iv.i to i32
-  call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape.i.i.i, ptr nonnull readonly %made, i32 %1251), !noalias !54
-  %1252 = load i64, ptr %1246, align 8, !noalias !54
-  %1253 = load i64, ptr %420, align 8, !noalias !54
-  %1254 = load i32, ptr %447, align 8, !noalias !54
+  %1331 = trunc nuw nsw i64 %indvars.iv.i to i32
+  call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape.i.i.i, ptr nonnull readonly %made, i32 %1331), !noalias !54
+  %1332 = load i64, ptr %1326, align 8, !noalias !54
+  %1333 = load i64, ptr %500, align 8, !noalias !54
+  %1334 = load i32, ptr %527, align 8, !noalias !54
   call void @llvm.lifetime.start.p0(i64 1648, ptr nonnull %unbound.i.i.i.i), !noalias !54
-  %1255 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i.i, ptr nonnull %shape.i.i.i, ptr null), !noalias !54
+  %1335 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i.i, ptr nonnull %shape.i.i.i, ptr null), !noalias !54
   call void @llvm.lifetime.end.p0(i64 1648, ptr nonnull %unbound.i.i.i.i), !noalias !54
-  %1256 = load i64, ptr %1247, align 8, !noalias !54
-  %1257 = icmp eq i64 %indvars.iv.i, 0
-  %1258 = load i64, ptr %1248, align 8
-  %spec.select = select i1 %1257, i64 %1258, i64 0
-  %1259 = load i64, ptr %536, align 8, !noalias !54
-  %1260 = load i8, ptr %1249, align 8, !noalias !54
-  %1261 = trunc i8 %1260 to i1
-  %1262 = load i32, ptr %168, align 4
-  %1263 = sext i32 %1262 to i64
-  %common.ret.op.i.i.i130.i = select i1 %1261, i64 %1263, i64 1
-  %1264 = sext i32 %1254 to i64
-  %1265 = mul i64 %1253, %1264
-  %1266 = add i64 %1265, %1252
-  %1267 = add i64 %1266, %1255
-  %1268 = sdiv i64 %1259, %common.ret.op.i.i.i130.i
+  %1336 = load i64, ptr %1327, align 8, !noalias !54
+  %1337 = icmp eq i64 %indvars.iv.i, 0
+  %1338 = load i64, ptr %1328, align 8
+  %spec.select = select i1 %1337, i64 %1338, i64 0
+  %1339 = load i64, ptr %616, align 8, !noalias !54
+  %1340 = load i8, ptr %1329, align 8, !noalias !54
+  %1341 = trunc i8 %1340 to i1
+  %1342 = load i32, ptr %168, align 4
+  %1343 = sext i32 %1342 to i64
+  %common.ret.op.i.i.i122.i = select i1 %1341, i64 %1343, i64 1
+  %1344 = sext i32 %1334 to i64
+  %1345 = mul i64 %1333, %1344
+  %1346 = add i64 %1345, %1332
+  %1347 = add i64 %1346, %1335
+  %1348 = sdiv i64 %1339, %common.ret.op.i.i.i122.i
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %shape.i.i.i)
-  %1269 = load i8, ptr %7, align 8
-  %1270 = trunc i8 %1269 to i1
-  %.pre1064 = load i64, ptr %9, align 8
-  br i1 %1270, label %then.i.i170, label %"$JsonWriter.separate.exit.i167"
+  %1349 = load i8, ptr %7, align 8
+  %1350 = trunc i8 %1349 to i1
+  %.pre1086 = load i64, ptr %9, align 8
+  br i1 %1350, label %then.i.i171, label %"$JsonWriter.separate.exit.i168"
 
-then.i.i170:                                      ; preds = %forbody.i
-  %1271 = add i64 %.pre1064, 1
-  %1272 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i171 = icmp slt i64 %1272, %1271
-  %.pre.i.i.i.i172 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i171, label %merge.i.i.i.i.i174, label %"$Vector.push.80.exit.thread.i.i.i173"
+then.i.i171:                                      ; preds = %forbody.i
+  %1351 = add i64 %.pre1086, 1
+  %1352 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i172 = icmp slt i64 %1352, %1351
+  %.pre.i.i.i.i173 = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i172, label %merge.i.i.i.i.i175, label %"$Vector.push.80.exit.thread.i.i.i174"
 
-merge.i.i.i.i.i174:                               ; preds = %then.i.i170
-  %1273 = shl i64 %1272, 1
-  %spec.select.i.i.i.i.i175 = call i64 @llvm.smax.i64(i64 %1273, i64 %1271)
-  %spec.store.select.i.i.i.i.i176 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i175, i64 8)
-  %1274 = call ptr @realloc(ptr %.pre.i.i.i.i172, i64 %spec.store.select.i.i.i.i.i176)
-  %1275 = icmp eq ptr %1274, null
-  br i1 %1275, label %then.i.i.i179, label %merge7.i.i.i.i.i177
+merge.i.i.i.i.i175:                               ; preds = %then.i.i171
+  %1353 = shl i64 %1352, 1
+  %spec.select.i.i.i.i.i176 = call i64 @llvm.smax.i64(i64 %1353, i64 %1351)
+  %spec.store.select.i.i.i.i.i177 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i176, i64 8)
+  %1354 = call ptr @realloc(ptr %.pre.i.i.i.i173, i64 %spec.store.select.i.i.i.i.i177)
+  %1355 = icmp eq ptr %1354, null
+  br i1 %1355, label %then.i.i.i180, label %merge7.i.i.i.i.i178
 
-merge7.i.i.i.i.i177:                              ; preds = %merge.i.i.i.i.i174
-  store ptr %1274, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i176, ptr %10, align 8
-  %.pre10.i.i.i.i178 = load i64, ptr %9, align 8
-  br label %"$Vector.push.80.exit.thread.i.i.i173"
+merge7.i.i.i.i.i178:                              ; preds = %merge.i.i.i.i.i175
+  store ptr %1354, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i177, ptr %10, align 8
+  %.pre10.i.i.i.i179 = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i.i174"
 
-"$Vector.push.80.exit.thread.i.i.i173":           ; preds = %merge7.i.i.i.i.i177, %then.i.i170
-  %1276 = phi i64 [ %.pre10.i.i.i.i178, %merge7.i.i.i.i.i177 ], [ %.pre1064, %then.i.i170 ]
-  %1277 = phi ptr [ %1274, %merge7.i.i.i.i.i177 ], [ %.pre.i.i.i.i172, %then.i.i170 ]
-  %1278 = getelementptr i8, ptr %1277, i64 %1276
-  store i8 44, ptr %1278, align 1
-  %1279 = load i64, ptr %9, align 8
-  %1280 = add i64 %1279, 1
-  store i64 %1280, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i167"
+"$Vector.push.80.exit.thread.i.i.i174":           ; preds = %merge7.i.i.i.i.i178, %then.i.i171
+  %1356 = phi i64 [ %.pre10.i.i.i.i179, %merge7.i.i.i.i.i178 ], [ %.pre1086, %then.i.i171 ]
+  %1357 = phi ptr [ %1354, %merge7.i.i.i.i.i178 ], [ %.pre.i.i.i.i173, %then.i.i171 ]
+  %1358 = getelementptr i8, ptr %1357, i64 %1356
+  store i8 44, ptr %1358, align 1
+  %1359 = load i64, ptr %9, align 8
+  %1360 = add i64 %1359, 1
+  store i64 %1360, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i168"
 
-then.i.i.i179:                                    ; preds = %merge.i.i.i.i.i174
-  store i8 1, ptr %1250, align 8
-  %.pre1063 = load i64, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i167"
+then.i.i.i180:                                    ; preds = %merge.i.i.i.i.i175
+  store i8 1, ptr %1330, align 8
+  %.pre1085 = load i64, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i168"
 
-"$JsonWriter.separate.exit.i167":                 ; preds = %then.i.i.i179, %"$Vector.push.80.exit.thread.i.i.i173", %forbody.i
-  %1281 = phi i64 [ %.pre1063, %then.i.i.i179 ], [ %1280, %"$Vector.push.80.exit.thread.i.i.i173" ], [ %.pre1064, %forbody.i ]
+"$JsonWriter.separate.exit.i168":                 ; preds = %then.i.i.i180, %"$Vector.push.80.exit.thread.i.i.i174", %forbody.i
+  %1361 = phi i64 [ %.pre1085, %then.i.i.i180 ], [ %1360, %"$Vector.push.80.exit.thread.i.i.i174" ], [ %.pre1086, %forbody.i ]
   store i8 1, ptr %7, align 8
-  %1282 = add i64 %1281, 1
-  %1283 = load i64, ptr %10, align 8
-  %.not.i.i.i.i = icmp slt i64 %1283, %1282
+  %1362 = add i64 %1361, 1
+  %1363 = load i64, ptr %10, align 8
+  %.not.i.i.i.i = icmp slt i64 %1363, %1362
   %.pre.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i168, label %"$Vector.push.80.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i169, label %"$Vector.push.80.exit.thread.i.i"
 
-merge.i.i.i.i168:                                 ; preds = %"$JsonWriter.separate.exit.i167"
-  %1284 = shl i64 %1283, 1
-  %spec.select.i.i.i.i169 = call i64 @llvm.smax.i64(i64 %1284, i64 %1282)
-  %spec.store.select.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i169, i64 8)
-  %1285 = call ptr @realloc(ptr %.pre.i.i.i, i64 %spec.store.select.i.i.i.i)
-  %1286 = icmp eq ptr %1285, null
-  br i1 %1286, label %then.i3.i, label %merge7.i.i.i.i
+merge.i.i.i.i169:                                 ; preds = %"$JsonWriter.separate.exit.i168"
+  %1364 = shl i64 %1363, 1
+  %spec.select.i.i.i.i170 = call i64 @llvm.smax.i64(i64 %1364, i64 %1362)
+  %spec.store.select.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i170, i64 8)
+  %1365 = call ptr @realloc(ptr %.pre.i.i.i, i64 %spec.store.select.i.i.i.i)
+  %1366 = icmp eq ptr %1365, null
+  br i1 %1366, label %then.i3.i, label %merge7.i.i.i.i
 
-merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i168
-  store ptr %1285, ptr %out, align 8
+merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i169
+  store ptr %1365, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %10, align 8
   %.pre10.i.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i"
 
-"$Vector.push.80.exit.thread.i.i":                ; preds = %merge7.i.i.i.i, %"$JsonWriter.separate.exit.i167"
-  %1287 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %1281, %"$JsonWriter.separate.exit.i167" ]
-  %1288 = phi ptr [ %1285, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$JsonWriter.separate.exit.i167" ]
-  %1289 = getelementptr i8, ptr %1288, i64 %1287
-  store i8 123, ptr %1289, align 1
-  %1290 = load i64, ptr %9, align 8
-  %1291 = add i64 %1290, 1
-  store i64 %1291, ptr %9, align 8
+"$Vector.push.80.exit.thread.i.i":                ; preds = %merge7.i.i.i.i, %"$JsonWriter.separate.exit.i168"
+  %1367 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %1361, %"$JsonWriter.separate.exit.i168" ]
+  %1368 = phi ptr [ %1365, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$JsonWriter.separate.exit.i168" ]
+  %1369 = getelementptr i8, ptr %1368, i64 %1367
+  store i8 123, ptr %1369, align 1
+  %1370 = load i64, ptr %9, align 8
+  %1371 = add i64 %1370, 1
+  store i64 %1371, ptr %9, align 8
   br label %"$JsonWriter.open.exit"
 
-then.i3.i:                                        ; preds = %merge.i.i.i.i168
-  store i8 1, ptr %1250, align 8
+then.i3.i:                                        ; preds = %merge.i.i.i.i169
+  store i8 1, ptr %1330, align 8
   br label %"$JsonWriter.open.exit"
 
 "$JsonWriter.open.exit":                          ; preds = %"$Vector.push.80.exit.thread.i.i", %then.i3.i
   store i8 0, ptr %7, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.569")
-  %1292 = load i64, ptr %9, align 8
-  %1293 = add i64 %1292, 1
-  %1294 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i131.i = icmp slt i64 %1294, %1293
-  %.pre.i.i.i.i.i132.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i131.i, label %merge.i.i.i.i.i.i184.i, label %"$Vector.push.80.exit.thread.i.i.i.i133.i"
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.576")
+  %1372 = load i64, ptr %9, align 8
+  %1373 = add i64 %1372, 1
+  %1374 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i123.i = icmp slt i64 %1374, %1373
+  %.pre.i.i.i.i.i124.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i.i123.i, label %merge.i.i.i.i.i.i176.i, label %"$Vector.push.80.exit.thread.i.i.i.i125.i"
 
-merge.i.i.i.i.i.i184.i:                           ; preds = %"$JsonWriter.open.exit"
-  %1295 = shl i64 %1294, 1
-  %spec.select.i.i.i.i.i.i185.i = call i64 @llvm.smax.i64(i64 %1295, i64 %1293)
-  %spec.store.select.i.i.i.i.i.i186.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i185.i, i64 8)
-  %1296 = call ptr @realloc(ptr %.pre.i.i.i.i.i132.i, i64 %spec.store.select.i.i.i.i.i.i186.i)
-  %1297 = icmp eq ptr %1296, null
-  br i1 %1297, label %then.i.i.i.i189.i, label %merge7.i.i.i.i.i.i187.i
+merge.i.i.i.i.i.i176.i:                           ; preds = %"$JsonWriter.open.exit"
+  %1375 = shl i64 %1374, 1
+  %spec.select.i.i.i.i.i.i177.i = call i64 @llvm.smax.i64(i64 %1375, i64 %1373)
+  %spec.store.select.i.i.i.i.i.i178.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i177.i, i64 8)
+  %1376 = call ptr @realloc(ptr %.pre.i.i.i.i.i124.i, i64 %spec.store.select.i.i.i.i.i.i178.i)
+  %1377 = icmp eq ptr %1376, null
+  br i1 %1377, label %then.i.i.i.i181.i, label %merge7.i.i.i.i.i.i179.i
 
-merge7.i.i.i.i.i.i187.i:                          ; preds = %merge.i.i.i.i.i.i184.i
-  store ptr %1296, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i186.i, ptr %10, align 8
-  %.pre10.i.i.i.i.i188.i = load i64, ptr %9, align 8
-  br label %"$Vector.push.80.exit.thread.i.i.i.i133.i"
+merge7.i.i.i.i.i.i179.i:                          ; preds = %merge.i.i.i.i.i.i176.i
+  store ptr %1376, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i178.i, ptr %10, align 8
+  %.pre10.i.i.i.i.i180.i = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i.i.i125.i"
 
-"$Vector.push.80.exit.thread.i.i.i.i133.i":       ; preds = %merge7.i.i.i.i.i.i187.i, %"$JsonWriter.open.exit"
-  %1298 = phi i64 [ %.pre10.i.i.i.i.i188.i, %merge7.i.i.i.i.i.i187.i ], [ %1292, %"$JsonWriter.open.exit" ]
-  %1299 = phi ptr [ %1296, %merge7.i.i.i.i.i.i187.i ], [ %.pre.i.i.i.i.i132.i, %"$JsonWriter.open.exit" ]
-  %1300 = getelementptr i8, ptr %1299, i64 %1298
-  store i8 58, ptr %1300, align 1
-  %1301 = load i64, ptr %9, align 8
-  %1302 = add i64 %1301, 1
-  store i64 %1302, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i147"
+"$Vector.push.80.exit.thread.i.i.i.i125.i":       ; preds = %merge7.i.i.i.i.i.i179.i, %"$JsonWriter.open.exit"
+  %1378 = phi i64 [ %.pre10.i.i.i.i.i180.i, %merge7.i.i.i.i.i.i179.i ], [ %1372, %"$JsonWriter.open.exit" ]
+  %1379 = phi ptr [ %1376, %merge7.i.i.i.i.i.i179.i ], [ %.pre.i.i.i.i.i124.i, %"$JsonWriter.open.exit" ]
+  %1380 = getelementptr i8, ptr %1379, i64 %1378
+  store i8 58, ptr %1380, align 1
+  %1381 = load i64, ptr %9, align 8
+  %1382 = add i64 %1381, 1
+  store i64 %1382, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i148"
 
-then.i.i.i.i189.i:                                ; preds = %merge.i.i.i.i.i.i184.i
-  store i8 1, ptr %1250, align 8
-  br label %"$JsonWriter.separate.exit.i147"
+then.i.i.i.i181.i:                                ; preds = %merge.i.i.i.i.i.i176.i
+  store i8 1, ptr %1330, align 8
+  br label %"$JsonWriter.separate.exit.i148"
 
-"$JsonWriter.separate.exit.i147":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i.i133.i", %then.i.i.i.i189.i
+"$JsonWriter.separate.exit.i148":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i.i125.i", %then.i.i.i.i181.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i146)
-  %1303 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i146, i64 32, ptr nonnull @"$string.83", i64 %indvars.iv.i)
-  %1304 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i146)
-  %1305 = load i64, ptr %9, align 8
-  %1306 = add i64 %1305, %1304
-  %1307 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i148 = icmp slt i64 %1307, %1306
-  br i1 %.not.i.i.i.i.i.i148, label %merge.i.i.i.i.i.i151, label %merge.i.i.i.i149
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i147)
+  %1383 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i147, i64 32, ptr nonnull @"$string.83", i64 %indvars.iv.i)
+  %1384 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i147)
+  %1385 = load i64, ptr %9, align 8
+  %1386 = add i64 %1385, %1384
+  %1387 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i149 = icmp slt i64 %1387, %1386
+  br i1 %.not.i.i.i.i.i.i149, label %merge.i.i.i.i.i.i152, label %merge.i.i.i.i150
 
-merge.i.i.i.i.i.i151:                             ; preds = %"$JsonWriter.separate.exit.i147"
-  %1308 = shl i64 %1307, 1
-  %spec.select.i.i.i.i.i.i152 = call i64 @llvm.smax.i64(i64 %1308, i64 %1306)
-  %spec.store.select.i.i.i.i.i.i153 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i152, i64 8)
-  %1309 = load ptr, ptr %out, align 8
-  %1310 = call ptr @realloc(ptr %1309, i64 %spec.store.select.i.i.i.i.i.i153)
-  %1311 = icmp eq ptr %1310, null
-  br i1 %1311, label %then.i.i.i.i155, label %merge7.i.i.i.i.i.i154
+merge.i.i.i.i.i.i152:                             ; preds = %"$JsonWriter.separate.exit.i148"
+  %1388 = shl i64 %1387, 1
+  %spec.select.i.i.i.i.i.i153 = call i64 @llvm.smax.i64(i64 %1388, i64 %1386)
+  %spec.store.select.i.i.i.i.i.i154 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i153, i64 8)
+  %1389 = load ptr, ptr %out, align 8
+  %1390 = call ptr @realloc(ptr %1389, i64 %spec.store.select.i.i.i.i.i.i154)
+  %1391 = icmp eq ptr %1390, null
+  br i1 %1391, label %then.i.i.i.i156, label %merge7.i.i.i.i.i.i155
 
-merge7.i.i.i.i.i.i154:                            ; preds = %merge.i.i.i.i.i.i151
-  store ptr %1310, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i153, ptr %10, align 8
-  br label %merge.i.i.i.i149
+merge7.i.i.i.i.i.i155:                            ; preds = %merge.i.i.i.i.i.i152
+  store ptr %1390, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i154, ptr %10, align 8
+  br label %merge.i.i.i.i150
 
-then.i.i.i.i155:                                  ; preds = %merge.i.i.i.i.i.i151
-  store i8 1, ptr %1250, align 8
-  br label %"$JsonWriter.integer.exit166"
+then.i.i.i.i156:                                  ; preds = %merge.i.i.i.i.i.i152
+  store i8 1, ptr %1330, align 8
+  br label %"$JsonWriter.integer.exit167"
 
-merge.i.i.i.i149:                                 ; preds = %merge7.i.i.i.i.i.i154, %"$JsonWriter.separate.exit.i147"
-  store i64 %1306, ptr %9, align 8
-  %1312 = icmp sgt i64 %1304, 0
-  br i1 %1312, label %then2.i.i.i.i150, label %"$JsonWriter.integer.exit166"
+merge.i.i.i.i150:                                 ; preds = %merge7.i.i.i.i.i.i155, %"$JsonWriter.separate.exit.i148"
+  store i64 %1386, ptr %9, align 8
+  %1392 = icmp sgt i64 %1384, 0
+  br i1 %1392, label %then2.i.i.i.i151, label %"$JsonWriter.integer.exit167"
 
-then2.i.i.i.i150:                                 ; preds = %merge.i.i.i.i149
-  %1313 = load ptr, ptr %out, align 8
-  %1314 = getelementptr i8, ptr %1313, i64 %1305
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1314, ptr nonnull readonly align 1 %digits.i.i146, i64 %1304, i1 false)
-  br label %"$JsonWriter.integer.exit166"
+then2.i.i.i.i151:                                 ; preds = %merge.i.i.i.i150
+  %1393 = load ptr, ptr %out, align 8
+  %1394 = getelementptr i8, ptr %1393, i64 %1385
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1394, ptr nonnull readonly align 1 %digits.i.i147, i64 %1384, i1 false)
+  br label %"$JsonWriter.integer.exit167"
 
-"$JsonWriter.integer.exit166":                    ; preds = %then.i.i.i.i155, %merge.i.i.i.i149, %then2.i.i.i.i150
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i146)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.570")
-  %1315 = load i64, ptr %9, align 8
-  %1316 = add i64 %1315, 1
-  %1317 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i11.i.i = icmp slt i64 %1317, %1316
+"$JsonWriter.integer.exit167":                    ; preds = %then.i.i.i.i156, %merge.i.i.i.i150, %then2.i.i.i.i151
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i147)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.577")
+  %1395 = load i64, ptr %9, align 8
+  %1396 = add i64 %1395, 1
+  %1397 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i11.i.i = icmp slt i64 %1397, %1396
   %.pre.i.i.i.i12.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i11.i.i, label %merge.i.i.i.i.i14.i.i, label %"$Vector.push.80.exit.thread.i.i.i13.i.i"
 
-merge.i.i.i.i.i14.i.i:                            ; preds = %"$JsonWriter.integer.exit166"
-  %1318 = shl i64 %1317, 1
-  %spec.select.i.i.i.i.i15.i.i = call i64 @llvm.smax.i64(i64 %1318, i64 %1316)
+merge.i.i.i.i.i14.i.i:                            ; preds = %"$JsonWriter.integer.exit167"
+  %1398 = shl i64 %1397, 1
+  %spec.select.i.i.i.i.i15.i.i = call i64 @llvm.smax.i64(i64 %1398, i64 %1396)
   %spec.store.select.i.i.i.i.i16.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i15.i.i, i64 8)
-  %1319 = call ptr @realloc(ptr %.pre.i.i.i.i12.i.i, i64 %spec.store.select.i.i.i.i.i16.i.i)
-  %1320 = icmp eq ptr %1319, null
-  br i1 %1320, label %then.i.i.i19.i.i, label %merge7.i.i.i.i.i17.i.i
+  %1399 = call ptr @realloc(ptr %.pre.i.i.i.i12.i.i, i64 %spec.store.select.i.i.i.i.i16.i.i)
+  %1400 = icmp eq ptr %1399, null
+  br i1 %1400, label %then.i.i.i19.i.i, label %merge7.i.i.i.i.i17.i.i
 
 merge7.i.i.i.i.i17.i.i:                           ; preds = %merge.i.i.i.i.i14.i.i
-  store ptr %1319, ptr %out, align 8
+  store ptr %1399, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i16.i.i, ptr %10, align 8
   %.pre10.i.i.i.i18.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i13.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i13.i.i":        ; preds = %merge7.i.i.i.i.i17.i.i, %"$JsonWriter.integer.exit166"
-  %1321 = phi i64 [ %.pre10.i.i.i.i18.i.i, %merge7.i.i.i.i.i17.i.i ], [ %1315, %"$JsonWriter.integer.exit166" ]
-  %1322 = phi ptr [ %1319, %merge7.i.i.i.i.i17.i.i ], [ %.pre.i.i.i.i12.i.i, %"$JsonWriter.integer.exit166" ]
-  %1323 = getelementptr i8, ptr %1322, i64 %1321
-  store i8 58, ptr %1323, align 1
-  %1324 = load i64, ptr %9, align 8
-  %1325 = add i64 %1324, 1
-  store i64 %1325, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i126"
+"$Vector.push.80.exit.thread.i.i.i13.i.i":        ; preds = %merge7.i.i.i.i.i17.i.i, %"$JsonWriter.integer.exit167"
+  %1401 = phi i64 [ %.pre10.i.i.i.i18.i.i, %merge7.i.i.i.i.i17.i.i ], [ %1395, %"$JsonWriter.integer.exit167" ]
+  %1402 = phi ptr [ %1399, %merge7.i.i.i.i.i17.i.i ], [ %.pre.i.i.i.i12.i.i, %"$JsonWriter.integer.exit167" ]
+  %1403 = getelementptr i8, ptr %1402, i64 %1401
+  store i8 58, ptr %1403, align 1
+  %1404 = load i64, ptr %9, align 8
+  %1405 = add i64 %1404, 1
+  store i64 %1405, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i127"
 
 then.i.i.i19.i.i:                                 ; preds = %merge.i.i.i.i.i14.i.i
-  store i8 1, ptr %1250, align 8
-  br label %"$JsonWriter.separate.exit.i126"
+  store i8 1, ptr %1330, align 8
+  br label %"$JsonWriter.separate.exit.i127"
 
-"$JsonWriter.separate.exit.i126":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i13.i.i", %then.i.i.i19.i.i
+"$JsonWriter.separate.exit.i127":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i13.i.i", %then.i.i.i19.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i125)
-  %1326 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i125, i64 32, ptr nonnull @"$string.83", i64 %1252)
-  %1327 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i125)
-  %1328 = load i64, ptr %9, align 8
-  %1329 = add i64 %1328, %1327
-  %1330 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i127 = icmp slt i64 %1330, %1329
-  br i1 %.not.i.i.i.i.i.i127, label %merge.i.i.i.i.i.i130, label %merge.i.i.i.i128
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i126)
+  %1406 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i126, i64 32, ptr nonnull @"$string.83", i64 %1332)
+  %1407 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i126)
+  %1408 = load i64, ptr %9, align 8
+  %1409 = add i64 %1408, %1407
+  %1410 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i128 = icmp slt i64 %1410, %1409
+  br i1 %.not.i.i.i.i.i.i128, label %merge.i.i.i.i.i.i131, label %merge.i.i.i.i129
 
-merge.i.i.i.i.i.i130:                             ; preds = %"$JsonWriter.separate.exit.i126"
-  %1331 = shl i64 %1330, 1
-  %spec.select.i.i.i.i.i.i131 = call i64 @llvm.smax.i64(i64 %1331, i64 %1329)
-  %spec.store.select.i.i.i.i.i.i132 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i131, i64 8)
-  %1332 = load ptr, ptr %out, align 8
-  %1333 = call ptr @realloc(ptr %1332, i64 %spec.store.select.i.i.i.i.i.i132)
-  %1334 = icmp eq ptr %1333, null
-  br i1 %1334, label %then.i.i.i.i134, label %merge7.i.i.i.i.i.i133
+merge.i.i.i.i.i.i131:                             ; preds = %"$JsonWriter.separate.exit.i127"
+  %1411 = shl i64 %1410, 1
+  %spec.select.i.i.i.i.i.i132 = call i64 @llvm.smax.i64(i64 %1411, i64 %1409)
+  %spec.store.select.i.i.i.i.i.i133 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i132, i64 8)
+  %1412 = load ptr, ptr %out, align 8
+  %1413 = call ptr @realloc(ptr %1412, i64 %spec.store.select.i.i.i.i.i.i133)
+  %1414 = icmp eq ptr %1413, null
+  br i1 %1414, label %then.i.i.i.i135, label %merge7.i.i.i.i.i.i134
 
-merge7.i.i.i.i.i.i133:                            ; preds = %merge.i.i.i.i.i.i130
-  store ptr %1333, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i132, ptr %10, align 8
-  br label %merge.i.i.i.i128
+merge7.i.i.i.i.i.i134:                            ; preds = %merge.i.i.i.i.i.i131
+  store ptr %1413, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i133, ptr %10, align 8
+  br label %merge.i.i.i.i129
 
-then.i.i.i.i134:                                  ; preds = %merge.i.i.i.i.i.i130
-  store i8 1, ptr %1250, align 8
-  br label %"$JsonWriter.integer.exit145"
+then.i.i.i.i135:                                  ; preds = %merge.i.i.i.i.i.i131
+  store i8 1, ptr %1330, align 8
+  br label %"$JsonWriter.integer.exit146"
 
-merge.i.i.i.i128:                                 ; preds = %merge7.i.i.i.i.i.i133, %"$JsonWriter.separate.exit.i126"
-  store i64 %1329, ptr %9, align 8
-  %1335 = icmp sgt i64 %1327, 0
-  br i1 %1335, label %then2.i.i.i.i129, label %"$JsonWriter.integer.exit145"
+merge.i.i.i.i129:                                 ; preds = %merge7.i.i.i.i.i.i134, %"$JsonWriter.separate.exit.i127"
+  store i64 %1409, ptr %9, align 8
+  %1415 = icmp sgt i64 %1407, 0
+  br i1 %1415, label %then2.i.i.i.i130, label %"$JsonWriter.integer.exit146"
 
-then2.i.i.i.i129:                                 ; preds = %merge.i.i.i.i128
-  %1336 = load ptr, ptr %out, align 8
-  %1337 = getelementptr i8, ptr %1336, i64 %1328
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1337, ptr nonnull readonly align 1 %digits.i.i125, i64 %1327, i1 false)
-  br label %"$JsonWriter.integer.exit145"
+then2.i.i.i.i130:                                 ; preds = %merge.i.i.i.i129
+  %1416 = load ptr, ptr %out, align 8
+  %1417 = getelementptr i8, ptr %1416, i64 %1408
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1417, ptr nonnull readonly align 1 %digits.i.i126, i64 %1407, i1 false)
+  br label %"$JsonWriter.integer.exit146"
 
-"$JsonWriter.integer.exit145":                    ; preds = %then.i.i.i.i134, %merge.i.i.i.i128, %then2.i.i.i.i129
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i125)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.571")
-  %1338 = load i64, ptr %9, align 8
-  %1339 = add i64 %1338, 1
-  %1340 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i21.i.i = icmp slt i64 %1340, %1339
+"$JsonWriter.integer.exit146":                    ; preds = %then.i.i.i.i135, %merge.i.i.i.i129, %then2.i.i.i.i130
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i126)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.578")
+  %1418 = load i64, ptr %9, align 8
+  %1419 = add i64 %1418, 1
+  %1420 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i21.i.i = icmp slt i64 %1420, %1419
   %.pre.i.i.i.i22.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i21.i.i, label %merge.i.i.i.i.i24.i.i, label %"$Vector.push.80.exit.thread.i.i.i23.i.i"
 
-merge.i.i.i.i.i24.i.i:                            ; preds = %"$JsonWriter.integer.exit145"
-  %1341 = shl i64 %1340, 1
-  %spec.select.i.i.i.i.i25.i.i = call i64 @llvm.smax.i64(i64 %1341, i64 %1339)
+merge.i.i.i.i.i24.i.i:                            ; preds = %"$JsonWriter.integer.exit146"
+  %1421 = shl i64 %1420, 1
+  %spec.select.i.i.i.i.i25.i.i = call i64 @llvm.smax.i64(i64 %1421, i64 %1419)
   %spec.store.select.i.i.i.i.i26.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i25.i.i, i64 8)
-  %1342 = call ptr @realloc(ptr %.pre.i.i.i.i22.i.i, i64 %spec.store.select.i.i.i.i.i26.i.i)
-  %1343 = icmp eq ptr %1342, null
-  br i1 %1343, label %then.i.i.i29.i.i, label %merge7.i.i.i.i.i27.i.i
+  %1422 = call ptr @realloc(ptr %.pre.i.i.i.i22.i.i, i64 %spec.store.select.i.i.i.i.i26.i.i)
+  %1423 = icmp eq ptr %1422, null
+  br i1 %1423, label %then.i.i.i29.i.i, label %merge7.i.i.i.i.i27.i.i
 
 merge7.i.i.i.i.i27.i.i:                           ; preds = %merge.i.i.i.i.i24.i.i
-  store ptr %1342, ptr %out, align 8
+  store ptr %1422, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i26.i.i, ptr %10, align 8
   %.pre10.i.i.i.i28.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i23.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i23.i.i":        ; preds = %merge7.i.i.i.i.i27.i.i, %"$JsonWriter.integer.exit145"
-  %1344 = phi i64 [ %.pre10.i.i.i.i28.i.i, %merge7.i.i.i.i.i27.i.i ], [ %1338, %"$JsonWriter.integer.exit145" ]
-  %1345 = phi ptr [ %1342, %merge7.i.i.i.i.i27.i.i ], [ %.pre.i.i.i.i22.i.i, %"$JsonWriter.integer.exit145" ]
-  %1346 = getelementptr i8, ptr %1345, i64 %1344
-  store i8 58, ptr %1346, align 1
-  %1347 = load i64, ptr %9, align 8
-  %1348 = add i64 %1347, 1
-  store i64 %1348, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i105"
+"$Vector.push.80.exit.thread.i.i.i23.i.i":        ; preds = %merge7.i.i.i.i.i27.i.i, %"$JsonWriter.integer.exit146"
+  %1424 = phi i64 [ %.pre10.i.i.i.i28.i.i, %merge7.i.i.i.i.i27.i.i ], [ %1418, %"$JsonWriter.integer.exit146" ]
+  %1425 = phi ptr [ %1422, %merge7.i.i.i.i.i27.i.i ], [ %.pre.i.i.i.i22.i.i, %"$JsonWriter.integer.exit146" ]
+  %1426 = getelementptr i8, ptr %1425, i64 %1424
+  store i8 58, ptr %1426, align 1
+  %1427 = load i64, ptr %9, align 8
+  %1428 = add i64 %1427, 1
+  store i64 %1428, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i106"
 
 then.i.i.i29.i.i:                                 ; preds = %merge.i.i.i.i.i24.i.i
-  store i8 1, ptr %1250, align 8
-  br label %"$JsonWriter.separate.exit.i105"
+  store i8 1, ptr %1330, align 8
+  br label %"$JsonWriter.separate.exit.i106"
 
-"$JsonWriter.separate.exit.i105":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i23.i.i", %then.i.i.i29.i.i
+"$JsonWriter.separate.exit.i106":                 ; preds = %"$Vector.push.80.exit.thread.i.i.i23.i.i", %then.i.i.i29.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i104)
-  %1349 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i104, i64 32, ptr nonnull @"$string.83", i64 %1265)
-  %1350 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i104)
-  %1351 = load i64, ptr %9, align 8
-  %1352 = add i64 %1351, %1350
-  %1353 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i106 = icmp slt i64 %1353, %1352
-  br i1 %.not.i.i.i.i.i.i106, label %merge.i.i.i.i.i.i109, label %merge.i.i.i.i107
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i105)
+  %1429 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i105, i64 32, ptr nonnull @"$string.83", i64 %1345)
+  %1430 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i105)
+  %1431 = load i64, ptr %9, align 8
+  %1432 = add i64 %1431, %1430
+  %1433 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i107 = icmp slt i64 %1433, %1432
+  br i1 %.not.i.i.i.i.i.i107, label %merge.i.i.i.i.i.i110, label %merge.i.i.i.i108
 
-merge.i.i.i.i.i.i109:                             ; preds = %"$JsonWriter.separate.exit.i105"
-  %1354 = shl i64 %1353, 1
-  %spec.select.i.i.i.i.i.i110 = call i64 @llvm.smax.i64(i64 %1354, i64 %1352)
-  %spec.store.select.i.i.i.i.i.i111 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i110, i64 8)
-  %1355 = load ptr, ptr %out, align 8
-  %1356 = call ptr @realloc(ptr %1355, i64 %spec.store.select.i.i.i.i.i.i111)
-  %1357 = icmp eq ptr %1356, null
-  br i1 %1357, label %then.i.i.i.i113, label %merge7.i.i.i.i.i.i112
+merge.i.i.i.i.i.i110:                             ; preds = %"$JsonWriter.separate.exit.i106"
+  %1434 = shl i64 %1433, 1
+  %spec.select.i.i.i.i.i.i111 = call i64 @llvm.smax.i64(i64 %1434, i64 %1432)
+  %spec.store.select.i.i.i.i.i.i112 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i111, i64 8)
+  %1435 = load ptr, ptr %out, align 8
+  %1436 = call ptr @realloc(ptr %1435, i64 %spec.store.select.i.i.i.i.i.i112)
+  %1437 = icmp eq ptr %1436, null
+  br i1 %1437, label %then.i.i.i.i114, label %merge7.i.i.i.i.i.i113
 
-merge7.i.i.i.i.i.i112:                            ; preds = %merge.i.i.i.i.i.i109
-  store ptr %1356, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i111, ptr %10, align 8
-  br label %merge.i.i.i.i107
+merge7.i.i.i.i.i.i113:                            ; preds = %merge.i.i.i.i.i.i110
+  store ptr %1436, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i112, ptr %10, align 8
+  br label %merge.i.i.i.i108
 
-then.i.i.i.i113:                                  ; preds = %merge.i.i.i.i.i.i109
-  store i8 1, ptr %1250, align 8
-  br label %"$JsonWriter.integer.exit124"
+then.i.i.i.i114:                                  ; preds = %merge.i.i.i.i.i.i110
+  store i8 1, ptr %1330, align 8
+  br label %"$JsonWriter.integer.exit125"
 
-merge.i.i.i.i107:                                 ; preds = %merge7.i.i.i.i.i.i112, %"$JsonWriter.separate.exit.i105"
-  store i64 %1352, ptr %9, align 8
-  %1358 = icmp sgt i64 %1350, 0
-  br i1 %1358, label %then2.i.i.i.i108, label %"$JsonWriter.integer.exit124"
+merge.i.i.i.i108:                                 ; preds = %merge7.i.i.i.i.i.i113, %"$JsonWriter.separate.exit.i106"
+  store i64 %1432, ptr %9, align 8
+  %1438 = icmp sgt i64 %1430, 0
+  br i1 %1438, label %then2.i.i.i.i109, label %"$JsonWriter.integer.exit125"
 
-then2.i.i.i.i108:                                 ; preds = %merge.i.i.i.i107
-  %1359 = load ptr, ptr %out, align 8
-  %1360 = getelementptr i8, ptr %1359, i64 %1351
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1360, ptr nonnull readonly align 1 %digits.i.i104, i64 %1350, i1 false)
-  br label %"$JsonWriter.integer.exit124"
+then2.i.i.i.i109:                                 ; preds = %merge.i.i.i.i108
+  %1439 = load ptr, ptr %out, align 8
+  %1440 = getelementptr i8, ptr %1439, i64 %1431
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1440, ptr nonnull readonly align 1 %digits.i.i105, i64 %1430, i1 false)
+  br label %"$JsonWriter.integer.exit125"
 
-"$JsonWriter.integer.exit124":                    ; preds = %then.i.i.i.i113, %merge.i.i.i.i107, %then2.i.i.i.i108
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i104)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.572")
-  %1361 = load i64, ptr %9, align 8
-  %1362 = add i64 %1361, 1
-  %1363 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i31.i.i = icmp slt i64 %1363, %1362
+"$JsonWriter.integer.exit125":                    ; preds = %then.i.i.i.i114, %merge.i.i.i.i108, %then2.i.i.i.i109
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i105)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.579")
+  %1441 = load i64, ptr %9, align 8
+  %1442 = add i64 %1441, 1
+  %1443 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i31.i.i = icmp slt i64 %1443, %1442
   %.pre.i.i.i.i32.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i31.i.i, label %merge.i.i.i.i.i34.i.i, label %"$Vector.push.80.exit.thread.i.i.i33.i.i"
 
-merge.i.i.i.i.i34.i.i:                            ; preds = %"$JsonWriter.integer.exit124"
-  %1364 = shl i64 %1363, 1
-  %spec.select.i.i.i.i.i35.i.i = call i64 @llvm.smax.i64(i64 %1364, i64 %1362)
+merge.i.i.i.i.i34.i.i:                            ; preds = %"$JsonWriter.integer.exit125"
+  %1444 = shl i64 %1443, 1
+  %spec.select.i.i.i.i.i35.i.i = call i64 @llvm.smax.i64(i64 %1444, i64 %1442)
   %spec.store.select.i.i.i.i.i36.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i35.i.i, i64 8)
-  %1365 = call ptr @realloc(ptr %.pre.i.i.i.i32.i.i, i64 %spec.store.select.i.i.i.i.i36.i.i)
-  %1366 = icmp eq ptr %1365, null
-  br i1 %1366, label %then.i.i.i39.i.i, label %merge7.i.i.i.i.i37.i.i
+  %1445 = call ptr @realloc(ptr %.pre.i.i.i.i32.i.i, i64 %spec.store.select.i.i.i.i.i36.i.i)
+  %1446 = icmp eq ptr %1445, null
+  br i1 %1446, label %then.i.i.i39.i.i, label %merge7.i.i.i.i.i37.i.i
 
 merge7.i.i.i.i.i37.i.i:                           ; preds = %merge.i.i.i.i.i34.i.i
-  store ptr %1365, ptr %out, align 8
+  store ptr %1445, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i.i, ptr %10, align 8
   %.pre10.i.i.i.i38.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.80.exit.thread.i.i.i33.i.i"
 
-"$Vector.push.80.exit.thread.i.i.i33.i.i":        ; preds = %merge7.i.i.i.i.i37.i.i, %"$JsonWriter.integer.exit124"
-  %1367 = phi i64 [ %.pre10.i.i.i.i38.i.i, %merge7.i.i.i.i.i37.i.i ], [ %1361, %"$JsonWriter.integer.exit124" ]
-  %1368 = phi ptr [ %1365, %merge7.i.i.i.i.i37.i.i ], [ %.pre.i.i.i.i32.i.i, %"$JsonWriter.integer.exit124" ]
-  %1369 = getelementptr i8, ptr %1368, i64 %1367
-  store i8 58, ptr %1369, align 1
-  %1370 = load i64, ptr %9, align 8
-  %1371 = add i64 %1370, 1
-  store i64 %1371, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i84"
+"$Vector.push.80.exit.thread.i.i.i33.i.i":        ; preds = %merge7.i.i.i.i.i37.i.i, %"$JsonWriter.integer.exit125"
+  %1447 = phi i64 [ %.pre10.i.i.i.i38.i.i, %merge7.i.i.i.i.i37.i.i ], [ %1441, %"$JsonWriter.integer.exit125" ]
+  %1448 = phi ptr [ %1445, %merge7.i.i.i.i.i37.i.i ], [ %.pre.i.i.i.i32.i.i, %"$JsonWriter.integer.exit125" ]
+  %1449 = getelementptr i8, ptr %1448, i64 %1447
+  store i8 58, ptr %1449, align 1
+  %1450 = load i64, ptr %9, align 8
+  %1451 = add i64 %1450, 1
+  store i64 %1451, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i85"
 
 then.i.i.i39.i.i:                                 ; preds = %merge.i.i.i.i.i34.i.i
-  store i8 1, ptr %1250, align 8
-  br label %"$JsonWriter.separate.exit.i84"
+  store i8 1, ptr %1330, align 8
+  br label %"$JsonWriter.separate.exit.i85"
 
-"$JsonWriter.separate.exit.i84":                  ; preds = %"$Vector.push.80.exit.thread.i.i.i33.i.i", %then.i.i.i39.i.i
+"$JsonWriter.separate.exit.i85":                  ; preds = %"$Vector.push.80.exit.thread.i.i.i33.i.i", %then.i.i.i39.i.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i83)
-  %1372 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i83, i64 32, ptr nonnull @"$string.83", i64 %1255)
-  %1373 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i83)
-  %1374 = load i64, ptr %9, align 8
-  %1375 = add i64 %1374, %1373
-  %1376 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i85 = icmp slt i64 %1376, %1375
-  br i1 %.not.i.i.i.i.i.i85, label %merge.i.i.i.i.i.i88, label %merge.i.i.i.i86
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i84)
+  %1452 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i84, i64 32, ptr nonnull @"$string.83", i64 %1335)
+  %1453 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i84)
+  %1454 = load i64, ptr %9, align 8
+  %1455 = add i64 %1454, %1453
+  %1456 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i86 = icmp slt i64 %1456, %1455
+  br i1 %.not.i.i.i.i.i.i86, label %merge.i.i.i.i.i.i89, label %merge.i.i.i.i87
 
-merge.i.i.i.i.i.i88:                              ; preds = %"$JsonWriter.separate.exit.i84"
-  %1377 = shl i64 %1376, 1
-  %spec.select.i.i.i.i.i.i89 = call i64 @llvm.smax.i64(i64 %1377, i64 %1375)
-  %spec.store.select.i.i.i.i.i.i90 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i89, i64 8)
-  %1378 = load ptr, ptr %out, align 8
-  %1379 = call ptr @realloc(ptr %1378, i64 %spec.store.select.i.i.i.i.i.i90)
-  %1380 = icmp eq ptr %1379, null
-  br i1 %1380, label %then.i.i.i.i92, label %merge7.i.i.i.i.i.i91
+merge.i.i.i.i.i.i89:                              ; preds = %"$JsonWriter.separate.exit.i85"
+  %1457 = shl i64 %1456, 1
+  %spec.select.i.i.i.i.i.i90 = call i64 @llvm.smax.i64(i64 %1457, i64 %1455)
+  %spec.store.select.i.i.i.i.i.i91 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i90, i64 8)
+  %1458 = load ptr, ptr %out, align 8
+  %1459 = call ptr @realloc(ptr %1458, i64 %spec.store.select.i.i.i.i.i.i91)
+  %1460 = icmp eq ptr %1459, null
+  br i1 %1460, label %then.i.i.i.i93, label %merge7.i.i.i.i.i.i92
 
-merge7.i.i.i.i.i.i91:                             ; preds = %merge.i.i.i.i.i.i88
-  store ptr %1379, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i90, ptr %10, align 8
-  br label %merge.i.i.i.i86
+merge7.i.i.i.i.i.i92:                             ; preds = %merge.i.i.i.i.i.i89
+  store ptr %1459, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i91, ptr %10, align 8
+  br label %merge.i.i.i.i87
 
-then.i.i.i.i92:                                   ; preds = %merge.i.i.i.i.i.i88
-  store i8 1, ptr %1250, align 8
-  br label %"$JsonWriter.integer.exit103"
+then.i.i.i.i93:                                   ; preds = %merge.i.i.i.i.i.i89
+  store i8 1, ptr %1330, align 8
+  br label %"$JsonWriter.integer.exit104"
 
-merge.i.i.i.i86:                                  ; preds = %merge7.i.i.i.i.i.i91, %"$JsonWriter.separate.exit.i84"
-  store i64 %1375, ptr %9, align 8
-  %1381 = icmp sgt i64 %1373, 0
-  br i1 %1381, label %then2.i.i.i.i87, label %"$JsonWriter.integer.exit103"
+merge.i.i.i.i87:                                  ; preds = %merge7.i.i.i.i.i.i92, %"$JsonWriter.separate.exit.i85"
+  store i64 %1455, ptr %9, align 8
+  %1461 = icmp sgt i64 %1453, 0
+  br i1 %1461, label %then2.i.i.i.i88, label %"$JsonWriter.integer.exit104"
 
-then2.i.i.i.i87:                                  ; preds = %merge.i.i.i.i86
-  %1382 = load ptr, ptr %out, align 8
-  %1383 = getelementptr i8, ptr %1382, i64 %1374
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1383, ptr nonnull readonly align 1 %digits.i.i83, i64 %1373, i1 false)
-  br label %"$JsonWriter.integer.exit103"
+then2.i.i.i.i88:                                  ; preds = %merge.i.i.i.i87
+  %1462 = load ptr, ptr %out, align 8
+  %1463 = getelementptr i8, ptr %1462, i64 %1454
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1463, ptr nonnull readonly align 1 %digits.i.i84, i64 %1453, i1 false)
+  br label %"$JsonWriter.integer.exit104"
 
-"$JsonWriter.integer.exit103":                    ; preds = %then.i.i.i.i92, %merge.i.i.i.i86, %then2.i.i.i.i87
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i83)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.573")
-  %1384 = load i64, ptr %9, align 8
-  %1385 = add i64 %1384, 1
-  %1386 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i41.i135.i = icmp slt i64 %1386, %1385
-  %.pre.i.i.i.i42.i136.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i41.i135.i, label %merge.i.i.i.i.i44.i178.i, label %"$Vector.push.80.exit.thread.i.i.i43.i137.i"
+"$JsonWriter.integer.exit104":                    ; preds = %then.i.i.i.i93, %merge.i.i.i.i87, %then2.i.i.i.i88
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i84)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.580")
+  %1464 = load i64, ptr %9, align 8
+  %1465 = add i64 %1464, 1
+  %1466 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i41.i127.i = icmp slt i64 %1466, %1465
+  %.pre.i.i.i.i42.i128.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i41.i127.i, label %merge.i.i.i.i.i44.i170.i, label %"$Vector.push.80.exit.thread.i.i.i43.i129.i"
 
-merge.i.i.i.i.i44.i178.i:                         ; preds = %"$JsonWriter.integer.exit103"
-  %1387 = shl i64 %1386, 1
-  %spec.select.i.i.i.i.i45.i179.i = call i64 @llvm.smax.i64(i64 %1387, i64 %1385)
-  %spec.store.select.i.i.i.i.i46.i180.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i45.i179.i, i64 8)
-  %1388 = call ptr @realloc(ptr %.pre.i.i.i.i42.i136.i, i64 %spec.store.select.i.i.i.i.i46.i180.i)
-  %1389 = icmp eq ptr %1388, null
-  br i1 %1389, label %then.i.i.i49.i183.i, label %merge7.i.i.i.i.i47.i181.i
+merge.i.i.i.i.i44.i170.i:                         ; preds = %"$JsonWriter.integer.exit104"
+  %1467 = shl i64 %1466, 1
+  %spec.select.i.i.i.i.i45.i171.i = call i64 @llvm.smax.i64(i64 %1467, i64 %1465)
+  %spec.store.select.i.i.i.i.i46.i172.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i45.i171.i, i64 8)
+  %1468 = call ptr @realloc(ptr %.pre.i.i.i.i42.i128.i, i64 %spec.store.select.i.i.i.i.i46.i172.i)
+  %1469 = icmp eq ptr %1468, null
+  br i1 %1469, label %then.i.i.i49.i175.i, label %merge7.i.i.i.i.i47.i173.i
 
-merge7.i.i.i.i.i47.i181.i:                        ; preds = %merge.i.i.i.i.i44.i178.i
-  store ptr %1388, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i46.i180.i, ptr %10, align 8
-  %.pre10.i.i.i.i48.i182.i = load i64, ptr %9, align 8
-  br label %"$Vector.push.80.exit.thread.i.i.i43.i137.i"
+merge7.i.i.i.i.i47.i173.i:                        ; preds = %merge.i.i.i.i.i44.i170.i
+  store ptr %1468, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i46.i172.i, ptr %10, align 8
+  %.pre10.i.i.i.i48.i174.i = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i.i43.i129.i"
 
-"$Vector.push.80.exit.thread.i.i.i43.i137.i":     ; preds = %merge7.i.i.i.i.i47.i181.i, %"$JsonWriter.integer.exit103"
-  %1390 = phi i64 [ %.pre10.i.i.i.i48.i182.i, %merge7.i.i.i.i.i47.i181.i ], [ %1384, %"$JsonWriter.integer.exit103" ]
-  %1391 = phi ptr [ %1388, %merge7.i.i.i.i.i47.i181.i ], [ %.pre.i.i.i.i42.i136.i, %"$JsonWriter.integer.exit103" ]
-  %1392 = getelementptr i8, ptr %1391, i64 %1390
-  store i8 58, ptr %1392, align 1
-  %1393 = load i64, ptr %9, align 8
-  %1394 = add i64 %1393, 1
-  store i64 %1394, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i63"
+"$Vector.push.80.exit.thread.i.i.i43.i129.i":     ; preds = %merge7.i.i.i.i.i47.i173.i, %"$JsonWriter.integer.exit104"
+  %1470 = phi i64 [ %.pre10.i.i.i.i48.i174.i, %merge7.i.i.i.i.i47.i173.i ], [ %1464, %"$JsonWriter.integer.exit104" ]
+  %1471 = phi ptr [ %1468, %merge7.i.i.i.i.i47.i173.i ], [ %.pre.i.i.i.i42.i128.i, %"$JsonWriter.integer.exit104" ]
+  %1472 = getelementptr i8, ptr %1471, i64 %1470
+  store i8 58, ptr %1472, align 1
+  %1473 = load i64, ptr %9, align 8
+  %1474 = add i64 %1473, 1
+  store i64 %1474, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i64"
 
-then.i.i.i49.i183.i:                              ; preds = %merge.i.i.i.i.i44.i178.i
-  store i8 1, ptr %1250, align 8
-  br label %"$JsonWriter.separate.exit.i63"
+then.i.i.i49.i175.i:                              ; preds = %merge.i.i.i.i.i44.i170.i
+  store i8 1, ptr %1330, align 8
+  br label %"$JsonWriter.separate.exit.i64"
 
-"$JsonWriter.separate.exit.i63":                  ; preds = %"$Vector.push.80.exit.thread.i.i.i43.i137.i", %then.i.i.i49.i183.i
+"$JsonWriter.separate.exit.i64":                  ; preds = %"$Vector.push.80.exit.thread.i.i.i43.i129.i", %then.i.i.i49.i175.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i62)
-  %1395 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i62, i64 32, ptr nonnull @"$string.83", i64 %1256)
-  %1396 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i62)
-  %1397 = load i64, ptr %9, align 8
-  %1398 = add i64 %1397, %1396
-  %1399 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i64 = icmp slt i64 %1399, %1398
-  br i1 %.not.i.i.i.i.i.i64, label %merge.i.i.i.i.i.i67, label %merge.i.i.i.i65
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i63)
+  %1475 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i63, i64 32, ptr nonnull @"$string.83", i64 %1336)
+  %1476 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i63)
+  %1477 = load i64, ptr %9, align 8
+  %1478 = add i64 %1477, %1476
+  %1479 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i65 = icmp slt i64 %1479, %1478
+  br i1 %.not.i.i.i.i.i.i65, label %merge.i.i.i.i.i.i68, label %merge.i.i.i.i66
 
-merge.i.i.i.i.i.i67:                              ; preds = %"$JsonWriter.separate.exit.i63"
-  %1400 = shl i64 %1399, 1
-  %spec.select.i.i.i.i.i.i68 = call i64 @llvm.smax.i64(i64 %1400, i64 %1398)
-  %spec.store.select.i.i.i.i.i.i69 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i68, i64 8)
-  %1401 = load ptr, ptr %out, align 8
-  %1402 = call ptr @realloc(ptr %1401, i64 %spec.store.select.i.i.i.i.i.i69)
-  %1403 = icmp eq ptr %1402, null
-  br i1 %1403, label %then.i.i.i.i71, label %merge7.i.i.i.i.i.i70
+merge.i.i.i.i.i.i68:                              ; preds = %"$JsonWriter.separate.exit.i64"
+  %1480 = shl i64 %1479, 1
+  %spec.select.i.i.i.i.i.i69 = call i64 @llvm.smax.i64(i64 %1480, i64 %1478)
+  %spec.store.select.i.i.i.i.i.i70 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i69, i64 8)
+  %1481 = load ptr, ptr %out, align 8
+  %1482 = call ptr @realloc(ptr %1481, i64 %spec.store.select.i.i.i.i.i.i70)
+  %1483 = icmp eq ptr %1482, null
+  br i1 %1483, label %then.i.i.i.i72, label %merge7.i.i.i.i.i.i71
 
-merge7.i.i.i.i.i.i70:                             ; preds = %merge.i.i.i.i.i.i67
-  store ptr %1402, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i69, ptr %10, align 8
-  br label %merge.i.i.i.i65
+merge7.i.i.i.i.i.i71:                             ; preds = %merge.i.i.i.i.i.i68
+  store ptr %1482, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i70, ptr %10, align 8
+  br label %merge.i.i.i.i66
 
-then.i.i.i.i71:                                   ; preds = %merge.i.i.i.i.i.i67
-  store i8 1, ptr %1250, align 8
-  br label %"$JsonWriter.integer.exit82"
+then.i.i.i.i72:                                   ; preds = %merge.i.i.i.i.i.i68
+  store i8 1, ptr %1330, align 8
+  br label %"$JsonWriter.integer.exit83"
 
-merge.i.i.i.i65:                                  ; preds = %merge7.i.i.i.i.i.i70, %"$JsonWriter.separate.exit.i63"
-  store i64 %1398, ptr %9, align 8
-  %1404 = icmp sgt i64 %1396, 0
-  br i1 %1404, label %then2.i.i.i.i66, label %"$JsonWriter.integer.exit82"
+merge.i.i.i.i66:                                  ; preds = %merge7.i.i.i.i.i.i71, %"$JsonWriter.separate.exit.i64"
+  store i64 %1478, ptr %9, align 8
+  %1484 = icmp sgt i64 %1476, 0
+  br i1 %1484, label %then2.i.i.i.i67, label %"$JsonWriter.integer.exit83"
 
-then2.i.i.i.i66:                                  ; preds = %merge.i.i.i.i65
-  %1405 = load ptr, ptr %out, align 8
-  %1406 = getelementptr i8, ptr %1405, i64 %1397
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1406, ptr nonnull readonly align 1 %digits.i.i62, i64 %1396, i1 false)
-  br label %"$JsonWriter.integer.exit82"
+then2.i.i.i.i67:                                  ; preds = %merge.i.i.i.i66
+  %1485 = load ptr, ptr %out, align 8
+  %1486 = getelementptr i8, ptr %1485, i64 %1477
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1486, ptr nonnull readonly align 1 %digits.i.i63, i64 %1476, i1 false)
+  br label %"$JsonWriter.integer.exit83"
 
-"$JsonWriter.integer.exit82":                     ; preds = %then.i.i.i.i71, %merge.i.i.i.i65, %then2.i.i.i.i66
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i62)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.574")
-  %1407 = load i64, ptr %9, align 8
-  %1408 = add i64 %1407, 1
-  %1409 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i51.i139.i = icmp slt i64 %1409, %1408
-  %.pre.i.i.i.i52.i140.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i51.i139.i, label %merge.i.i.i.i.i54.i172.i, label %"$Vector.push.80.exit.thread.i.i.i53.i141.i"
+"$JsonWriter.integer.exit83":                     ; preds = %then.i.i.i.i72, %merge.i.i.i.i66, %then2.i.i.i.i67
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i63)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.581")
+  %1487 = load i64, ptr %9, align 8
+  %1488 = add i64 %1487, 1
+  %1489 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i51.i131.i = icmp slt i64 %1489, %1488
+  %.pre.i.i.i.i52.i132.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i51.i131.i, label %merge.i.i.i.i.i54.i164.i, label %"$Vector.push.80.exit.thread.i.i.i53.i133.i"
 
-merge.i.i.i.i.i54.i172.i:                         ; preds = %"$JsonWriter.integer.exit82"
-  %1410 = shl i64 %1409, 1
-  %spec.select.i.i.i.i.i55.i173.i = call i64 @llvm.smax.i64(i64 %1410, i64 %1408)
-  %spec.store.select.i.i.i.i.i56.i174.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i55.i173.i, i64 8)
-  %1411 = call ptr @realloc(ptr %.pre.i.i.i.i52.i140.i, i64 %spec.store.select.i.i.i.i.i56.i174.i)
-  %1412 = icmp eq ptr %1411, null
-  br i1 %1412, label %then.i.i.i59.i177.i, label %merge7.i.i.i.i.i57.i175.i
+merge.i.i.i.i.i54.i164.i:                         ; preds = %"$JsonWriter.integer.exit83"
+  %1490 = shl i64 %1489, 1
+  %spec.select.i.i.i.i.i55.i165.i = call i64 @llvm.smax.i64(i64 %1490, i64 %1488)
+  %spec.store.select.i.i.i.i.i56.i166.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i55.i165.i, i64 8)
+  %1491 = call ptr @realloc(ptr %.pre.i.i.i.i52.i132.i, i64 %spec.store.select.i.i.i.i.i56.i166.i)
+  %1492 = icmp eq ptr %1491, null
+  br i1 %1492, label %then.i.i.i59.i169.i, label %merge7.i.i.i.i.i57.i167.i
 
-merge7.i.i.i.i.i57.i175.i:                        ; preds = %merge.i.i.i.i.i54.i172.i
-  store ptr %1411, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i56.i174.i, ptr %10, align 8
-  %.pre10.i.i.i.i58.i176.i = load i64, ptr %9, align 8
-  br label %"$Vector.push.80.exit.thread.i.i.i53.i141.i"
+merge7.i.i.i.i.i57.i167.i:                        ; preds = %merge.i.i.i.i.i54.i164.i
+  store ptr %1491, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i56.i166.i, ptr %10, align 8
+  %.pre10.i.i.i.i58.i168.i = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i.i53.i133.i"
 
-"$Vector.push.80.exit.thread.i.i.i53.i141.i":     ; preds = %merge7.i.i.i.i.i57.i175.i, %"$JsonWriter.integer.exit82"
-  %1413 = phi i64 [ %.pre10.i.i.i.i58.i176.i, %merge7.i.i.i.i.i57.i175.i ], [ %1407, %"$JsonWriter.integer.exit82" ]
-  %1414 = phi ptr [ %1411, %merge7.i.i.i.i.i57.i175.i ], [ %.pre.i.i.i.i52.i140.i, %"$JsonWriter.integer.exit82" ]
-  %1415 = getelementptr i8, ptr %1414, i64 %1413
-  store i8 58, ptr %1415, align 1
-  %1416 = load i64, ptr %9, align 8
-  %1417 = add i64 %1416, 1
-  store i64 %1417, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i42"
+"$Vector.push.80.exit.thread.i.i.i53.i133.i":     ; preds = %merge7.i.i.i.i.i57.i167.i, %"$JsonWriter.integer.exit83"
+  %1493 = phi i64 [ %.pre10.i.i.i.i58.i168.i, %merge7.i.i.i.i.i57.i167.i ], [ %1487, %"$JsonWriter.integer.exit83" ]
+  %1494 = phi ptr [ %1491, %merge7.i.i.i.i.i57.i167.i ], [ %.pre.i.i.i.i52.i132.i, %"$JsonWriter.integer.exit83" ]
+  %1495 = getelementptr i8, ptr %1494, i64 %1493
+  store i8 58, ptr %1495, align 1
+  %1496 = load i64, ptr %9, align 8
+  %1497 = add i64 %1496, 1
+  store i64 %1497, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i43"
 
-then.i.i.i59.i177.i:                              ; preds = %merge.i.i.i.i.i54.i172.i
-  store i8 1, ptr %1250, align 8
-  br label %"$JsonWriter.separate.exit.i42"
+then.i.i.i59.i169.i:                              ; preds = %merge.i.i.i.i.i54.i164.i
+  store i8 1, ptr %1330, align 8
+  br label %"$JsonWriter.separate.exit.i43"
 
-"$JsonWriter.separate.exit.i42":                  ; preds = %"$Vector.push.80.exit.thread.i.i.i53.i141.i", %then.i.i.i59.i177.i
+"$JsonWriter.separate.exit.i43":                  ; preds = %"$Vector.push.80.exit.thread.i.i.i53.i133.i", %then.i.i.i59.i169.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i41)
-  %1418 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i41, i64 32, ptr nonnull @"$string.83", i64 %spec.select)
-  %1419 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i41)
-  %1420 = load i64, ptr %9, align 8
-  %1421 = add i64 %1420, %1419
-  %1422 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i43 = icmp slt i64 %1422, %1421
-  br i1 %.not.i.i.i.i.i.i43, label %merge.i.i.i.i.i.i46, label %merge.i.i.i.i44
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i42)
+  %1498 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i42, i64 32, ptr nonnull @"$string.83", i64 %spec.select)
+  %1499 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i42)
+  %1500 = load i64, ptr %9, align 8
+  %1501 = add i64 %1500, %1499
+  %1502 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i44 = icmp slt i64 %1502, %1501
+  br i1 %.not.i.i.i.i.i.i44, label %merge.i.i.i.i.i.i47, label %merge.i.i.i.i45
 
-merge.i.i.i.i.i.i46:                              ; preds = %"$JsonWriter.separate.exit.i42"
-  %1423 = shl i64 %1422, 1
-  %spec.select.i.i.i.i.i.i47 = call i64 @llvm.smax.i64(i64 %1423, i64 %1421)
-  %spec.store.select.i.i.i.i.i.i48 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i47, i64 8)
-  %1424 = load ptr, ptr %out, align 8
-  %1425 = call ptr @realloc(ptr %1424, i64 %spec.store.select.i.i.i.i.i.i48)
-  %1426 = icmp eq ptr %1425, null
-  br i1 %1426, label %then.i.i.i.i50, label %merge7.i.i.i.i.i.i49
+merge.i.i.i.i.i.i47:                              ; preds = %"$JsonWriter.separate.exit.i43"
+  %1503 = shl i64 %1502, 1
+  %spec.select.i.i.i.i.i.i48 = call i64 @llvm.smax.i64(i64 %1503, i64 %1501)
+  %spec.store.select.i.i.i.i.i.i49 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i48, i64 8)
+  %1504 = load ptr, ptr %out, align 8
+  %1505 = call ptr @realloc(ptr %1504, i64 %spec.store.select.i.i.i.i.i.i49)
+  %1506 = icmp eq ptr %1505, null
+  br i1 %1506, label %then.i.i.i.i51, label %merge7.i.i.i.i.i.i50
 
-merge7.i.i.i.i.i.i49:                             ; preds = %merge.i.i.i.i.i.i46
-  store ptr %1425, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i48, ptr %10, align 8
-  br label %merge.i.i.i.i44
+merge7.i.i.i.i.i.i50:                             ; preds = %merge.i.i.i.i.i.i47
+  store ptr %1505, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i49, ptr %10, align 8
+  br label %merge.i.i.i.i45
 
-then.i.i.i.i50:                                   ; preds = %merge.i.i.i.i.i.i46
-  store i8 1, ptr %1250, align 8
-  br label %"$JsonWriter.integer.exit61"
+then.i.i.i.i51:                                   ; preds = %merge.i.i.i.i.i.i47
+  store i8 1, ptr %1330, align 8
+  br label %"$JsonWriter.integer.exit62"
 
-merge.i.i.i.i44:                                  ; preds = %merge7.i.i.i.i.i.i49, %"$JsonWriter.separate.exit.i42"
-  store i64 %1421, ptr %9, align 8
-  %1427 = icmp sgt i64 %1419, 0
-  br i1 %1427, label %then2.i.i.i.i45, label %"$JsonWriter.integer.exit61"
+merge.i.i.i.i45:                                  ; preds = %merge7.i.i.i.i.i.i50, %"$JsonWriter.separate.exit.i43"
+  store i64 %1501, ptr %9, align 8
+  %1507 = icmp sgt i64 %1499, 0
+  br i1 %1507, label %then2.i.i.i.i46, label %"$JsonWriter.integer.exit62"
 
-then2.i.i.i.i45:                                  ; preds = %merge.i.i.i.i44
-  %1428 = load ptr, ptr %out, align 8
-  %1429 = getelementptr i8, ptr %1428, i64 %1420
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1429, ptr nonnull readonly align 1 %digits.i.i41, i64 %1419, i1 false)
-  br label %"$JsonWriter.integer.exit61"
+then2.i.i.i.i46:                                  ; preds = %merge.i.i.i.i45
+  %1508 = load ptr, ptr %out, align 8
+  %1509 = getelementptr i8, ptr %1508, i64 %1500
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1509, ptr nonnull readonly align 1 %digits.i.i42, i64 %1499, i1 false)
+  br label %"$JsonWriter.integer.exit62"
 
-"$JsonWriter.integer.exit61":                     ; preds = %then.i.i.i.i50, %merge.i.i.i.i44, %then2.i.i.i.i45
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i41)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.575")
-  %1430 = load i64, ptr %9, align 8
-  %1431 = add i64 %1430, 1
-  %1432 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i61.i143.i = icmp slt i64 %1432, %1431
-  %.pre.i.i.i.i62.i144.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i61.i143.i, label %merge.i.i.i.i.i64.i166.i, label %"$Vector.push.80.exit.thread.i.i.i63.i145.i"
+"$JsonWriter.integer.exit62":                     ; preds = %then.i.i.i.i51, %merge.i.i.i.i45, %then2.i.i.i.i46
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i42)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.582")
+  %1510 = load i64, ptr %9, align 8
+  %1511 = add i64 %1510, 1
+  %1512 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i61.i135.i = icmp slt i64 %1512, %1511
+  %.pre.i.i.i.i62.i136.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i61.i135.i, label %merge.i.i.i.i.i64.i158.i, label %"$Vector.push.80.exit.thread.i.i.i63.i137.i"
 
-merge.i.i.i.i.i64.i166.i:                         ; preds = %"$JsonWriter.integer.exit61"
-  %1433 = shl i64 %1432, 1
-  %spec.select.i.i.i.i.i65.i167.i = call i64 @llvm.smax.i64(i64 %1433, i64 %1431)
-  %spec.store.select.i.i.i.i.i66.i168.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i65.i167.i, i64 8)
-  %1434 = call ptr @realloc(ptr %.pre.i.i.i.i62.i144.i, i64 %spec.store.select.i.i.i.i.i66.i168.i)
-  %1435 = icmp eq ptr %1434, null
-  br i1 %1435, label %then.i.i.i69.i171.i, label %merge7.i.i.i.i.i67.i169.i
+merge.i.i.i.i.i64.i158.i:                         ; preds = %"$JsonWriter.integer.exit62"
+  %1513 = shl i64 %1512, 1
+  %spec.select.i.i.i.i.i65.i159.i = call i64 @llvm.smax.i64(i64 %1513, i64 %1511)
+  %spec.store.select.i.i.i.i.i66.i160.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i65.i159.i, i64 8)
+  %1514 = call ptr @realloc(ptr %.pre.i.i.i.i62.i136.i, i64 %spec.store.select.i.i.i.i.i66.i160.i)
+  %1515 = icmp eq ptr %1514, null
+  br i1 %1515, label %then.i.i.i69.i163.i, label %merge7.i.i.i.i.i67.i161.i
 
-merge7.i.i.i.i.i67.i169.i:                        ; preds = %merge.i.i.i.i.i64.i166.i
-  store ptr %1434, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i66.i168.i, ptr %10, align 8
-  %.pre10.i.i.i.i68.i170.i = load i64, ptr %9, align 8
-  br label %"$Vector.push.80.exit.thread.i.i.i63.i145.i"
+merge7.i.i.i.i.i67.i161.i:                        ; preds = %merge.i.i.i.i.i64.i158.i
+  store ptr %1514, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i66.i160.i, ptr %10, align 8
+  %.pre10.i.i.i.i68.i162.i = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i.i63.i137.i"
 
-"$Vector.push.80.exit.thread.i.i.i63.i145.i":     ; preds = %merge7.i.i.i.i.i67.i169.i, %"$JsonWriter.integer.exit61"
-  %1436 = phi i64 [ %.pre10.i.i.i.i68.i170.i, %merge7.i.i.i.i.i67.i169.i ], [ %1430, %"$JsonWriter.integer.exit61" ]
-  %1437 = phi ptr [ %1434, %merge7.i.i.i.i.i67.i169.i ], [ %.pre.i.i.i.i62.i144.i, %"$JsonWriter.integer.exit61" ]
-  %1438 = getelementptr i8, ptr %1437, i64 %1436
-  store i8 58, ptr %1438, align 1
-  %1439 = load i64, ptr %9, align 8
-  %1440 = add i64 %1439, 1
-  store i64 %1440, ptr %9, align 8
-  br label %"$JsonWriter.separate.exit.i21"
+"$Vector.push.80.exit.thread.i.i.i63.i137.i":     ; preds = %merge7.i.i.i.i.i67.i161.i, %"$JsonWriter.integer.exit62"
+  %1516 = phi i64 [ %.pre10.i.i.i.i68.i162.i, %merge7.i.i.i.i.i67.i161.i ], [ %1510, %"$JsonWriter.integer.exit62" ]
+  %1517 = phi ptr [ %1514, %merge7.i.i.i.i.i67.i161.i ], [ %.pre.i.i.i.i62.i136.i, %"$JsonWriter.integer.exit62" ]
+  %1518 = getelementptr i8, ptr %1517, i64 %1516
+  store i8 58, ptr %1518, align 1
+  %1519 = load i64, ptr %9, align 8
+  %1520 = add i64 %1519, 1
+  store i64 %1520, ptr %9, align 8
+  br label %"$JsonWriter.separate.exit.i22"
 
-then.i.i.i69.i171.i:                              ; preds = %merge.i.i.i.i.i64.i166.i
-  store i8 1, ptr %1250, align 8
-  br label %"$JsonWriter.separate.exit.i21"
+then.i.i.i69.i163.i:                              ; preds = %merge.i.i.i.i.i64.i158.i
+  store i8 1, ptr %1330, align 8
+  br label %"$JsonWriter.separate.exit.i22"
 
-"$JsonWriter.separate.exit.i21":                  ; preds = %"$Vector.push.80.exit.thread.i.i.i63.i145.i", %then.i.i.i69.i171.i
+"$JsonWriter.separate.exit.i22":                  ; preds = %"$Vector.push.80.exit.thread.i.i.i63.i137.i", %then.i.i.i69.i163.i
   store i8 1, ptr %7, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i20)
-  %1441 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i20, i64 32, ptr nonnull @"$string.83", i64 %1267)
-  %1442 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i20)
-  %1443 = load i64, ptr %9, align 8
-  %1444 = add i64 %1443, %1442
-  %1445 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i22 = icmp slt i64 %1445, %1444
-  br i1 %.not.i.i.i.i.i.i22, label %merge.i.i.i.i.i.i25, label %merge.i.i.i.i23
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i21)
+  %1521 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i21, i64 32, ptr nonnull @"$string.83", i64 %1347)
+  %1522 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i21)
+  %1523 = load i64, ptr %9, align 8
+  %1524 = add i64 %1523, %1522
+  %1525 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i23 = icmp slt i64 %1525, %1524
+  br i1 %.not.i.i.i.i.i.i23, label %merge.i.i.i.i.i.i26, label %merge.i.i.i.i24
 
-merge.i.i.i.i.i.i25:                              ; preds = %"$JsonWriter.separate.exit.i21"
-  %1446 = shl i64 %1445, 1
-  %spec.select.i.i.i.i.i.i26 = call i64 @llvm.smax.i64(i64 %1446, i64 %1444)
-  %spec.store.select.i.i.i.i.i.i27 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i26, i64 8)
-  %1447 = load ptr, ptr %out, align 8
-  %1448 = call ptr @realloc(ptr %1447, i64 %spec.store.select.i.i.i.i.i.i27)
-  %1449 = icmp eq ptr %1448, null
-  br i1 %1449, label %then.i.i.i.i29, label %merge7.i.i.i.i.i.i28
+merge.i.i.i.i.i.i26:                              ; preds = %"$JsonWriter.separate.exit.i22"
+  %1526 = shl i64 %1525, 1
+  %spec.select.i.i.i.i.i.i27 = call i64 @llvm.smax.i64(i64 %1526, i64 %1524)
+  %spec.store.select.i.i.i.i.i.i28 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i27, i64 8)
+  %1527 = load ptr, ptr %out, align 8
+  %1528 = call ptr @realloc(ptr %1527, i64 %spec.store.select.i.i.i.i.i.i28)
+  %1529 = icmp eq ptr %1528, null
+  br i1 %1529, label %then.i.i.i.i30, label %merge7.i.i.i.i.i.i29
 
-merge7.i.i.i.i.i.i28:                             ; preds = %merge.i.i.i.i.i.i25
-  store ptr %1448, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i27, ptr %10, align 8
-  br label %merge.i.i.i.i23
+merge7.i.i.i.i.i.i29:                             ; preds = %merge.i.i.i.i.i.i26
+  store ptr %1528, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i28, ptr %10, align 8
+  br label %merge.i.i.i.i24
 
-then.i.i.i.i29:                                   ; preds = %merge.i.i.i.i.i.i25
-  store i8 1, ptr %1250, align 8
-  br label %"$JsonWriter.integer.exit40"
+then.i.i.i.i30:                                   ; preds = %merge.i.i.i.i.i.i26
+  store i8 1, ptr %1330, align 8
+  br label %"$JsonWriter.integer.exit41"
 
-merge.i.i.i.i23:                                  ; preds = %merge7.i.i.i.i.i.i28, %"$JsonWriter.separate.exit.i21"
-  store i64 %1444, ptr %9, align 8
-  %1450 = icmp sgt i64 %1442, 0
-  br i1 %1450, label %then2.i.i.i.i24, label %"$JsonWriter.integer.exit40"
+merge.i.i.i.i24:                                  ; preds = %merge7.i.i.i.i.i.i29, %"$JsonWriter.separate.exit.i22"
+  store i64 %1524, ptr %9, align 8
+  %1530 = icmp sgt i64 %1522, 0
+  br i1 %1530, label %then2.i.i.i.i25, label %"$JsonWriter.integer.exit41"
 
-then2.i.i.i.i24:                                  ; preds = %merge.i.i.i.i23
-  %1451 = load ptr, ptr %out, align 8
-  %1452 = getelementptr i8, ptr %1451, i64 %1443
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1452, ptr nonnull readonly align 1 %digits.i.i20, i64 %1442, i1 false)
-  br label %"$JsonWriter.integer.exit40"
+then2.i.i.i.i25:                                  ; preds = %merge.i.i.i.i24
+  %1531 = load ptr, ptr %out, align 8
+  %1532 = getelementptr i8, ptr %1531, i64 %1523
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1532, ptr nonnull readonly align 1 %digits.i.i21, i64 %1522, i1 false)
+  br label %"$JsonWriter.integer.exit41"
 
-"$JsonWriter.integer.exit40":                     ; preds = %then.i.i.i.i29, %merge.i.i.i.i23, %then2.i.i.i.i24
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i20)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.576")
-  %1453 = load i64, ptr %9, align 8
-  %1454 = add i64 %1453, 1
-  %1455 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i71.i147.i = icmp slt i64 %1455, %1454
-  %.pre.i.i.i.i72.i148.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i71.i147.i, label %merge.i.i.i.i.i74.i160.i, label %"$Vector.push.80.exit.thread.i.i.i73.i149.i"
+"$JsonWriter.integer.exit41":                     ; preds = %then.i.i.i.i30, %merge.i.i.i.i24, %then2.i.i.i.i25
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i21)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.583")
+  %1533 = load i64, ptr %9, align 8
+  %1534 = add i64 %1533, 1
+  %1535 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i71.i139.i = icmp slt i64 %1535, %1534
+  %.pre.i.i.i.i72.i140.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i71.i139.i, label %merge.i.i.i.i.i74.i152.i, label %"$Vector.push.80.exit.thread.i.i.i73.i141.i"
 
-merge.i.i.i.i.i74.i160.i:                         ; preds = %"$JsonWriter.integer.exit40"
-  %1456 = shl i64 %1455, 1
-  %spec.select.i.i.i.i.i75.i161.i = call i64 @llvm.smax.i64(i64 %1456, i64 %1454)
-  %spec.store.select.i.i.i.i.i76.i162.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i75.i161.i, i64 8)
-  %1457 = call ptr @realloc(ptr %.pre.i.i.i.i72.i148.i, i64 %spec.store.select.i.i.i.i.i76.i162.i)
-  %1458 = icmp eq ptr %1457, null
-  br i1 %1458, label %then.i.i.i79.i165.i, label %merge7.i.i.i.i.i77.i163.i
+merge.i.i.i.i.i74.i152.i:                         ; preds = %"$JsonWriter.integer.exit41"
+  %1536 = shl i64 %1535, 1
+  %spec.select.i.i.i.i.i75.i153.i = call i64 @llvm.smax.i64(i64 %1536, i64 %1534)
+  %spec.store.select.i.i.i.i.i76.i154.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i75.i153.i, i64 8)
+  %1537 = call ptr @realloc(ptr %.pre.i.i.i.i72.i140.i, i64 %spec.store.select.i.i.i.i.i76.i154.i)
+  %1538 = icmp eq ptr %1537, null
+  br i1 %1538, label %then.i.i.i79.i157.i, label %merge7.i.i.i.i.i77.i155.i
 
-merge7.i.i.i.i.i77.i163.i:                        ; preds = %merge.i.i.i.i.i74.i160.i
-  store ptr %1457, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i76.i162.i, ptr %10, align 8
-  %.pre10.i.i.i.i78.i164.i = load i64, ptr %9, align 8
-  br label %"$Vector.push.80.exit.thread.i.i.i73.i149.i"
+merge7.i.i.i.i.i77.i155.i:                        ; preds = %merge.i.i.i.i.i74.i152.i
+  store ptr %1537, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i76.i154.i, ptr %10, align 8
+  %.pre10.i.i.i.i78.i156.i = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i.i73.i141.i"
 
-"$Vector.push.80.exit.thread.i.i.i73.i149.i":     ; preds = %merge7.i.i.i.i.i77.i163.i, %"$JsonWriter.integer.exit40"
-  %1459 = phi i64 [ %.pre10.i.i.i.i78.i164.i, %merge7.i.i.i.i.i77.i163.i ], [ %1453, %"$JsonWriter.integer.exit40" ]
-  %1460 = phi ptr [ %1457, %merge7.i.i.i.i.i77.i163.i ], [ %.pre.i.i.i.i72.i148.i, %"$JsonWriter.integer.exit40" ]
-  %1461 = getelementptr i8, ptr %1460, i64 %1459
-  store i8 58, ptr %1461, align 1
-  %1462 = load i64, ptr %9, align 8
-  %1463 = add i64 %1462, 1
-  store i64 %1463, ptr %9, align 8
+"$Vector.push.80.exit.thread.i.i.i73.i141.i":     ; preds = %merge7.i.i.i.i.i77.i155.i, %"$JsonWriter.integer.exit41"
+  %1539 = phi i64 [ %.pre10.i.i.i.i78.i156.i, %merge7.i.i.i.i.i77.i155.i ], [ %1533, %"$JsonWriter.integer.exit41" ]
+  %1540 = phi ptr [ %1537, %merge7.i.i.i.i.i77.i155.i ], [ %.pre.i.i.i.i72.i140.i, %"$JsonWriter.integer.exit41" ]
+  %1541 = getelementptr i8, ptr %1540, i64 %1539
+  store i8 58, ptr %1541, align 1
+  %1542 = load i64, ptr %9, align 8
+  %1543 = add i64 %1542, 1
+  store i64 %1543, ptr %9, align 8
   br label %"$JsonWriter.separate.exit.i"
 
-then.i.i.i79.i165.i:                              ; preds = %merge.i.i.i.i.i74.i160.i
-  store i8 1, ptr %1250, align 8
+then.i.i.i79.i157.i:                              ; preds = %merge.i.i.i.i.i74.i152.i
+  store i8 1, ptr %1330, align 8
   br label %"$JsonWriter.separate.exit.i"
 
-"$JsonWriter.separate.exit.i":                    ; preds = %"$Vector.push.80.exit.thread.i.i.i73.i149.i", %then.i.i.i79.i165.i
+"$JsonWriter.separate.exit.i":                    ; preds = %"$Vector.push.80.exit.thread.i.i.i73.i141.i", %then.i.i.i79.i157.i
   store i8 1, ptr %7, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i)
-  %1464 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i, i64 32, ptr nonnull @"$string.83", i64 %1268)
-  %1465 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i)
-  %1466 = load i64, ptr %9, align 8
-  %1467 = add i64 %1466, %1465
-  %1468 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i5 = icmp slt i64 %1468, %1467
-  br i1 %.not.i.i.i.i.i.i5, label %merge.i.i.i.i.i.i6, label %merge.i.i.i.i
+  %1544 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i, i64 32, ptr nonnull @"$string.83", i64 %1348)
+  %1545 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i)
+  %1546 = load i64, ptr %9, align 8
+  %1547 = add i64 %1546, %1545
+  %1548 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i5 = icmp slt i64 %1548, %1547
+  br i1 %.not.i.i.i.i.i.i5, label %merge.i.i.i.i.i.i7, label %merge.i.i.i.i6
 
-merge.i.i.i.i.i.i6:                               ; preds = %"$JsonWriter.separate.exit.i"
-  %1469 = shl i64 %1468, 1
-  %spec.select.i.i.i.i.i.i7 = call i64 @llvm.smax.i64(i64 %1469, i64 %1467)
-  %spec.store.select.i.i.i.i.i.i8 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i7, i64 8)
-  %1470 = load ptr, ptr %out, align 8
-  %1471 = call ptr @realloc(ptr %1470, i64 %spec.store.select.i.i.i.i.i.i8)
-  %1472 = icmp eq ptr %1471, null
-  br i1 %1472, label %then.i.i.i.i10, label %merge7.i.i.i.i.i.i9
+merge.i.i.i.i.i.i7:                               ; preds = %"$JsonWriter.separate.exit.i"
+  %1549 = shl i64 %1548, 1
+  %spec.select.i.i.i.i.i.i8 = call i64 @llvm.smax.i64(i64 %1549, i64 %1547)
+  %spec.store.select.i.i.i.i.i.i9 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i8, i64 8)
+  %1550 = load ptr, ptr %out, align 8
+  %1551 = call ptr @realloc(ptr %1550, i64 %spec.store.select.i.i.i.i.i.i9)
+  %1552 = icmp eq ptr %1551, null
+  br i1 %1552, label %then.i.i.i.i11, label %merge7.i.i.i.i.i.i10
 
-merge7.i.i.i.i.i.i9:                              ; preds = %merge.i.i.i.i.i.i6
-  store ptr %1471, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i8, ptr %10, align 8
-  br label %merge.i.i.i.i
+merge7.i.i.i.i.i.i10:                             ; preds = %merge.i.i.i.i.i.i7
+  store ptr %1551, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i9, ptr %10, align 8
+  br label %merge.i.i.i.i6
 
-then.i.i.i.i10:                                   ; preds = %merge.i.i.i.i.i.i6
-  store i8 1, ptr %1250, align 8
+then.i.i.i.i11:                                   ; preds = %merge.i.i.i.i.i.i7
+  store i8 1, ptr %1330, align 8
   br label %"$JsonWriter.integer.exit"
 
-merge.i.i.i.i:                                    ; preds = %merge7.i.i.i.i.i.i9, %"$JsonWriter.separate.exit.i"
-  store i64 %1467, ptr %9, align 8
-  %1473 = icmp sgt i64 %1465, 0
-  br i1 %1473, label %then2.i.i.i.i, label %"$JsonWriter.integer.exit"
+merge.i.i.i.i6:                                   ; preds = %merge7.i.i.i.i.i.i10, %"$JsonWriter.separate.exit.i"
+  store i64 %1547, ptr %9, align 8
+  %1553 = icmp sgt i64 %1545, 0
+  br i1 %1553, label %then2.i.i.i.i, label %"$JsonWriter.integer.exit"
 
-then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %1474 = load ptr, ptr %out, align 8
-  %1475 = getelementptr i8, ptr %1474, i64 %1466
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1475, ptr nonnull readonly align 1 %digits.i.i, i64 %1465, i1 false)
+then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i6
+  %1554 = load ptr, ptr %out, align 8
+  %1555 = getelementptr i8, ptr %1554, i64 %1546
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1555, ptr nonnull readonly align 1 %digits.i.i, i64 %1545, i1 false)
   br label %"$JsonWriter.integer.exit"
 
-"$JsonWriter.integer.exit":                       ; preds = %then.i.i.i.i10, %merge.i.i.i.i, %then2.i.i.i.i
+"$JsonWriter.integer.exit":                       ; preds = %then.i.i.i.i11, %merge.i.i.i.i6, %then2.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i)
-  %1476 = load i64, ptr %9, align 8
-  %1477 = add i64 %1476, 1
-  %1478 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i81.i151.i = icmp slt i64 %1478, %1477
-  %.pre.i.i.i.i82.i152.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i81.i151.i, label %merge.i.i.i.i.i84.i154.i, label %"$Vector.push.80.exit.thread.i.i.i83.i153.i"
+  %1556 = load i64, ptr %9, align 8
+  %1557 = add i64 %1556, 1
+  %1558 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i81.i143.i = icmp slt i64 %1558, %1557
+  %.pre.i.i.i.i82.i144.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i81.i143.i, label %merge.i.i.i.i.i84.i146.i, label %"$Vector.push.80.exit.thread.i.i.i83.i145.i"
 
-merge.i.i.i.i.i84.i154.i:                         ; preds = %"$JsonWriter.integer.exit"
-  %1479 = shl i64 %1478, 1
-  %spec.select.i.i.i.i.i85.i155.i = call i64 @llvm.smax.i64(i64 %1479, i64 %1477)
-  %spec.store.select.i.i.i.i.i86.i156.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i85.i155.i, i64 8)
-  %1480 = call ptr @realloc(ptr %.pre.i.i.i.i82.i152.i, i64 %spec.store.select.i.i.i.i.i86.i156.i)
-  %1481 = icmp eq ptr %1480, null
-  br i1 %1481, label %then.i.i.i89.i159.i, label %merge7.i.i.i.i.i87.i157.i
+merge.i.i.i.i.i84.i146.i:                         ; preds = %"$JsonWriter.integer.exit"
+  %1559 = shl i64 %1558, 1
+  %spec.select.i.i.i.i.i85.i147.i = call i64 @llvm.smax.i64(i64 %1559, i64 %1557)
+  %spec.store.select.i.i.i.i.i86.i148.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i85.i147.i, i64 8)
+  %1560 = call ptr @realloc(ptr %.pre.i.i.i.i82.i144.i, i64 %spec.store.select.i.i.i.i.i86.i148.i)
+  %1561 = icmp eq ptr %1560, null
+  br i1 %1561, label %then.i.i.i89.i151.i, label %merge7.i.i.i.i.i87.i149.i
 
-merge7.i.i.i.i.i87.i157.i:                        ; preds = %merge.i.i.i.i.i84.i154.i
-  store ptr %1480, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i86.i156.i, ptr %10, align 8
-  %.pre10.i.i.i.i88.i158.i = load i64, ptr %9, align 8
-  br label %"$Vector.push.80.exit.thread.i.i.i83.i153.i"
+merge7.i.i.i.i.i87.i149.i:                        ; preds = %merge.i.i.i.i.i84.i146.i
+  store ptr %1560, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i86.i148.i, ptr %10, align 8
+  %.pre10.i.i.i.i88.i150.i = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i.i83.i145.i"
 
-"$Vector.push.80.exit.thread.i.i.i83.i153.i":     ; preds = %merge7.i.i.i.i.i87.i157.i, %"$JsonWriter.integer.exit"
-  %1482 = phi i64 [ %.pre10.i.i.i.i88.i158.i, %merge7.i.i.i.i.i87.i157.i ], [ %1476, %"$JsonWriter.integer.exit" ]
-  %1483 = phi ptr [ %1480, %merge7.i.i.i.i.i87.i157.i ], [ %.pre.i.i.i.i82.i152.i, %"$JsonWriter.integer.exit" ]
-  %1484 = getelementptr i8, ptr %1483, i64 %1482
-  store i8 125, ptr %1484, align 1
-  %1485 = load i64, ptr %9, align 8
-  %1486 = add i64 %1485, 1
-  store i64 %1486, ptr %9, align 8
+"$Vector.push.80.exit.thread.i.i.i83.i145.i":     ; preds = %merge7.i.i.i.i.i87.i149.i, %"$JsonWriter.integer.exit"
+  %1562 = phi i64 [ %.pre10.i.i.i.i88.i150.i, %merge7.i.i.i.i.i87.i149.i ], [ %1556, %"$JsonWriter.integer.exit" ]
+  %1563 = phi ptr [ %1560, %merge7.i.i.i.i.i87.i149.i ], [ %.pre.i.i.i.i82.i144.i, %"$JsonWriter.integer.exit" ]
+  %1564 = getelementptr i8, ptr %1563, i64 %1562
+  store i8 125, ptr %1564, align 1
+  %1565 = load i64, ptr %9, align 8
+  %1566 = add i64 %1565, 1
+  store i64 %1566, ptr %9, align 8
   br label %"$write_rank.exit.i"
 
-then.i.i.i89.i159.i:                              ; preds = %merge.i.i.i.i.i84.i154.i
-  store i8 1, ptr %1250, align 8
+then.i.i.i89.i151.i:                              ; preds = %merge.i.i.i.i.i84.i146.i
+  store i8 1, ptr %1330, align 8
   br label %"$write_rank.exit.i"
 
-"$write_rank.exit.i":                             ; preds = %then.i.i.i89.i159.i, %"$Vector.push.80.exit.thread.i.i.i83.i153.i"
+"$write_rank.exit.i":                             ; preds = %then.i.i.i89.i151.i, %"$Vector.push.80.exit.thread.i.i.i83.i145.i"
   store i8 1, ptr %7, align 8
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
   br i1 %exitcond.not.i, label %merge.i, label %forbody.i
 
-merge.i:                                          ; preds = %"$write_rank.exit.i", %"$JsonWriter.open.exit200"
-  %1487 = load i64, ptr %9, align 8
-  %1488 = add i64 %1487, 1
-  %1489 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i192.i = icmp slt i64 %1489, %1488
-  %.pre.i.i.i.i193.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i192.i, label %merge.i.i.i.i.i195.i, label %"$Vector.push.80.exit.thread.i.i.i194.i"
+merge.i:                                          ; preds = %"$write_rank.exit.i", %"$JsonWriter.open.exit201"
+  %1567 = load i64, ptr %9, align 8
+  %1568 = add i64 %1567, 1
+  %1569 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i184.i = icmp slt i64 %1569, %1568
+  %.pre.i.i.i.i185.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i184.i, label %merge.i.i.i.i.i187.i, label %"$Vector.push.80.exit.thread.i.i.i186.i"
 
-merge.i.i.i.i.i195.i:                             ; preds = %merge.i
-  %1490 = shl i64 %1489, 1
-  %spec.select.i.i.i.i.i196.i = call i64 @llvm.smax.i64(i64 %1490, i64 %1488)
-  %spec.store.select.i.i.i.i.i197.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i196.i, i64 8)
-  %1491 = call ptr @realloc(ptr %.pre.i.i.i.i193.i, i64 %spec.store.select.i.i.i.i.i197.i)
-  %1492 = icmp eq ptr %1491, null
-  br i1 %1492, label %then.i.i.i200.i, label %merge7.i.i.i.i.i198.i
+merge.i.i.i.i.i187.i:                             ; preds = %merge.i
+  %1570 = shl i64 %1569, 1
+  %spec.select.i.i.i.i.i188.i = call i64 @llvm.smax.i64(i64 %1570, i64 %1568)
+  %spec.store.select.i.i.i.i.i189.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i188.i, i64 8)
+  %1571 = call ptr @realloc(ptr %.pre.i.i.i.i185.i, i64 %spec.store.select.i.i.i.i.i189.i)
+  %1572 = icmp eq ptr %1571, null
+  br i1 %1572, label %then.i.i.i192.i, label %merge7.i.i.i.i.i190.i
 
-merge7.i.i.i.i.i198.i:                            ; preds = %merge.i.i.i.i.i195.i
-  store ptr %1491, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i197.i, ptr %10, align 8
-  %.pre10.i.i.i.i199.i = load i64, ptr %9, align 8
-  br label %"$Vector.push.80.exit.thread.i.i.i194.i"
+merge7.i.i.i.i.i190.i:                            ; preds = %merge.i.i.i.i.i187.i
+  store ptr %1571, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i189.i, ptr %10, align 8
+  %.pre10.i.i.i.i191.i = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i.i186.i"
 
-"$Vector.push.80.exit.thread.i.i.i194.i":         ; preds = %merge7.i.i.i.i.i198.i, %merge.i
-  %1493 = phi i64 [ %.pre10.i.i.i.i199.i, %merge7.i.i.i.i.i198.i ], [ %1487, %merge.i ]
-  %1494 = phi ptr [ %1491, %merge7.i.i.i.i.i198.i ], [ %.pre.i.i.i.i193.i, %merge.i ]
-  %1495 = getelementptr i8, ptr %1494, i64 %1493
-  store i8 93, ptr %1495, align 1
-  %1496 = load i64, ptr %9, align 8
-  %1497 = add i64 %1496, 1
-  store i64 %1497, ptr %9, align 8
+"$Vector.push.80.exit.thread.i.i.i186.i":         ; preds = %merge7.i.i.i.i.i190.i, %merge.i
+  %1573 = phi i64 [ %.pre10.i.i.i.i191.i, %merge7.i.i.i.i.i190.i ], [ %1567, %merge.i ]
+  %1574 = phi ptr [ %1571, %merge7.i.i.i.i.i190.i ], [ %.pre.i.i.i.i185.i, %merge.i ]
+  %1575 = getelementptr i8, ptr %1574, i64 %1573
+  store i8 93, ptr %1575, align 1
+  %1576 = load i64, ptr %9, align 8
+  %1577 = add i64 %1576, 1
+  store i64 %1577, ptr %9, align 8
   br label %"$JsonWriter.end_array.exit.i"
 
-then.i.i.i200.i:                                  ; preds = %merge.i.i.i.i.i195.i
-  %1498 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1498, align 8
+then.i.i.i192.i:                                  ; preds = %merge.i.i.i.i.i187.i
+  %1578 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1578, align 8
   %.pre.i = load i64, ptr %9, align 8
   br label %"$JsonWriter.end_array.exit.i"
 
-"$JsonWriter.end_array.exit.i":                   ; preds = %then.i.i.i200.i, %"$Vector.push.80.exit.thread.i.i.i194.i"
-  %1499 = phi i64 [ %1497, %"$Vector.push.80.exit.thread.i.i.i194.i" ], [ %.pre.i, %then.i.i.i200.i ]
+"$JsonWriter.end_array.exit.i":                   ; preds = %then.i.i.i192.i, %"$Vector.push.80.exit.thread.i.i.i186.i"
+  %1579 = phi i64 [ %1577, %"$Vector.push.80.exit.thread.i.i.i186.i" ], [ %.pre.i, %then.i.i.i192.i ]
   store i8 1, ptr %7, align 8
-  %1500 = add i64 %1499, 1
-  %1501 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i201.i = icmp slt i64 %1501, %1500
-  %.pre.i.i.i.i202.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i201.i, label %merge.i.i.i.i.i204.i, label %"$Vector.push.80.exit.thread.i.i.i203.i"
+  %1580 = add i64 %1579, 1
+  %1581 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i193.i = icmp slt i64 %1581, %1580
+  %.pre.i.i.i.i194.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i193.i, label %merge.i.i.i.i.i196.i, label %"$Vector.push.80.exit.thread.i.i.i195.i"
 
-merge.i.i.i.i.i204.i:                             ; preds = %"$JsonWriter.end_array.exit.i"
-  %1502 = shl i64 %1501, 1
-  %spec.select.i.i.i.i.i205.i = call i64 @llvm.smax.i64(i64 %1502, i64 %1500)
-  %spec.store.select.i.i.i.i.i206.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i205.i, i64 8)
-  %1503 = call ptr @realloc(ptr %.pre.i.i.i.i202.i, i64 %spec.store.select.i.i.i.i.i206.i)
-  %1504 = icmp eq ptr %1503, null
-  br i1 %1504, label %then.i.i.i209.i, label %merge7.i.i.i.i.i207.i
+merge.i.i.i.i.i196.i:                             ; preds = %"$JsonWriter.end_array.exit.i"
+  %1582 = shl i64 %1581, 1
+  %spec.select.i.i.i.i.i197.i = call i64 @llvm.smax.i64(i64 %1582, i64 %1580)
+  %spec.store.select.i.i.i.i.i198.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i197.i, i64 8)
+  %1583 = call ptr @realloc(ptr %.pre.i.i.i.i194.i, i64 %spec.store.select.i.i.i.i.i198.i)
+  %1584 = icmp eq ptr %1583, null
+  br i1 %1584, label %then.i.i.i201.i, label %merge7.i.i.i.i.i199.i
 
-merge7.i.i.i.i.i207.i:                            ; preds = %merge.i.i.i.i.i204.i
-  store ptr %1503, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i206.i, ptr %10, align 8
-  %.pre10.i.i.i.i208.i = load i64, ptr %9, align 8
-  br label %"$Vector.push.80.exit.thread.i.i.i203.i"
+merge7.i.i.i.i.i199.i:                            ; preds = %merge.i.i.i.i.i196.i
+  store ptr %1583, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i198.i, ptr %10, align 8
+  %.pre10.i.i.i.i200.i = load i64, ptr %9, align 8
+  br label %"$Vector.push.80.exit.thread.i.i.i195.i"
 
-"$Vector.push.80.exit.thread.i.i.i203.i":         ; preds = %merge7.i.i.i.i.i207.i, %"$JsonWriter.end_array.exit.i"
-  %1505 = phi i64 [ %.pre10.i.i.i.i208.i, %merge7.i.i.i.i.i207.i ], [ %1499, %"$JsonWriter.end_array.exit.i" ]
-  %1506 = phi ptr [ %1503, %merge7.i.i.i.i.i207.i ], [ %.pre.i.i.i.i202.i, %"$JsonWriter.end_array.exit.i" ]
-  %1507 = getelementptr i8, ptr %1506, i64 %1505
-  store i8 125, ptr %1507, align 1
-  %1508 = load i64, ptr %9, align 8
-  %1509 = add i64 %1508, 1
-  store i64 %1509, ptr %9, align 8
+"$Vector.push.80.exit.thread.i.i.i195.i":         ; preds = %merge7.i.i.i.i.i199.i, %"$JsonWriter.end_array.exit.i"
+  %1585 = phi i64 [ %.pre10.i.i.i.i200.i, %merge7.i.i.i.i.i199.i ], [ %1579, %"$JsonWriter.end_array.exit.i" ]
+  %1586 = phi ptr [ %1583, %merge7.i.i.i.i.i199.i ], [ %.pre.i.i.i.i194.i, %"$JsonWriter.end_array.exit.i" ]
+  %1587 = getelementptr i8, ptr %1586, i64 %1585
+  store i8 125, ptr %1587, align 1
+  %1588 = load i64, ptr %9, align 8
+  %1589 = add i64 %1588, 1
+  store i64 %1589, ptr %9, align 8
   br label %"$write_plan.exit"
 
-then.i.i.i209.i:                                  ; preds = %merge.i.i.i.i.i204.i
-  %1510 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1510, align 8
+then.i.i.i201.i:                                  ; preds = %merge.i.i.i.i.i196.i
+  %1590 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1590, align 8
   br label %"$write_plan.exit"
 
-"$write_plan.exit":                               ; preds = %"$Vector.push.80.exit.thread.i.i.i203.i", %then.i.i.i209.i
+"$write_plan.exit":                               ; preds = %"$Vector.push.80.exit.thread.i.i.i195.i", %then.i.i.i201.i
   store i8 1, ptr %7, align 8
-  %1511 = call fastcc i32 @"$finish"(ptr nonnull %out, ptr %3, ptr %4)
+  %1591 = call fastcc i32 @"$finish"(ptr nonnull %out, ptr %3, ptr %4)
   br label %common.ret
 }
 
@@ -36759,7 +36989,7 @@ or.lhs.false:                                     ; preds = %merge5
 
 merge9:                                           ; preds = %or.lhs.false
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %refusal.i)
-  call void @llvm.lifetime.start.p0(i64 848, ptr nonnull %larger.i)
+  call void @llvm.lifetime.start.p0(i64 984, ptr nonnull %larger.i)
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %count.i.i)
   %21 = getelementptr i8, ptr %4, i64 128
   %22 = load i64, ptr %21, align 8
@@ -36787,7 +37017,7 @@ merge1.i.i:                                       ; preds = %merge.i.i
 "$Planning.most_devices.exit.i":                  ; preds = %merge1.i.i, %merge9
   %most.0.i = phi i32 [ 8, %merge9 ], [ %spec.select.i, %merge1.i.i ]
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %count.i.i)
-  %30 = getelementptr i8, ptr %0, i64 328
+  %30 = getelementptr i8, ptr %0, i64 464
   %31 = load i8, ptr %30, align 1
   %32 = trunc i8 %31 to i1
   %.not2430.i = icmp slt i32 %most.0.i, 2
@@ -36806,15 +37036,15 @@ merge3.i:                                         ; preds = %whilebody.i
   br i1 %.not26.i, label %merge7.i, label %then8.i
 
 then8.i:                                          ; preds = %merge3.i
-  %35 = getelementptr i8, ptr %0, i64 329
+  %35 = getelementptr i8, ptr %0, i64 465
   %36 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %35)
   %37 = getelementptr i8, ptr %35, i64 %36
   %38 = sub i64 512, %36
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 %38, ptr nonnull @"$string.522", ptr nonnull %refusal.i)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 %38, ptr nonnull @"$string.523", ptr nonnull %refusal.i)
   br label %"$Planning.grow.exit"
 
 merge7.i:                                         ; preds = %merge3.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(848) %0, ptr noundef nonnull align 8 dereferenceable(848) %larger.i, i64 848, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(984) %0, ptr noundef nonnull align 8 dereferenceable(984) %larger.i, i64 984, i1 false)
   %40 = shl i32 %world_size.032.i, 1
   %41 = load i8, ptr %30, align 1
   %42 = trunc i8 %41 to i1
@@ -36825,15 +37055,15 @@ merge7.i:                                         ; preds = %merge3.i
 "$Planning.grow.exit":                            ; preds = %whilebody.i, %merge7.i, %"$Planning.most_devices.exit.thread.i", %"$Planning.most_devices.exit.i", %then8.i
   %common.ret.op.i29 = phi i32 [ 0, %then8.i ], [ %28, %"$Planning.most_devices.exit.thread.i" ], [ 0, %"$Planning.most_devices.exit.i" ], [ %33, %whilebody.i ], [ 0, %merge7.i ]
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %refusal.i)
-  call void @llvm.lifetime.end.p0(i64 848, ptr nonnull %larger.i)
+  call void @llvm.lifetime.end.p0(i64 984, ptr nonnull %larger.i)
   br label %common.ret
 }
 
 ; Function Attrs: nofree nounwind
 define internal fastcc noundef i32 @"$options.resolve"(ptr %0, ptr nocapture readonly %1, ptr nocapture %2, ptr %3) unnamed_addr #0 {
 entry:
-  %raw.i78 = alloca [1024 x i8], align 1
-  %raw.i74 = alloca [1024 x i8], align 1
+  %raw.i71 = alloca [1024 x i8], align 1
+  %raw.i67 = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
   %raw.i380.i = alloca [1024 x i8], align 1
   %raw.i376.i = alloca [1024 x i8], align 1
@@ -36843,238 +37073,191 @@ entry:
   %.not = icmp eq i32 %4, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %then181.i, %then176.i, %then172.i, %then167.i, %then163.i, %then158.i, %then154.i, %then149.i, %then145.i, %then140.i, %then136.i, %then131.i, %then127.i, %then122.i, %then118.i, %then113.i, %then109.i, %then104.i, %then100.i, %then95.i, %then91.i, %then86.i, %then82.i, %then77.i, %then73.i, %then68.i, %then64.i, %then59.i, %then55.i, %then50.i, %then46.i, %then41.i, %then37.i, %then32.i, %"$printable.clean.exit383.i", %then23.i71, %"$printable.clean.exit379.i", %then14.i, %"$printable.clean.exit375.i", %then5.i72, %"$printable.clean.exit.i", %then.i73, %entry, %"$printable.clean.exit81", %then23, %"$printable.clean.exit77", %then14, %"$printable.clean.exit", %then7, %"$layout.resolve_expert_layout.exit"
-  %common.ret.op = phi i32 [ 0, %"$layout.resolve_expert_layout.exit" ], [ 1, %then7 ], [ 1, %"$printable.clean.exit" ], [ 1, %then14 ], [ 1, %"$printable.clean.exit77" ], [ 1, %then23 ], [ 1, %"$printable.clean.exit81" ], [ 1, %entry ], [ 1, %then.i73 ], [ 1, %"$printable.clean.exit.i" ], [ 1, %then5.i72 ], [ 1, %"$printable.clean.exit375.i" ], [ 1, %then14.i ], [ 1, %"$printable.clean.exit379.i" ], [ 1, %then23.i71 ], [ 1, %"$printable.clean.exit383.i" ], [ 1, %then32.i ], [ 1, %then37.i ], [ 1, %then41.i ], [ 1, %then46.i ], [ 1, %then50.i ], [ 1, %then55.i ], [ 1, %then59.i ], [ 1, %then64.i ], [ 1, %then68.i ], [ 1, %then73.i ], [ 1, %then77.i ], [ 1, %then82.i ], [ 1, %then86.i ], [ 1, %then91.i ], [ 1, %then95.i ], [ 1, %then100.i ], [ 1, %then104.i ], [ 1, %then109.i ], [ 1, %then113.i ], [ 1, %then118.i ], [ 1, %then122.i ], [ 1, %then127.i ], [ 1, %then131.i ], [ 1, %then136.i ], [ 1, %then140.i ], [ 1, %then145.i ], [ 1, %then149.i ], [ 1, %then154.i ], [ 1, %then158.i ], [ 1, %then163.i ], [ 1, %then167.i ], [ 1, %then172.i ], [ 1, %then176.i ], [ 1, %then181.i ]
+common.ret:                                       ; preds = %then181.i, %then176.i, %then172.i, %then167.i, %then163.i, %then158.i, %then154.i, %then149.i, %then145.i, %then140.i, %then136.i, %then131.i, %then127.i, %then122.i, %then118.i, %then113.i, %then109.i, %then104.i, %then100.i, %then95.i, %then91.i, %then86.i, %then82.i, %then77.i, %then73.i, %then68.i, %then64.i, %then59.i, %then55.i, %then50.i, %then46.i, %then41.i, %then37.i, %then32.i, %"$printable.clean.exit383.i", %then23.i, %"$printable.clean.exit379.i", %then14.i, %"$printable.clean.exit375.i", %then5.i, %"$printable.clean.exit.i", %then.i, %entry, %"$printable.clean.exit74", %then23, %"$printable.clean.exit70", %then14, %"$printable.clean.exit", %then7, %"$layout.resolve_expert_layout.exit"
+  %common.ret.op = phi i32 [ 0, %"$layout.resolve_expert_layout.exit" ], [ 1, %then7 ], [ 1, %"$printable.clean.exit" ], [ 1, %then14 ], [ 1, %"$printable.clean.exit70" ], [ 1, %then23 ], [ 1, %"$printable.clean.exit74" ], [ 1, %entry ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ], [ 1, %then5.i ], [ 1, %"$printable.clean.exit375.i" ], [ 1, %then14.i ], [ 1, %"$printable.clean.exit379.i" ], [ 1, %then23.i ], [ 1, %"$printable.clean.exit383.i" ], [ 1, %then32.i ], [ 1, %then37.i ], [ 1, %then41.i ], [ 1, %then46.i ], [ 1, %then50.i ], [ 1, %then55.i ], [ 1, %then59.i ], [ 1, %then64.i ], [ 1, %then68.i ], [ 1, %then73.i ], [ 1, %then77.i ], [ 1, %then82.i ], [ 1, %then86.i ], [ 1, %then91.i ], [ 1, %then95.i ], [ 1, %then100.i ], [ 1, %then104.i ], [ 1, %then109.i ], [ 1, %then113.i ], [ 1, %then118.i ], [ 1, %then122.i ], [ 1, %then127.i ], [ 1, %then131.i ], [ 1, %then136.i ], [ 1, %then140.i ], [ 1, %then145.i ], [ 1, %then149.i ], [ 1, %then154.i ], [ 1, %then158.i ], [ 1, %then163.i ], [ 1, %then167.i ], [ 1, %then172.i ], [ 1, %then176.i ], [ 1, %then181.i ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(136) %2, ptr noundef nonnull align 8 dereferenceable(136) %0, i64 136, i1 false)
-  %5 = getelementptr i8, ptr %2, i64 36
+  %5 = getelementptr i8, ptr %2, i64 40
   %6 = load i32, ptr %5, align 4
   %7 = icmp eq i32 %6, 0
-  br i1 %7, label %and.lhs.true.i, label %merge.i
+  br i1 %7, label %then8.i, label %merge7.i
 
-then.i:                                           ; preds = %and.lhs.true.i
-  store i32 %15, ptr %5, align 4
-  %8 = icmp eq i32 %15, 0
-  br label %merge.i
-
-merge.i:                                          ; preds = %and.lhs.true.i, %then.i, %merge
-  %9 = phi i32 [ %6, %merge ], [ 0, %and.lhs.true.i ], [ %15, %then.i ]
-  %10 = phi i1 [ false, %merge ], [ true, %and.lhs.true.i ], [ %8, %then.i ]
-  %11 = getelementptr i8, ptr %2, i64 32
-  %12 = load i32, ptr %11, align 4
-  %13 = icmp eq i32 %12, 0
-  br i1 %13, label %then5.i, label %merge4.i
-
-and.lhs.true.i:                                   ; preds = %merge
-  %14 = getelementptr i8, ptr %1, i64 108
-  %15 = load i32, ptr %14, align 4
-  %16 = icmp slt i32 %15, 4096
-  br i1 %16, label %then.i, label %merge.i
-
-then5.i:                                          ; preds = %merge.i
-  store i32 64, ptr %11, align 4
-  br label %merge4.i
-
-merge4.i:                                         ; preds = %then5.i, %merge.i
-  %17 = phi i32 [ %12, %merge.i ], [ 64, %then5.i ]
-  br i1 %10, label %then8.i, label %merge7.i
-
-then8.i:                                          ; preds = %merge4.i
-  store i32 4096, ptr %5, align 4
+then8.i:                                          ; preds = %merge
+  store i32 16, ptr %5, align 4
   br label %merge7.i
 
-merge7.i:                                         ; preds = %then8.i, %merge4.i
-  %18 = phi i32 [ 4096, %then8.i ], [ %9, %merge4.i ]
-  %19 = getelementptr i8, ptr %2, i64 40
-  %20 = load i32, ptr %19, align 4
-  %21 = icmp eq i32 %20, 0
-  br i1 %21, label %then11.i, label %merge10.i
+merge7.i:                                         ; preds = %then8.i, %merge
+  %8 = phi i32 [ 16, %then8.i ], [ %6, %merge ]
+  %9 = getelementptr i8, ptr %2, i64 56
+  %10 = load i32, ptr %9, align 4
+  %11 = icmp eq i32 %10, 0
+  br i1 %11, label %then20.i, label %merge19.i
 
-then11.i:                                         ; preds = %merge7.i
-  store i32 16, ptr %19, align 4
-  br label %merge10.i
+then20.i:                                         ; preds = %merge7.i
+  store i32 512, ptr %9, align 4
+  br label %merge19.i
 
-merge10.i:                                        ; preds = %then11.i, %merge7.i
-  %22 = phi i32 [ 16, %then11.i ], [ %20, %merge7.i ]
-  %23 = getelementptr i8, ptr %2, i64 56
-  %24 = load i32, ptr %23, align 4
-  %25 = icmp eq i32 %24, 0
-  br i1 %25, label %then23.i, label %merge22.i
+merge19.i:                                        ; preds = %then20.i, %merge7.i
+  %12 = phi i32 [ 512, %then20.i ], [ %10, %merge7.i ]
+  %13 = getelementptr i8, ptr %2, i64 64
+  %14 = load i32, ptr %13, align 4
+  %15 = icmp eq i32 %14, 0
+  br i1 %15, label %then26.i, label %"$options.fill_defaults.exit"
 
-then23.i:                                         ; preds = %merge10.i
-  store i32 512, ptr %23, align 4
-  br label %merge22.i
-
-merge22.i:                                        ; preds = %then23.i, %merge10.i
-  %26 = phi i32 [ 512, %then23.i ], [ %24, %merge10.i ]
-  %27 = getelementptr i8, ptr %2, i64 64
-  %28 = load i32, ptr %27, align 4
-  %29 = icmp eq i32 %28, 0
-  br i1 %29, label %then29.i, label %merge28.i
-
-then29.i:                                         ; preds = %merge22.i
-  store i32 1024, ptr %27, align 4
-  br label %merge28.i
-
-merge28.i:                                        ; preds = %then29.i, %merge22.i
-  %30 = phi i32 [ 1024, %then29.i ], [ %28, %merge22.i ]
-  %31 = getelementptr i8, ptr %2, i64 76
-  %32 = load i32, ptr %31, align 4
-  %33 = icmp eq i32 %32, 0
-  br i1 %33, label %then53.i, label %"$options.fill_defaults.exit"
-
-then53.i:                                         ; preds = %merge28.i
-  store i32 %17, ptr %31, align 4
+then26.i:                                         ; preds = %merge19.i
+  store i32 1024, ptr %13, align 4
   br label %"$options.fill_defaults.exit"
 
-"$options.fill_defaults.exit":                    ; preds = %merge28.i, %then53.i
-  %34 = phi i32 [ %32, %merge28.i ], [ %17, %then53.i ]
-  %35 = getelementptr i8, ptr %2, i64 4
-  %36 = load i32, ptr %35, align 4
-  %or.cond.i = icmp ugt i32 %36, 64
-  br i1 %or.cond.i, label %then.i73, label %merge.i68
+"$options.fill_defaults.exit":                    ; preds = %merge19.i, %then26.i
+  %16 = phi i32 [ %14, %merge19.i ], [ 1024, %then26.i ]
+  %17 = getelementptr i8, ptr %2, i64 4
+  %18 = load i32, ptr %17, align 4
+  %or.cond.i = icmp ugt i32 %18, 64
+  br i1 %or.cond.i, label %then.i, label %merge.i
 
-then.i73:                                         ; preds = %"$options.fill_defaults.exit"
+then.i:                                           ; preds = %"$options.fill_defaults.exit"
   %.not349.i = icmp eq ptr %3, null
   br i1 %.not349.i, label %common.ret, label %then2.i
 
-then2.i:                                          ; preds = %then.i73
-  %37 = sext i32 %36 to i64
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.476", i64 %37, i64 0, i64 64)
+then2.i:                                          ; preds = %then.i
+  %19 = sext i32 %18 to i64
+  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.476", i64 %19, i64 0, i64 64)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %39 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %39, i64 1023)
-  %40 = icmp sgt i64 %39, 0
-  br i1 %40, label %then2.i.i.i, label %"$printable.clean.exit.i"
+  %21 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %21, i64 1023)
+  %22 = icmp sgt i64 %21, 0
+  br i1 %22, label %then2.i.i.i, label %"$printable.clean.exit.i"
 
 then2.i.i.i:                                      ; preds = %then2.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i, i1 false)
   br label %"$printable.clean.exit.i"
 
 "$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then2.i
-  %41 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %41, align 1
-  %42 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %43 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %43, i64 %42)
+  %23 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %23, align 1
+  %24 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %25 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %25, i64 %24)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %common.ret
 
-merge.i68:                                        ; preds = %"$options.fill_defaults.exit"
-  %44 = add i32 %17, -65537
-  %or.cond350.i = icmp ult i32 %44, -65536
-  br i1 %or.cond350.i, label %then5.i72, label %merge4.i69
+merge.i:                                          ; preds = %"$options.fill_defaults.exit"
+  %26 = getelementptr i8, ptr %2, i64 32
+  %27 = load i32, ptr %26, align 4
+  %or.cond350.i = icmp ugt i32 %27, 65536
+  br i1 %or.cond350.i, label %then5.i, label %merge4.i
 
-then5.i72:                                        ; preds = %merge.i68
+then5.i:                                          ; preds = %merge.i
   %.not348.i = icmp eq ptr %3, null
   br i1 %.not348.i, label %common.ret, label %then10.i
 
-then10.i:                                         ; preds = %then5.i72
-  %45 = sext i32 %17 to i64
-  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.477", i64 %45, i64 1, i64 65536)
+then10.i:                                         ; preds = %then5.i
+  %28 = sext i32 %27 to i64
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.477", i64 %28, i64 0, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i372.i)
-  %47 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i373.i = tail call i64 @llvm.smin.i64(i64 %47, i64 1023)
-  %48 = icmp sgt i64 %47, 0
-  br i1 %48, label %then2.i.i374.i, label %"$printable.clean.exit375.i"
+  %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i373.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
+  %31 = icmp sgt i64 %30, 0
+  br i1 %31, label %then2.i.i374.i, label %"$printable.clean.exit375.i"
 
 then2.i.i374.i:                                   ; preds = %then10.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i372.i, ptr nonnull align 1 %3, i64 %spec.select.i.i373.i, i1 false)
   br label %"$printable.clean.exit375.i"
 
 "$printable.clean.exit375.i":                     ; preds = %then2.i.i374.i, %then10.i
-  %49 = getelementptr i8, ptr %raw.i372.i, i64 %spec.select.i.i373.i
-  store i8 0, ptr %49, align 1
-  %50 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i372.i)
-  %51 = ptrtoint ptr %raw.i372.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %51, i64 %50)
+  %32 = getelementptr i8, ptr %raw.i372.i, i64 %spec.select.i.i373.i
+  store i8 0, ptr %32, align 1
+  %33 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i372.i)
+  %34 = ptrtoint ptr %raw.i372.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %34, i64 %33)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i372.i)
   br label %common.ret
 
-merge4.i69:                                       ; preds = %merge.i68
-  %52 = add i32 %18, -67108865
-  %or.cond351.i = icmp ult i32 %52, -67108864
+merge4.i:                                         ; preds = %merge.i
+  %35 = getelementptr i8, ptr %2, i64 36
+  %36 = load i32, ptr %35, align 4
+  %or.cond351.i = icmp ugt i32 %36, 67108864
   br i1 %or.cond351.i, label %then14.i, label %merge13.i
 
-then14.i:                                         ; preds = %merge4.i69
+then14.i:                                         ; preds = %merge4.i
   %.not347.i = icmp eq ptr %3, null
   br i1 %.not347.i, label %common.ret, label %then19.i
 
 then19.i:                                         ; preds = %then14.i
-  %53 = sext i32 %18 to i64
-  %54 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.478", i64 %53, i64 1, i64 67108864)
+  %37 = sext i32 %36 to i64
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.478", i64 %37, i64 0, i64 67108864)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i376.i)
-  %55 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i377.i = tail call i64 @llvm.smin.i64(i64 %55, i64 1023)
-  %56 = icmp sgt i64 %55, 0
-  br i1 %56, label %then2.i.i378.i, label %"$printable.clean.exit379.i"
+  %39 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i377.i = tail call i64 @llvm.smin.i64(i64 %39, i64 1023)
+  %40 = icmp sgt i64 %39, 0
+  br i1 %40, label %then2.i.i378.i, label %"$printable.clean.exit379.i"
 
 then2.i.i378.i:                                   ; preds = %then19.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i376.i, ptr nonnull align 1 %3, i64 %spec.select.i.i377.i, i1 false)
   br label %"$printable.clean.exit379.i"
 
 "$printable.clean.exit379.i":                     ; preds = %then2.i.i378.i, %then19.i
-  %57 = getelementptr i8, ptr %raw.i376.i, i64 %spec.select.i.i377.i
-  store i8 0, ptr %57, align 1
-  %58 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i376.i)
-  %59 = ptrtoint ptr %raw.i376.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %59, i64 %58)
+  %41 = getelementptr i8, ptr %raw.i376.i, i64 %spec.select.i.i377.i
+  store i8 0, ptr %41, align 1
+  %42 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i376.i)
+  %43 = ptrtoint ptr %raw.i376.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %43, i64 %42)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i376.i)
   br label %common.ret
 
-merge13.i:                                        ; preds = %merge4.i69
-  %60 = add i32 %22, -65537
-  %or.cond352.i = icmp ult i32 %60, -65536
-  br i1 %or.cond352.i, label %then23.i71, label %merge22.i70
+merge13.i:                                        ; preds = %merge4.i
+  %44 = add i32 %8, -65537
+  %or.cond352.i = icmp ult i32 %44, -65536
+  br i1 %or.cond352.i, label %then23.i, label %merge22.i
 
-then23.i71:                                       ; preds = %merge13.i
+then23.i:                                         ; preds = %merge13.i
   %.not346.i = icmp eq ptr %3, null
   br i1 %.not346.i, label %common.ret, label %then28.i
 
-then28.i:                                         ; preds = %then23.i71
-  %61 = sext i32 %22 to i64
-  %62 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.479", i64 %61, i64 1, i64 65536)
+then28.i:                                         ; preds = %then23.i
+  %45 = sext i32 %8 to i64
+  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.479", i64 %45, i64 1, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i380.i)
-  %63 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i381.i = tail call i64 @llvm.smin.i64(i64 %63, i64 1023)
-  %64 = icmp sgt i64 %63, 0
-  br i1 %64, label %then2.i.i382.i, label %"$printable.clean.exit383.i"
+  %47 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i381.i = tail call i64 @llvm.smin.i64(i64 %47, i64 1023)
+  %48 = icmp sgt i64 %47, 0
+  br i1 %48, label %then2.i.i382.i, label %"$printable.clean.exit383.i"
 
 then2.i.i382.i:                                   ; preds = %then28.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i380.i, ptr nonnull align 1 %3, i64 %spec.select.i.i381.i, i1 false)
   br label %"$printable.clean.exit383.i"
 
 "$printable.clean.exit383.i":                     ; preds = %then2.i.i382.i, %then28.i
-  %65 = getelementptr i8, ptr %raw.i380.i, i64 %spec.select.i.i381.i
-  store i8 0, ptr %65, align 1
-  %66 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i380.i)
-  %67 = ptrtoint ptr %raw.i380.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %67, i64 %66)
+  %49 = getelementptr i8, ptr %raw.i380.i, i64 %spec.select.i.i381.i
+  store i8 0, ptr %49, align 1
+  %50 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i380.i)
+  %51 = ptrtoint ptr %raw.i380.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %51, i64 %50)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i380.i)
   br label %common.ret
 
-merge22.i70:                                      ; preds = %merge13.i
-  %68 = getelementptr i8, ptr %2, i64 44
-  %69 = load i32, ptr %68, align 4
-  %or.cond353.i = icmp ugt i32 %69, 1073741824
+merge22.i:                                        ; preds = %merge13.i
+  %52 = getelementptr i8, ptr %2, i64 44
+  %53 = load i32, ptr %52, align 4
+  %or.cond353.i = icmp ugt i32 %53, 1073741824
   br i1 %or.cond353.i, label %then32.i, label %merge31.i
 
-then32.i:                                         ; preds = %merge22.i70
+then32.i:                                         ; preds = %merge22.i
   %.not345.i = icmp eq ptr %3, null
   br i1 %.not345.i, label %common.ret, label %then37.i
 
 then37.i:                                         ; preds = %then32.i
-  %70 = sext i32 %69 to i64
-  %71 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.480", i64 %70, i64 0, i64 1073741824)
+  %54 = sext i32 %53 to i64
+  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.480", i64 %54, i64 0, i64 1073741824)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
-merge31.i:                                        ; preds = %merge22.i70
-  %72 = getelementptr i8, ptr %2, i64 48
-  %73 = load i32, ptr %72, align 4
-  %or.cond354.i = icmp ugt i32 %73, 2
+merge31.i:                                        ; preds = %merge22.i
+  %56 = getelementptr i8, ptr %2, i64 48
+  %57 = load i32, ptr %56, align 4
+  %or.cond354.i = icmp ugt i32 %57, 2
   br i1 %or.cond354.i, label %then41.i, label %merge40.i
 
 then41.i:                                         ; preds = %merge31.i
@@ -37082,15 +37265,15 @@ then41.i:                                         ; preds = %merge31.i
   br i1 %.not344.i, label %common.ret, label %then46.i
 
 then46.i:                                         ; preds = %then41.i
-  %74 = sext i32 %73 to i64
-  %75 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.481", i64 %74, i64 0, i64 2)
+  %58 = sext i32 %57 to i64
+  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.481", i64 %58, i64 0, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge40.i:                                        ; preds = %merge31.i
-  %76 = getelementptr i8, ptr %2, i64 52
-  %77 = load i32, ptr %76, align 4
-  %or.cond355.i = icmp ugt i32 %77, 4096
+  %60 = getelementptr i8, ptr %2, i64 52
+  %61 = load i32, ptr %60, align 4
+  %or.cond355.i = icmp ugt i32 %61, 4096
   br i1 %or.cond355.i, label %then50.i, label %merge49.i
 
 then50.i:                                         ; preds = %merge40.i
@@ -37098,14 +37281,14 @@ then50.i:                                         ; preds = %merge40.i
   br i1 %.not343.i, label %common.ret, label %then55.i
 
 then55.i:                                         ; preds = %then50.i
-  %78 = sext i32 %77 to i64
-  %79 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.482", i64 %78, i64 0, i64 4096)
+  %62 = sext i32 %61 to i64
+  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.482", i64 %62, i64 0, i64 4096)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge49.i:                                        ; preds = %merge40.i
-  %80 = add i32 %26, -1048577
-  %or.cond356.i = icmp ult i32 %80, -1048576
+  %64 = add i32 %12, -1048577
+  %or.cond356.i = icmp ult i32 %64, -1048576
   br i1 %or.cond356.i, label %then59.i, label %merge58.i
 
 then59.i:                                         ; preds = %merge49.i
@@ -37113,15 +37296,15 @@ then59.i:                                         ; preds = %merge49.i
   br i1 %.not342.i, label %common.ret, label %then64.i
 
 then64.i:                                         ; preds = %then59.i
-  %81 = sext i32 %26 to i64
-  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.483", i64 %81, i64 1, i64 1048576)
+  %65 = sext i32 %12 to i64
+  %66 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.483", i64 %65, i64 1, i64 1048576)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge58.i:                                        ; preds = %merge49.i
-  %83 = getelementptr i8, ptr %2, i64 60
-  %84 = load i32, ptr %83, align 4
-  %or.cond357.i = icmp ugt i32 %84, 67108864
+  %67 = getelementptr i8, ptr %2, i64 60
+  %68 = load i32, ptr %67, align 4
+  %or.cond357.i = icmp ugt i32 %68, 67108864
   br i1 %or.cond357.i, label %then68.i, label %merge67.i
 
 then68.i:                                         ; preds = %merge58.i
@@ -37129,14 +37312,14 @@ then68.i:                                         ; preds = %merge58.i
   br i1 %.not341.i, label %common.ret, label %then73.i
 
 then73.i:                                         ; preds = %then68.i
-  %85 = sext i32 %84 to i64
-  %86 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.484", i64 %85, i64 0, i64 67108864)
+  %69 = sext i32 %68 to i64
+  %70 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.484", i64 %69, i64 0, i64 67108864)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge67.i:                                        ; preds = %merge58.i
-  %87 = add i32 %30, -16777217
-  %or.cond358.i = icmp ult i32 %87, -16777216
+  %71 = add i32 %16, -16777217
+  %or.cond358.i = icmp ult i32 %71, -16777216
   br i1 %or.cond358.i, label %then77.i, label %merge76.i
 
 then77.i:                                         ; preds = %merge67.i
@@ -37144,15 +37327,15 @@ then77.i:                                         ; preds = %merge67.i
   br i1 %.not340.i, label %common.ret, label %then82.i
 
 then82.i:                                         ; preds = %then77.i
-  %88 = sext i32 %30 to i64
-  %89 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.485", i64 %88, i64 1, i64 16777216)
+  %72 = sext i32 %16 to i64
+  %73 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.485", i64 %72, i64 1, i64 16777216)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge76.i:                                        ; preds = %merge67.i
-  %90 = getelementptr i8, ptr %2, i64 68
-  %91 = load i32, ptr %90, align 4
-  %or.cond359.i = icmp ugt i32 %91, 1
+  %74 = getelementptr i8, ptr %2, i64 68
+  %75 = load i32, ptr %74, align 4
+  %or.cond359.i = icmp ugt i32 %75, 1
   br i1 %or.cond359.i, label %then86.i, label %merge85.i
 
 then86.i:                                         ; preds = %merge76.i
@@ -37160,16 +37343,16 @@ then86.i:                                         ; preds = %merge76.i
   br i1 %.not339.i, label %common.ret, label %then91.i
 
 then91.i:                                         ; preds = %then86.i
-  %92 = sext i32 %91 to i64
-  %93 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.486", i64 %92, i64 0, i64 1)
+  %76 = sext i32 %75 to i64
+  %77 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.486", i64 %76, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge85.i:                                        ; preds = %merge76.i
-  %94 = getelementptr i8, ptr %2, i64 72
-  %95 = load i32, ptr %94, align 4
-  %96 = add i32 %95, -3
-  %or.cond360.i = icmp ult i32 %96, -4
+  %78 = getelementptr i8, ptr %2, i64 72
+  %79 = load i32, ptr %78, align 4
+  %80 = add i32 %79, -3
+  %or.cond360.i = icmp ult i32 %80, -4
   br i1 %or.cond360.i, label %then95.i, label %merge94.i
 
 then95.i:                                         ; preds = %merge85.i
@@ -37177,13 +37360,15 @@ then95.i:                                         ; preds = %merge85.i
   br i1 %.not338.i, label %common.ret, label %then100.i
 
 then100.i:                                        ; preds = %then95.i
-  %97 = sext i32 %95 to i64
-  %98 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.487", i64 %97, i64 -1, i64 2)
+  %81 = sext i32 %79 to i64
+  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.487", i64 %81, i64 -1, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge94.i:                                        ; preds = %merge85.i
-  %or.cond361.i = icmp ugt i32 %34, 65536
+  %83 = getelementptr i8, ptr %2, i64 76
+  %84 = load i32, ptr %83, align 4
+  %or.cond361.i = icmp ugt i32 %84, 65536
   br i1 %or.cond361.i, label %then104.i, label %merge103.i
 
 then104.i:                                        ; preds = %merge94.i
@@ -37191,16 +37376,16 @@ then104.i:                                        ; preds = %merge94.i
   br i1 %.not337.i, label %common.ret, label %then109.i
 
 then109.i:                                        ; preds = %then104.i
-  %99 = sext i32 %34 to i64
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.488", i64 %99, i64 0, i64 65536)
+  %85 = sext i32 %84 to i64
+  %86 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.488", i64 %85, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge103.i:                                       ; preds = %merge94.i
-  %101 = getelementptr i8, ptr %2, i64 104
-  %102 = load i32, ptr %101, align 4
-  %103 = add i32 %102, -2
-  %or.cond362.i = icmp ult i32 %103, -3
+  %87 = getelementptr i8, ptr %2, i64 104
+  %88 = load i32, ptr %87, align 4
+  %89 = add i32 %88, -2
+  %or.cond362.i = icmp ult i32 %89, -3
   br i1 %or.cond362.i, label %then113.i, label %merge112.i
 
 then113.i:                                        ; preds = %merge103.i
@@ -37208,16 +37393,16 @@ then113.i:                                        ; preds = %merge103.i
   br i1 %.not336.i, label %common.ret, label %then118.i
 
 then118.i:                                        ; preds = %then113.i
-  %104 = sext i32 %102 to i64
-  %105 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.489", i64 %104, i64 -1, i64 1)
+  %90 = sext i32 %88 to i64
+  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.489", i64 %90, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge112.i:                                       ; preds = %merge103.i
-  %106 = getelementptr i8, ptr %2, i64 108
-  %107 = load i32, ptr %106, align 4
-  %108 = add i32 %107, -2
-  %or.cond363.i = icmp ult i32 %108, -3
+  %92 = getelementptr i8, ptr %2, i64 108
+  %93 = load i32, ptr %92, align 4
+  %94 = add i32 %93, -2
+  %or.cond363.i = icmp ult i32 %94, -3
   br i1 %or.cond363.i, label %then122.i, label %merge121.i
 
 then122.i:                                        ; preds = %merge112.i
@@ -37225,15 +37410,15 @@ then122.i:                                        ; preds = %merge112.i
   br i1 %.not335.i, label %common.ret, label %then127.i
 
 then127.i:                                        ; preds = %then122.i
-  %109 = sext i32 %107 to i64
-  %110 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.490", i64 %109, i64 -1, i64 1)
+  %95 = sext i32 %93 to i64
+  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.490", i64 %95, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge121.i:                                       ; preds = %merge112.i
-  %111 = getelementptr i8, ptr %2, i64 112
-  %112 = load i32, ptr %111, align 4
-  %or.cond364.i = icmp ugt i32 %112, 1
+  %97 = getelementptr i8, ptr %2, i64 112
+  %98 = load i32, ptr %97, align 4
+  %or.cond364.i = icmp ugt i32 %98, 1
   br i1 %or.cond364.i, label %then131.i, label %merge130.i
 
 then131.i:                                        ; preds = %merge121.i
@@ -37241,15 +37426,15 @@ then131.i:                                        ; preds = %merge121.i
   br i1 %.not334.i, label %common.ret, label %then136.i
 
 then136.i:                                        ; preds = %then131.i
-  %113 = sext i32 %112 to i64
-  %114 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.491", i64 %113, i64 0, i64 1)
+  %99 = sext i32 %98 to i64
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.491", i64 %99, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge130.i:                                       ; preds = %merge121.i
-  %115 = getelementptr i8, ptr %2, i64 116
-  %116 = load i32, ptr %115, align 4
-  %or.cond365.i = icmp ugt i32 %116, 1
+  %101 = getelementptr i8, ptr %2, i64 116
+  %102 = load i32, ptr %101, align 4
+  %or.cond365.i = icmp ugt i32 %102, 1
   br i1 %or.cond365.i, label %then140.i, label %merge139.i
 
 then140.i:                                        ; preds = %merge130.i
@@ -37257,15 +37442,15 @@ then140.i:                                        ; preds = %merge130.i
   br i1 %.not333.i, label %common.ret, label %then145.i
 
 then145.i:                                        ; preds = %then140.i
-  %117 = sext i32 %116 to i64
-  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.492", i64 %117, i64 0, i64 1)
+  %103 = sext i32 %102 to i64
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.492", i64 %103, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge139.i:                                       ; preds = %merge130.i
-  %119 = getelementptr i8, ptr %2, i64 120
-  %120 = load i32, ptr %119, align 4
-  %or.cond366.i = icmp ugt i32 %120, 65536
+  %105 = getelementptr i8, ptr %2, i64 120
+  %106 = load i32, ptr %105, align 4
+  %or.cond366.i = icmp ugt i32 %106, 65536
   br i1 %or.cond366.i, label %then149.i, label %merge148.i
 
 then149.i:                                        ; preds = %merge139.i
@@ -37273,18 +37458,18 @@ then149.i:                                        ; preds = %merge139.i
   br i1 %.not332.i, label %common.ret, label %then154.i
 
 then154.i:                                        ; preds = %then149.i
-  %121 = sext i32 %120 to i64
-  %122 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.493", i64 %121, i64 0, i64 65536)
+  %107 = sext i32 %106 to i64
+  %108 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.493", i64 %107, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge148.i:                                       ; preds = %merge139.i
-  %123 = getelementptr i8, ptr %2, i64 80
-  %124 = load i64, ptr %123, align 8
-  %125 = icmp slt i64 %124, 0
-  %126 = uitofp nneg i64 %124 to double
-  %127 = fcmp ogt double %126, 0x43B0000000000000
-  %or.cond368.i = select i1 %125, i1 true, i1 %127
+  %109 = getelementptr i8, ptr %2, i64 80
+  %110 = load i64, ptr %109, align 8
+  %111 = icmp slt i64 %110, 0
+  %112 = uitofp nneg i64 %110 to double
+  %113 = fcmp ogt double %112, 0x43B0000000000000
+  %or.cond368.i = select i1 %111, i1 true, i1 %113
   br i1 %or.cond368.i, label %then158.i, label %merge157.i
 
 then158.i:                                        ; preds = %merge148.i
@@ -37292,14 +37477,14 @@ then158.i:                                        ; preds = %merge148.i
   br i1 %.not331.i, label %common.ret, label %then163.i
 
 then163.i:                                        ; preds = %then158.i
-  %128 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.494", i64 %124, i64 0, i64 1152921504606846976)
+  %114 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.494", i64 %110, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge157.i:                                       ; preds = %merge148.i
-  %129 = getelementptr i8, ptr %2, i64 124
-  %130 = load i32, ptr %129, align 4
-  %or.cond369.i = icmp ugt i32 %130, 100
+  %115 = getelementptr i8, ptr %2, i64 124
+  %116 = load i32, ptr %115, align 4
+  %or.cond369.i = icmp ugt i32 %116, 100
   br i1 %or.cond369.i, label %then167.i, label %merge166.i
 
 then167.i:                                        ; preds = %merge157.i
@@ -37307,18 +37492,18 @@ then167.i:                                        ; preds = %merge157.i
   br i1 %.not330.i, label %common.ret, label %then172.i
 
 then172.i:                                        ; preds = %then167.i
-  %131 = sext i32 %130 to i64
-  %132 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.495", i64 %131, i64 0, i64 100)
+  %117 = sext i32 %116 to i64
+  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.495", i64 %117, i64 0, i64 100)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge166.i:                                       ; preds = %merge157.i
-  %133 = getelementptr i8, ptr %2, i64 128
-  %134 = load i64, ptr %133, align 8
-  %135 = icmp slt i64 %134, 0
-  %136 = uitofp nneg i64 %134 to double
-  %137 = fcmp ogt double %136, 0x43B0000000000000
-  %or.cond371.i = select i1 %135, i1 true, i1 %137
+  %119 = getelementptr i8, ptr %2, i64 128
+  %120 = load i64, ptr %119, align 8
+  %121 = icmp slt i64 %120, 0
+  %122 = uitofp nneg i64 %120 to double
+  %123 = fcmp ogt double %122, 0x43B0000000000000
+  %or.cond371.i = select i1 %121, i1 true, i1 %123
   br i1 %or.cond371.i, label %then176.i, label %merge2
 
 then176.i:                                        ; preds = %merge166.i
@@ -37326,118 +37511,118 @@ then176.i:                                        ; preds = %merge166.i
   br i1 %.not.i, label %common.ret, label %then181.i
 
 then181.i:                                        ; preds = %then176.i
-  %138 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.496", i64 %134, i64 0, i64 1152921504606846976)
+  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.496", i64 %120, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge2:                                           ; preds = %merge166.i
-  %.not86 = icmp ne i32 %120, 0
-  %139 = icmp eq i32 %116, 0
-  %or.cond = and i1 %.not86, %139
+  %.not79 = icmp ne i32 %106, 0
+  %125 = icmp eq i32 %102, 0
+  %or.cond = and i1 %.not79, %125
   br i1 %or.cond, label %then7, label %merge6
 
 then7:                                            ; preds = %merge2
-  %.not67 = icmp eq ptr %3, null
-  br i1 %.not67, label %common.ret, label %then10
+  %.not66 = icmp eq ptr %3, null
+  br i1 %.not66, label %common.ret, label %then10
 
 then10:                                           ; preds = %then7
-  %140 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", i32 %120)
+  %126 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", i32 %106)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %141 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %141, i64 1023)
-  %142 = icmp sgt i64 %141, 0
-  br i1 %142, label %then2.i.i, label %"$printable.clean.exit"
+  %127 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %127, i64 1023)
+  %128 = icmp sgt i64 %127, 0
+  br i1 %128, label %then2.i.i, label %"$printable.clean.exit"
 
 then2.i.i:                                        ; preds = %then10
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %3, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
 "$printable.clean.exit":                          ; preds = %then10, %then2.i.i
-  %143 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %143, align 1
-  %144 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %145 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %145, i64 %144)
+  %129 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %129, align 1
+  %130 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %131 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %131, i64 %130)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
   br label %common.ret
 
 merge6:                                           ; preds = %merge2
-  %146 = icmp eq i64 %124, 0
-  %.not87 = icmp eq i32 %130, 0
-  %or.cond88 = or i1 %146, %.not87
-  br i1 %or.cond88, label %merge13, label %then14
+  %132 = icmp eq i64 %110, 0
+  %.not80 = icmp eq i32 %116, 0
+  %or.cond81 = or i1 %132, %.not80
+  br i1 %or.cond81, label %merge13, label %then14
 
 then14:                                           ; preds = %merge6
-  %.not66 = icmp eq ptr %3, null
-  br i1 %.not66, label %common.ret, label %then19
+  %.not65 = icmp eq ptr %3, null
+  br i1 %.not65, label %common.ret, label %then19
 
 then19:                                           ; preds = %then14
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(71) %3, ptr noundef nonnull align 1 dereferenceable(71) @"$string.498", i64 71, i1 false)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i74)
-  %147 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i75 = tail call i64 @llvm.smin.i64(i64 %147, i64 1023)
-  %148 = icmp sgt i64 %147, 0
-  br i1 %148, label %then2.i.i76, label %"$printable.clean.exit77"
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i67)
+  %133 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i68 = tail call i64 @llvm.smin.i64(i64 %133, i64 1023)
+  %134 = icmp sgt i64 %133, 0
+  br i1 %134, label %then2.i.i69, label %"$printable.clean.exit70"
 
-then2.i.i76:                                      ; preds = %then19
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i74, ptr nonnull align 1 %3, i64 %spec.select.i.i75, i1 false)
-  br label %"$printable.clean.exit77"
+then2.i.i69:                                      ; preds = %then19
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i67, ptr nonnull align 1 %3, i64 %spec.select.i.i68, i1 false)
+  br label %"$printable.clean.exit70"
 
-"$printable.clean.exit77":                        ; preds = %then19, %then2.i.i76
-  %149 = getelementptr i8, ptr %raw.i74, i64 %spec.select.i.i75
-  store i8 0, ptr %149, align 1
-  %150 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i74)
-  %151 = ptrtoint ptr %raw.i74 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %151, i64 %150)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i74)
+"$printable.clean.exit70":                        ; preds = %then19, %then2.i.i69
+  %135 = getelementptr i8, ptr %raw.i67, i64 %spec.select.i.i68
+  store i8 0, ptr %135, align 1
+  %136 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i67)
+  %137 = ptrtoint ptr %raw.i67 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %137, i64 %136)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i67)
   br label %common.ret
 
 merge13:                                          ; preds = %merge6
-  %152 = getelementptr i8, ptr %1, i64 108
-  %153 = load i32, ptr %152, align 4
-  %154 = icmp sgt i32 %18, %153
-  br i1 %154, label %then23, label %merge22
+  %138 = getelementptr i8, ptr %1, i64 108
+  %139 = load i32, ptr %138, align 4
+  %140 = icmp sgt i32 %36, %139
+  br i1 %140, label %then23, label %merge22
 
 then23:                                           ; preds = %merge13
-  %.not65 = icmp eq ptr %3, null
-  br i1 %.not65, label %common.ret, label %then27
+  %.not64 = icmp eq ptr %3, null
+  br i1 %.not64, label %common.ret, label %then27
 
 then27:                                           ; preds = %then23
-  %155 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.499", i32 %18, i32 %153)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i78)
-  %156 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i79 = tail call i64 @llvm.smin.i64(i64 %156, i64 1023)
-  %157 = icmp sgt i64 %156, 0
-  br i1 %157, label %then2.i.i80, label %"$printable.clean.exit81"
+  %141 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.499", i32 %36, i32 %139)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
+  %142 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %142, i64 1023)
+  %143 = icmp sgt i64 %142, 0
+  br i1 %143, label %then2.i.i73, label %"$printable.clean.exit74"
 
-then2.i.i80:                                      ; preds = %then27
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i78, ptr nonnull align 1 %3, i64 %spec.select.i.i79, i1 false)
-  br label %"$printable.clean.exit81"
+then2.i.i73:                                      ; preds = %then27
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i71, ptr nonnull align 1 %3, i64 %spec.select.i.i72, i1 false)
+  br label %"$printable.clean.exit74"
 
-"$printable.clean.exit81":                        ; preds = %then27, %then2.i.i80
-  %158 = getelementptr i8, ptr %raw.i78, i64 %spec.select.i.i79
-  store i8 0, ptr %158, align 1
-  %159 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i78)
-  %160 = ptrtoint ptr %raw.i78 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %160, i64 %159)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i78)
+"$printable.clean.exit74":                        ; preds = %then27, %then2.i.i73
+  %144 = getelementptr i8, ptr %raw.i71, i64 %spec.select.i.i72
+  store i8 0, ptr %144, align 1
+  %145 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i71)
+  %146 = ptrtoint ptr %raw.i71 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %146, i64 %145)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i71)
   br label %common.ret
 
 merge22:                                          ; preds = %merge13
-  %.not.i82 = icmp eq i32 %73, 0
-  br i1 %.not.i82, label %else.i, label %"$layout.resolve_expert_layout.exit"
+  %.not.i75 = icmp eq i32 %57, 0
+  br i1 %.not.i75, label %else.i, label %"$layout.resolve_expert_layout.exit"
 
 else.i:                                           ; preds = %merge22
-  %161 = getelementptr i8, ptr %1, i64 128
-  %162 = load i32, ptr %161, align 4
-  %163 = srem i32 %162, %36
-  %164 = icmp eq i32 %163, 0
-  %spec.select.i = select i1 %164, i32 2, i32 1
+  %147 = getelementptr i8, ptr %1, i64 128
+  %148 = load i32, ptr %147, align 4
+  %149 = srem i32 %148, %18
+  %150 = icmp eq i32 %149, 0
+  %spec.select.i = select i1 %150, i32 2, i32 1
   br label %"$layout.resolve_expert_layout.exit"
 
 "$layout.resolve_expert_layout.exit":             ; preds = %merge22, %else.i
-  %common.ret.op.i83 = phi i32 [ %spec.select.i, %else.i ], [ %73, %merge22 ]
-  store i32 %common.ret.op.i83, ptr %72, align 4
+  %common.ret.op.i76 = phi i32 [ %spec.select.i, %else.i ], [ %57, %merge22 ]
+  store i32 %common.ret.op.i76, ptr %56, align 4
   br label %common.ret
 }
 
@@ -37783,17 +37968,16 @@ merge7.i.i:                                       ; preds = %then8.i.i, %merge3.
 
 define internal fastcc i32 @"$Planning.make"(ptr nocapture readonly %0, i32 %1, ptr %2, ptr %3) unnamed_addr {
 entry:
-  %unbound.i90.i = alloca %18, align 8
+  %raw.i.i80.i = alloca [1024 x i8], align 1
+  %cache.i.i = alloca %19, align 8
   %raw.i.i82.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i72.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i62.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
   %unbound.i.i = alloca %16, align 8
   %layout.i.i = alloca %98, align 8
-  %raw.i.i78.i = alloca [1024 x i8], align 1
   %raw.i51.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
-  %shape.i = alloca %89, align 8
   %wanted = alloca %92, align 8
   %4 = getelementptr i8, ptr %0, i64 32
   %5 = load ptr, ptr %4, align 8
@@ -37811,50 +37995,51 @@ entry:
   %15 = getelementptr i8, ptr %10, i64 16
   %16 = tail call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %15, ptr noundef nonnull dereferenceable(4) @"$string.88")
   %17 = icmp eq i32 %16, 0
-  call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %shape.i)
   %18 = zext i1 %17 to i8
   %19 = getelementptr inbounds i8, ptr %2, i64 16
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(848) %19, i8 0, i64 832, i1 false)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(984) %19, i8 0, i64 968, i1 false)
   store ptr %8, ptr %2, align 8
   %20 = getelementptr i8, ptr %2, i64 8
   store ptr %12, ptr %20, align 8
-  %21 = getelementptr i8, ptr %2, i64 160
+  %21 = getelementptr i8, ptr %2, i64 296
   store i8 %18, ptr %21, align 1
-  %22 = getelementptr i8, ptr %2, i64 328
+  %22 = getelementptr i8, ptr %2, i64 464
   store i8 1, ptr %22, align 1
   %23 = getelementptr i8, ptr %8, i64 24
-  %24 = call fastcc i32 @"$options.resolve"(ptr nonnull %wanted, ptr %23, ptr nonnull %19, ptr %3)
-  %.not.i = icmp eq i32 %24, 0
+  %24 = getelementptr i8, ptr %2, i64 152
+  %25 = call fastcc i32 @"$options.resolve"(ptr nonnull %wanted, ptr %23, ptr %24, ptr %3)
+  %.not.i = icmp eq i32 %25, 0
   br i1 %.not.i, label %merge.i, label %"$Plan.make.exit"
 
 merge.i:                                          ; preds = %entry
-  %25 = getelementptr i8, ptr %14, i64 4
-  %26 = load i32, ptr %25, align 4
-  %27 = getelementptr i8, ptr %2, i64 152
-  store i32 %26, ptr %27, align 4
-  %28 = getelementptr i8, ptr %2, i64 88
-  %29 = load i32, ptr %28, align 4
-  %30 = getelementptr i8, ptr %2, i64 156
-  store i32 %29, ptr %30, align 4
-  %31 = icmp slt i32 %29, 0
-  br i1 %31, label %then2.i, label %merge1.i
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(136) %19, ptr noundef nonnull align 8 dereferenceable(136) %wanted, i64 136, i1 false)
+  %26 = getelementptr i8, ptr %14, i64 4
+  %27 = load i32, ptr %26, align 4
+  %28 = getelementptr i8, ptr %2, i64 288
+  store i32 %27, ptr %28, align 4
+  %29 = getelementptr i8, ptr %2, i64 224
+  %30 = load i32, ptr %29, align 4
+  %31 = getelementptr i8, ptr %2, i64 292
+  store i32 %30, ptr %31, align 4
+  %32 = icmp slt i32 %30, 0
+  br i1 %32, label %then2.i, label %merge1.i
 
 then2.i:                                          ; preds = %merge.i
-  %32 = getelementptr i8, ptr %14, i64 8
-  %33 = load i32, ptr %32, align 4
-  store i32 %33, ptr %30, align 4
+  %33 = getelementptr i8, ptr %14, i64 8
+  %34 = load i32, ptr %33, align 4
+  store i32 %34, ptr %31, align 4
   br label %merge1.i
 
 merge1.i:                                         ; preds = %then2.i, %merge.i
-  %34 = phi i32 [ %29, %merge.i ], [ %33, %then2.i ]
-  %35 = getelementptr i8, ptr %2, i64 120
-  %36 = load i32, ptr %35, align 4
-  %37 = icmp slt i32 %36, 1
-  %38 = getelementptr i8, ptr %14, i64 12
-  %39 = load i32, ptr %38, align 4
-  %40 = icmp eq i32 %39, 0
-  %.not57.i.i = xor i1 %40, true
-  %brmerge.i.i = select i1 %37, i1 true, i1 %.not57.i.i
+  %35 = phi i32 [ %30, %merge.i ], [ %34, %then2.i ]
+  %36 = getelementptr i8, ptr %2, i64 256
+  %37 = load i32, ptr %36, align 4
+  %38 = icmp slt i32 %37, 1
+  %39 = getelementptr i8, ptr %14, i64 12
+  %40 = load i32, ptr %39, align 4
+  %41 = icmp eq i32 %40, 0
+  %.not57.i.i = xor i1 %41, true
+  %brmerge.i.i = select i1 %38, i1 true, i1 %.not57.i.i
   br i1 %brmerge.i.i, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %merge1.i
@@ -37862,304 +38047,238 @@ then.i.i:                                         ; preds = %merge1.i
   br i1 %.not48.i.i, label %"$Plan.make.exit", label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %41 = getelementptr i8, ptr %14, i64 52
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.502", ptr %41)
+  %42 = getelementptr i8, ptr %14, i64 52
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.502", ptr %42)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  %43 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %43, i64 1023)
-  %44 = icmp sgt i64 %43, 0
-  br i1 %44, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
+  %44 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %44, i64 1023)
+  %45 = icmp sgt i64 %44, 0
+  br i1 %45, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
 
 then2.i.i.i.i:                                    ; preds = %then2.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i"
 
 "$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %then2.i.i
-  %45 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
-  store i8 0, ptr %45, align 1
-  %46 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
-  %47 = ptrtoint ptr %raw.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %47, i64 %46)
+  %46 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
+  store i8 0, ptr %46, align 1
+  %47 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
+  %48 = ptrtoint ptr %raw.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %48, i64 %47)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
   br label %"$Plan.make.exit"
 
 merge.i.i:                                        ; preds = %merge1.i
-  %.mux.i.i = select i1 %37, i1 %40, i1 false
-  %.not44.i.i = icmp eq i32 %36, 0
+  %.mux.i.i = select i1 %38, i1 %41, i1 false
+  %.not44.i.i = icmp eq i32 %37, 0
   %or.cond.i.i = or i1 %.not44.i.i, %.mux.i.i
   br i1 %or.cond.i.i, label %and.end.i.i, label %and.rhs.i.i
 
 and.rhs.i.i:                                      ; preds = %merge.i.i
-  %48 = getelementptr i8, ptr %2, i64 128
-  %49 = load i32, ptr %48, align 4
-  %50 = icmp eq i32 %49, 0
-  %51 = zext i1 %50 to i8
+  %49 = getelementptr i8, ptr %2, i64 264
+  %50 = load i32, ptr %49, align 4
+  %51 = icmp eq i32 %50, 0
+  %52 = zext i1 %51 to i8
   br label %and.end.i.i
 
 and.end.i.i:                                      ; preds = %and.rhs.i.i, %merge.i.i
-  %52 = phi i8 [ 0, %merge.i.i ], [ %51, %and.rhs.i.i ]
-  %53 = getelementptr i8, ptr %2, i64 161
-  store i8 %52, ptr %53, align 1
-  %54 = load ptr, ptr %2, align 8
-  %55 = getelementptr i8, ptr %2, i64 20
-  %56 = load i32, ptr %55, align 4, !noalias !57
-  %57 = getelementptr i8, ptr %2, i64 163
-  %58 = getelementptr i8, ptr %14, i64 48
-  %59 = load i32, ptr %58, align 4
-  %.not45.i.i = icmp ne i32 %59, 0
-  %60 = icmp eq i32 %56, 1
-  %or.cond55.i.i = select i1 %.not45.i.i, i1 %60, i1 false
+  %53 = phi i8 [ 0, %merge.i.i ], [ %52, %and.rhs.i.i ]
+  %54 = getelementptr i8, ptr %2, i64 297
+  store i8 %53, ptr %54, align 1
+  %55 = load ptr, ptr %2, align 8, !noalias !57
+  %56 = getelementptr i8, ptr %2, i64 156
+  %57 = load i32, ptr %56, align 4, !noalias !57
+  %58 = getelementptr i8, ptr %2, i64 299
+  %59 = getelementptr i8, ptr %14, i64 48
+  %60 = load i32, ptr %59, align 4
+  %.not45.i.i = icmp ne i32 %60, 0
+  %61 = icmp eq i32 %57, 1
+  %or.cond55.i.i = select i1 %.not45.i.i, i1 %61, i1 false
   br i1 %or.cond55.i.i, label %and.lhs.true1.i.i.i, label %and.end6.i.i
 
 and.rhs.i50.i.i:                                  ; preds = %and.lhs.true.i.i.i
-  %61 = getelementptr i8, ptr %54, i64 164
-  %.val6.i.i.i = load i32, ptr %61, align 4
-  %62 = mul i32 %.val6.i.i.i, %69
-  %63 = icmp eq i32 %62, %.val6.i.i.i
-  %64 = zext i1 %63 to i8
+  %62 = getelementptr i8, ptr %55, i64 164
+  %.val6.i.i.i = load i32, ptr %62, align 4
+  %63 = mul i32 %.val6.i.i.i, %70
+  %64 = icmp eq i32 %63, %.val6.i.i.i
+  %65 = zext i1 %64 to i8
   br label %and.end6.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %and.lhs.true1.i.i.i
-  %65 = getelementptr i8, ptr %54, i64 92
-  %.val7.i.i.i = load i32, ptr %65, align 4
-  %66 = getelementptr i8, ptr %54, i64 148
-  %.val8.i.i.i = load i32, ptr %66, align 4
-  %67 = icmp slt i32 %.val8.i.i.i, %.val7.i.i.i
-  br i1 %67, label %and.rhs.i50.i.i, label %and.end6.i.i
+  %66 = getelementptr i8, ptr %55, i64 92
+  %.val7.i.i.i = load i32, ptr %66, align 4
+  %67 = getelementptr i8, ptr %55, i64 148
+  %.val8.i.i.i = load i32, ptr %67, align 4
+  %68 = icmp slt i32 %.val8.i.i.i, %.val7.i.i.i
+  br i1 %68, label %and.rhs.i50.i.i, label %and.end6.i.i
 
 and.lhs.true1.i.i.i:                              ; preds = %and.end.i.i
-  %68 = getelementptr i8, ptr %54, i64 160
-  %69 = load i32, ptr %68, align 4
-  %70 = icmp sgt i32 %69, 0
-  br i1 %70, label %and.lhs.true.i.i.i, label %and.end6.i.i
+  %69 = getelementptr i8, ptr %55, i64 160
+  %70 = load i32, ptr %69, align 4
+  %71 = icmp sgt i32 %70, 0
+  br i1 %71, label %and.lhs.true.i.i.i, label %and.end6.i.i
 
 and.end6.i.i:                                     ; preds = %and.lhs.true1.i.i.i, %and.lhs.true.i.i.i, %and.rhs.i50.i.i, %and.end.i.i
-  %71 = phi i8 [ 0, %and.end.i.i ], [ 0, %and.lhs.true.i.i.i ], [ 0, %and.lhs.true1.i.i.i ], [ %64, %and.rhs.i50.i.i ]
-  store i8 %71, ptr %57, align 1
-  %72 = getelementptr i8, ptr %2, i64 124
-  %73 = load i32, ptr %72, align 4
-  %74 = icmp sgt i32 %73, 0
-  br i1 %74, label %or.end.i.i, label %or.rhs.i.i
+  %72 = phi i8 [ 0, %and.end.i.i ], [ 0, %and.lhs.true.i.i.i ], [ 0, %and.lhs.true1.i.i.i ], [ %65, %and.rhs.i50.i.i ]
+  store i8 %72, ptr %58, align 1
+  %73 = getelementptr i8, ptr %2, i64 260
+  %74 = load i32, ptr %73, align 4
+  %75 = icmp sgt i32 %74, 0
+  br i1 %75, label %or.end.i.i, label %or.rhs.i.i
 
 or.rhs.i.i:                                       ; preds = %and.end6.i.i
-  %75 = icmp slt i32 %73, 0
-  br i1 %75, label %and.rhs7.i.i, label %or.end.i.i
+  %76 = icmp slt i32 %74, 0
+  br i1 %76, label %and.rhs7.i.i, label %or.end.i.i
 
 and.rhs7.i.i:                                     ; preds = %or.rhs.i.i
-  %76 = getelementptr i8, ptr %14, i64 44
-  %77 = load i32, ptr %76, align 4
-  %78 = icmp ne i32 %77, 0
-  %79 = zext i1 %78 to i8
+  %77 = getelementptr i8, ptr %14, i64 44
+  %78 = load i32, ptr %77, align 4
+  %79 = icmp ne i32 %78, 0
+  %80 = zext i1 %79 to i8
   br label %or.end.i.i
 
 or.end.i.i:                                       ; preds = %and.rhs7.i.i, %or.rhs.i.i, %and.end6.i.i
-  %80 = phi i8 [ 1, %and.end6.i.i ], [ 0, %or.rhs.i.i ], [ %79, %and.rhs7.i.i ]
-  %81 = getelementptr i8, ptr %2, i64 162
-  store i8 %80, ptr %81, align 1
-  %82 = getelementptr i8, ptr %14, i64 40
-  %83 = load i32, ptr %82, align 4
-  %84 = icmp sgt i32 %83, 0
-  br i1 %84, label %and.lhs.true12.i.i, label %merge5.i
+  %81 = phi i8 [ 1, %and.end6.i.i ], [ 0, %or.rhs.i.i ], [ %80, %and.rhs7.i.i ]
+  %82 = getelementptr i8, ptr %2, i64 298
+  store i8 %81, ptr %82, align 1
+  %83 = getelementptr i8, ptr %14, i64 40
+  %84 = load i32, ptr %83, align 4
+  %85 = icmp sgt i32 %84, 0
+  br i1 %85, label %and.lhs.true12.i.i, label %merge5.i
 
 then10.i.i:                                       ; preds = %and.lhs.true12.i.i
   %.not47.i.i = icmp eq ptr %3, null
   br i1 %.not47.i.i, label %"$Plan.make.exit", label %then15.i.i
 
 and.lhs.true12.i.i:                               ; preds = %or.end.i.i
-  %85 = getelementptr i8, ptr %2, i64 56
-  %86 = load i32, ptr %85, align 4
-  %87 = srem i32 %86, %83
-  %.not46.i.i = icmp eq i32 %87, 0
+  %86 = getelementptr i8, ptr %2, i64 192
+  %87 = load i32, ptr %86, align 4
+  %88 = srem i32 %87, %84
+  %.not46.i.i = icmp eq i32 %88, 0
   br i1 %.not46.i.i, label %merge5.i, label %then10.i.i
 
 then15.i.i:                                       ; preds = %then10.i.i
-  %88 = getelementptr i8, ptr %14, i64 52
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.503", i32 %86, ptr %88, i32 %83)
+  %89 = getelementptr i8, ptr %14, i64 52
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.503", i32 %87, ptr %89, i32 %84)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i51.i.i)
-  %90 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i52.i.i = call i64 @llvm.smin.i64(i64 %90, i64 1023)
-  %91 = icmp sgt i64 %90, 0
-  br i1 %91, label %then2.i.i53.i.i, label %"$printable.clean.exit54.i.i"
+  %91 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i52.i.i = call i64 @llvm.smin.i64(i64 %91, i64 1023)
+  %92 = icmp sgt i64 %91, 0
+  br i1 %92, label %then2.i.i53.i.i, label %"$printable.clean.exit54.i.i"
 
 then2.i.i53.i.i:                                  ; preds = %then15.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i51.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i52.i.i, i1 false)
   br label %"$printable.clean.exit54.i.i"
 
 "$printable.clean.exit54.i.i":                    ; preds = %then2.i.i53.i.i, %then15.i.i
-  %92 = getelementptr i8, ptr %raw.i51.i.i, i64 %spec.select.i.i52.i.i
-  store i8 0, ptr %92, align 1
-  %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i51.i.i)
-  %94 = ptrtoint ptr %raw.i51.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %94, i64 %93)
+  %93 = getelementptr i8, ptr %raw.i51.i.i, i64 %spec.select.i.i52.i.i
+  store i8 0, ptr %93, align 1
+  %94 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i51.i.i)
+  %95 = ptrtoint ptr %raw.i51.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %95, i64 %94)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i51.i.i)
   br label %"$Plan.make.exit"
 
 merge5.i:                                         ; preds = %and.lhs.true12.i.i, %or.end.i.i
-  %95 = getelementptr i8, ptr %2, i64 96
-  %96 = load i64, ptr %95, align 8
-  %97 = getelementptr i8, ptr %2, i64 168
-  store i64 %96, ptr %97, align 8
-  %98 = icmp eq i64 %96, 0
-  br i1 %98, label %then.i76.i, label %"$Plan.choose_memory.exit.i"
+  %96 = getelementptr i8, ptr %2, i64 232
+  %97 = load i64, ptr %96, align 8
+  %98 = getelementptr i8, ptr %2, i64 304
+  store i64 %97, ptr %98, align 8
+  %99 = icmp eq i64 %97, 0
+  br i1 %99, label %then.i75.i, label %"$Plan.choose_memory.exit.i"
 
-then.i76.i:                                       ; preds = %merge5.i
-  %99 = getelementptr i8, ptr %2, i64 140
-  %100 = load i32, ptr %99, align 4
-  %101 = icmp eq i32 %100, 0
-  br i1 %101, label %then2.i77.i, label %merge1.i.i
+then.i75.i:                                       ; preds = %merge5.i
+  %100 = getelementptr i8, ptr %2, i64 276
+  %101 = load i32, ptr %100, align 4
+  %102 = icmp eq i32 %101, 0
+  br i1 %102, label %then2.i76.i, label %merge1.i.i
 
-then2.i77.i:                                      ; preds = %then.i76.i
-  %102 = load i8, ptr %21, align 1
-  %103 = trunc i8 %102 to i1
-  %104 = select i1 %103, i32 90, i32 97
+then2.i76.i:                                      ; preds = %then.i75.i
+  %103 = load i8, ptr %21, align 1
+  %104 = trunc i8 %103 to i1
+  %105 = select i1 %104, i32 90, i32 97
   br label %merge1.i.i
 
-merge1.i.i:                                       ; preds = %then2.i77.i, %then.i76.i
-  %hundredths.0.i.i = phi i32 [ %104, %then2.i77.i ], [ %100, %then.i76.i ]
-  %105 = getelementptr i8, ptr %14, i64 24
-  %106 = load i64, ptr %105, align 8
-  %107 = sdiv i64 %106, 100
-  %108 = sext i32 %hundredths.0.i.i to i64
-  %109 = mul i64 %107, %108
-  store i64 %109, ptr %97, align 8
+merge1.i.i:                                       ; preds = %then2.i76.i, %then.i75.i
+  %hundredths.0.i.i = phi i32 [ %105, %then2.i76.i ], [ %101, %then.i75.i ]
+  %106 = getelementptr i8, ptr %14, i64 24
+  %107 = load i64, ptr %106, align 8
+  %108 = sdiv i64 %107, 100
+  %109 = sext i32 %hundredths.0.i.i to i64
+  %110 = mul i64 %108, %109
+  store i64 %110, ptr %98, align 8
   br label %"$Plan.choose_memory.exit.i"
 
 "$Plan.choose_memory.exit.i":                     ; preds = %merge1.i.i, %merge5.i
-  %110 = getelementptr i8, ptr %2, i64 52
-  %111 = load i32, ptr %110, align 4
-  %112 = getelementptr i8, ptr %2, i64 56
-  %113 = load i32, ptr %112, align 4
-  %114 = add i32 %111, -1
-  %115 = add i32 %114, %113
-  %116 = sdiv i32 %115, %113
-  %117 = getelementptr i8, ptr %2, i64 176
-  store i32 %116, ptr %117, align 4
-  %118 = getelementptr i8, ptr %2, i64 48
-  %119 = load i32, ptr %118, align 4
-  %120 = sext i32 %119 to i64
-  %121 = sext i32 %116 to i64
-  %122 = mul nsw i64 %120, %121
-  %123 = icmp sgt i64 %122, 2147483647
-  br i1 %123, label %then.i81.i, label %merge10.i
-
-then.i81.i:                                       ; preds = %"$Plan.choose_memory.exit.i"
-  %.not.i.i = icmp eq ptr %3, null
-  br i1 %.not.i.i, label %"$Plan.make.exit", label %then2.i82.i
-
-then2.i82.i:                                      ; preds = %then.i81.i
-  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i32 %119, i32 %111, i32 %113, i64 2147483647)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i78.i)
-  %125 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i83.i = call i64 @llvm.smin.i64(i64 %125, i64 1023)
-  %126 = icmp sgt i64 %125, 0
-  br i1 %126, label %then2.i.i.i85.i, label %"$printable.clean.exit.i84.i"
-
-then2.i.i.i85.i:                                  ; preds = %then2.i82.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i78.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i83.i, i1 false)
-  br label %"$printable.clean.exit.i84.i"
-
-"$printable.clean.exit.i84.i":                    ; preds = %then2.i.i.i85.i, %then2.i82.i
-  %127 = getelementptr i8, ptr %raw.i.i78.i, i64 %spec.select.i.i.i83.i
-  store i8 0, ptr %127, align 1
-  %128 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i78.i)
-  %129 = ptrtoint ptr %raw.i.i78.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %129, i64 %128)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i78.i)
-  br label %"$Plan.make.exit"
-
-merge10.i:                                        ; preds = %"$Plan.choose_memory.exit.i"
-  %130 = getelementptr i8, ptr %2, i64 72
-  %131 = load i32, ptr %130, align 4
-  %132 = getelementptr i8, ptr %2, i64 300
-  store i32 %131, ptr %132, align 4
-  %133 = getelementptr i8, ptr %2, i64 304
-  store i32 %119, ptr %133, align 4
-  %134 = getelementptr i8, ptr %2, i64 308
-  store i32 %116, ptr %134, align 4
-  %135 = getelementptr i8, ptr %2, i64 92
-  %136 = load i32, ptr %135, align 4
-  %137 = getelementptr i8, ptr %2, i64 312
-  store i32 %136, ptr %137, align 4
-  %138 = shl i32 %136, 4
-  %139 = getelementptr i8, ptr %2, i64 316
-  %spec.select.i.i = call i32 @llvm.smax.i32(i32 %138, i32 1024)
-  store i32 %spec.select.i.i, ptr %139, align 4
-  %140 = call i32 @llvm.smin.i32(i32 %136, i32 %119)
-  %141 = getelementptr i8, ptr %2, i64 320
-  store i32 %140, ptr %141, align 4
-  %142 = getelementptr i8, ptr %54, i64 96
-  %143 = load i32, ptr %142, align 4
-  %144 = getelementptr i8, ptr %2, i64 324
-  store i32 %143, ptr %144, align 4
   call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %unbound.i.i)
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %layout.i.i)
-  %145 = load ptr, ptr %20, align 8, !noalias !58
-  %146 = getelementptr i8, ptr %2, i64 64
-  %147 = load i32, ptr %146, align 4, !noalias !58
-  %148 = icmp eq i32 %34, 2
-  br i1 %148, label %and.rhs.i.i.i, label %"$Plan.layout.exit.i.i"
+  %111 = load ptr, ptr %20, align 8, !noalias !58
+  %112 = getelementptr i8, ptr %2, i64 200
+  %113 = load i32, ptr %112, align 4, !noalias !58
+  %114 = icmp eq i32 %35, 2
+  br i1 %114, label %and.rhs.i.i.i, label %"$Plan.layout.exit.i.i"
 
-and.rhs.i.i.i:                                    ; preds = %merge10.i
-  %149 = getelementptr i8, ptr %54, i64 753
-  %150 = load i8, ptr %149, align 1, !noalias !58
-  %151 = and i8 %150, 1
+and.rhs.i.i.i:                                    ; preds = %"$Plan.choose_memory.exit.i"
+  %115 = getelementptr i8, ptr %55, i64 753
+  %116 = load i8, ptr %115, align 1, !noalias !58
+  %117 = and i8 %116, 1
   br label %"$Plan.layout.exit.i.i"
 
-"$Plan.layout.exit.i.i":                          ; preds = %and.rhs.i.i.i, %merge10.i
-  %152 = phi i8 [ 0, %merge10.i ], [ %151, %and.rhs.i.i.i ]
-  %153 = getelementptr i8, ptr %54, i64 496
-  %154 = getelementptr i8, ptr %54, i64 24
-  store ptr %154, ptr %layout.i.i, align 8
+"$Plan.layout.exit.i.i":                          ; preds = %and.rhs.i.i.i, %"$Plan.choose_memory.exit.i"
+  %118 = phi i8 [ 0, %"$Plan.choose_memory.exit.i" ], [ %117, %and.rhs.i.i.i ]
+  %119 = getelementptr i8, ptr %55, i64 496
+  %120 = getelementptr i8, ptr %55, i64 24
+  store ptr %120, ptr %layout.i.i, align 8
   %.sroa.2.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 8
-  store ptr %153, ptr %.sroa.2.0.layout.sroa_idx.i.i, align 8
+  store ptr %119, ptr %.sroa.2.0.layout.sroa_idx.i.i, align 8
   %.sroa.3.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 16
-  store ptr %145, ptr %.sroa.3.0.layout.sroa_idx.i.i, align 8
+  store ptr %111, ptr %.sroa.3.0.layout.sroa_idx.i.i, align 8
   %.sroa.4.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 24
-  store i32 %56, ptr %.sroa.4.0.layout.sroa_idx.i.i, align 8
+  store i32 %57, ptr %.sroa.4.0.layout.sroa_idx.i.i, align 8
   %.sroa.5.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 28
   store i32 0, ptr %.sroa.5.0.layout.sroa_idx.i.i, align 4
   %.sroa.6.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 32
-  store i32 %147, ptr %.sroa.6.0.layout.sroa_idx.i.i, align 8
+  store i32 %113, ptr %.sroa.6.0.layout.sroa_idx.i.i, align 8
   %.sroa.7.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 36
-  store i8 %71, ptr %.sroa.7.0.layout.sroa_idx.i.i, align 4
+  store i8 %72, ptr %.sroa.7.0.layout.sroa_idx.i.i, align 4
   %.sroa.8.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 37
-  store i8 %152, ptr %.sroa.8.0.layout.sroa_idx.i.i, align 1
-  %155 = getelementptr i8, ptr %54, i64 100
-  %156 = load i32, ptr %155, align 4
-  %157 = srem i32 %156, %56
-  %.not.i.i.i.i = icmp eq i32 %157, 0
+  store i8 %118, ptr %.sroa.8.0.layout.sroa_idx.i.i, align 1
+  %121 = getelementptr i8, ptr %55, i64 100
+  %122 = load i32, ptr %121, align 4
+  %123 = srem i32 %122, %57
+  %.not.i.i.i.i = icmp eq i32 %123, 0
   br i1 %.not.i.i.i.i, label %merge.i.i.i, label %then.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Plan.layout.exit.i.i"
   %.not9.i.i.i.i = icmp eq ptr %3, null
-  br i1 %.not9.i.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i.i.i86.i
+  br i1 %.not9.i.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i.i.i77.i
 
-then2.i.i.i86.i:                                  ; preds = %then.i.i.i.i
-  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i32 %56, ptr nonnull @"$string.171", i32 %156)
+then2.i.i.i77.i:                                  ; preds = %then.i.i.i.i
+  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i32 %57, ptr nonnull @"$string.171", i32 %122)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
-  %159 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %159, i64 1023)
-  %160 = icmp sgt i64 %159, 0
-  br i1 %160, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
+  %125 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %125, i64 1023)
+  %126 = icmp sgt i64 %125, 0
+  br i1 %126, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
 
-then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i86.i
+then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i77.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i.i"
 
-"$printable.clean.exit.i.i.i.i":                  ; preds = %then2.i.i.i.i.i.i, %then2.i.i.i86.i
-  %161 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
-  store i8 0, ptr %161, align 1
-  %162 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
-  %163 = ptrtoint ptr %raw.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %163, i64 %162)
+"$printable.clean.exit.i.i.i.i":                  ; preds = %then2.i.i.i.i.i.i, %then2.i.i.i77.i
+  %127 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
+  store i8 0, ptr %127, align 1
+  %128 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
+  %129 = ptrtoint ptr %raw.i.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %129, i64 %128)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   br label %"$Plan.measure_weights.exit.thread.i"
 
 merge.i.i.i:                                      ; preds = %"$Plan.layout.exit.i.i"
-  %164 = getelementptr i8, ptr %54, i64 104
-  %165 = load i32, ptr %164, align 4
-  %166 = srem i32 %165, %56
-  %.not.i63.i.i.i = icmp eq i32 %166, 0
+  %130 = getelementptr i8, ptr %55, i64 104
+  %131 = load i32, ptr %130, align 4
+  %132 = srem i32 %131, %57
+  %.not.i63.i.i.i = icmp eq i32 %132, 0
   br i1 %.not.i63.i.i.i, label %merge2.i.i.i, label %then.i64.i.i.i
 
 then.i64.i.i.i:                                   ; preds = %merge.i.i.i
@@ -38167,37 +38286,37 @@ then.i64.i.i.i:                                   ; preds = %merge.i.i.i
   br i1 %.not9.i65.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i66.i.i.i
 
 then2.i66.i.i.i:                                  ; preds = %then.i64.i.i.i
-  %167 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i32 %56, ptr nonnull @"$string.172", i32 %165)
+  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i32 %57, ptr nonnull @"$string.172", i32 %131)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i.i)
-  %168 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i67.i.i.i = call i64 @llvm.smin.i64(i64 %168, i64 1023)
-  %169 = icmp sgt i64 %168, 0
-  br i1 %169, label %then2.i.i.i70.i.i.i, label %"$printable.clean.exit.i68.i.i.i"
+  %134 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i67.i.i.i = call i64 @llvm.smin.i64(i64 %134, i64 1023)
+  %135 = icmp sgt i64 %134, 0
+  br i1 %135, label %then2.i.i.i70.i.i.i, label %"$printable.clean.exit.i68.i.i.i"
 
 then2.i.i.i70.i.i.i:                              ; preds = %then2.i66.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i62.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i67.i.i.i, i1 false)
   br label %"$printable.clean.exit.i68.i.i.i"
 
 "$printable.clean.exit.i68.i.i.i":                ; preds = %then2.i.i.i70.i.i.i, %then2.i66.i.i.i
-  %170 = getelementptr i8, ptr %raw.i.i62.i.i.i, i64 %spec.select.i.i.i67.i.i.i
-  store i8 0, ptr %170, align 1
-  %171 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i62.i.i.i)
-  %172 = ptrtoint ptr %raw.i.i62.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %172, i64 %171)
+  %136 = getelementptr i8, ptr %raw.i.i62.i.i.i, i64 %spec.select.i.i.i67.i.i.i
+  store i8 0, ptr %136, align 1
+  %137 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i62.i.i.i)
+  %138 = ptrtoint ptr %raw.i.i62.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %138, i64 %137)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i62.i.i.i)
   br label %"$Plan.measure_weights.exit.thread.i"
 
 merge2.i.i.i:                                     ; preds = %merge.i.i.i
-  %173 = getelementptr i8, ptr %54, i64 148
-  %.val60.i.i.i = load i32, ptr %173, align 4
-  %174 = icmp sgt i32 %.val60.i.i.i, 0
-  br i1 %174, label %then7.i.i.i, label %merge6.i.i.i
+  %139 = getelementptr i8, ptr %55, i64 148
+  %.val60.i.i.i = load i32, ptr %139, align 4
+  %140 = icmp sgt i32 %.val60.i.i.i, 0
+  br i1 %140, label %then7.i.i.i, label %merge6.i.i.i
 
 then7.i.i.i:                                      ; preds = %merge2.i.i.i
-  %175 = getelementptr i8, ptr %54, i64 144
-  %176 = load i32, ptr %175, align 4
-  %177 = srem i32 %176, %56
-  %.not.i73.i.i.i = icmp eq i32 %177, 0
+  %141 = getelementptr i8, ptr %55, i64 144
+  %142 = load i32, ptr %141, align 4
+  %143 = srem i32 %142, %57
+  %.not.i73.i.i.i = icmp eq i32 %143, 0
   br i1 %.not.i73.i.i.i, label %merge6.i.i.i, label %then.i74.i.i.i
 
 then.i74.i.i.i:                                   ; preds = %then7.i.i.i
@@ -38205,40 +38324,40 @@ then.i74.i.i.i:                                   ; preds = %then7.i.i.i
   br i1 %.not9.i75.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i76.i.i.i
 
 then2.i76.i.i.i:                                  ; preds = %then.i74.i.i.i
-  %178 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i32 %56, ptr nonnull @"$string.175", i32 %176)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i32 %57, ptr nonnull @"$string.175", i32 %142)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i72.i.i.i)
-  %179 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i77.i.i.i = call i64 @llvm.smin.i64(i64 %179, i64 1023)
-  %180 = icmp sgt i64 %179, 0
-  br i1 %180, label %then2.i.i.i80.i.i.i, label %"$printable.clean.exit.i78.i.i.i"
+  %145 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i77.i.i.i = call i64 @llvm.smin.i64(i64 %145, i64 1023)
+  %146 = icmp sgt i64 %145, 0
+  br i1 %146, label %then2.i.i.i80.i.i.i, label %"$printable.clean.exit.i78.i.i.i"
 
 then2.i.i.i80.i.i.i:                              ; preds = %then2.i76.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i72.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i77.i.i.i, i1 false)
   br label %"$printable.clean.exit.i78.i.i.i"
 
 "$printable.clean.exit.i78.i.i.i":                ; preds = %then2.i.i.i80.i.i.i, %then2.i76.i.i.i
-  %181 = getelementptr i8, ptr %raw.i.i72.i.i.i, i64 %spec.select.i.i.i77.i.i.i
-  store i8 0, ptr %181, align 1
-  %182 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i72.i.i.i)
-  %183 = ptrtoint ptr %raw.i.i72.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %183, i64 %182)
+  %147 = getelementptr i8, ptr %raw.i.i72.i.i.i, i64 %spec.select.i.i.i77.i.i.i
+  store i8 0, ptr %147, align 1
+  %148 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i72.i.i.i)
+  %149 = ptrtoint ptr %raw.i.i72.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %149, i64 %148)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i72.i.i.i)
   br label %"$Plan.measure_weights.exit.thread.i"
 
 merge6.i.i.i:                                     ; preds = %then7.i.i.i, %merge2.i.i.i
-  %184 = getelementptr i8, ptr %54, i64 92
-  %.val58.i.i.i = load i32, ptr %184, align 4
-  %185 = icmp slt i32 %.val60.i.i.i, %.val58.i.i.i
-  br i1 %185, label %merge14.i.i.i, label %merge.i88.i
+  %150 = getelementptr i8, ptr %55, i64 92
+  %.val58.i.i.i = load i32, ptr %150, align 4
+  %151 = icmp slt i32 %.val60.i.i.i, %.val58.i.i.i
+  br i1 %151, label %merge14.i.i.i, label %merge.i79.i
 
 merge14.i.i.i:                                    ; preds = %merge6.i.i.i
-  %186 = getelementptr i8, ptr %54, i64 160
-  %.val.i.i.i = load i32, ptr %186, align 4
-  %187 = getelementptr i8, ptr %54, i64 164
-  %.val57.i.i.i = load i32, ptr %187, align 4
-  %188 = mul i32 %.val57.i.i.i, %.val.i.i.i
-  %189 = srem i32 %188, %56
-  %.not.i83.i.i.i = icmp eq i32 %189, 0
+  %152 = getelementptr i8, ptr %55, i64 160
+  %.val.i.i.i = load i32, ptr %152, align 4
+  %153 = getelementptr i8, ptr %55, i64 164
+  %.val57.i.i.i = load i32, ptr %153, align 4
+  %154 = mul i32 %.val57.i.i.i, %.val.i.i.i
+  %155 = srem i32 %154, %57
+  %.not.i83.i.i.i = icmp eq i32 %155, 0
   br i1 %.not.i83.i.i.i, label %merge19.i.i.i, label %then.i84.i.i.i
 
 then.i84.i.i.i:                                   ; preds = %merge14.i.i.i
@@ -38246,87 +38365,172 @@ then.i84.i.i.i:                                   ; preds = %merge14.i.i.i
   br i1 %.not9.i85.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i86.i.i.i
 
 then2.i86.i.i.i:                                  ; preds = %then.i84.i.i.i
-  %190 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i32 %56, ptr nonnull @"$string.506", i32 %188)
+  %156 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i32 %57, ptr nonnull @"$string.505", i32 %154)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i82.i.i.i)
-  %191 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i87.i.i.i = call i64 @llvm.smin.i64(i64 %191, i64 1023)
-  %192 = icmp sgt i64 %191, 0
-  br i1 %192, label %then2.i.i.i90.i.i.i, label %"$printable.clean.exit.i88.i.i.i"
+  %157 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i87.i.i.i = call i64 @llvm.smin.i64(i64 %157, i64 1023)
+  %158 = icmp sgt i64 %157, 0
+  br i1 %158, label %then2.i.i.i90.i.i.i, label %"$printable.clean.exit.i88.i.i.i"
 
 then2.i.i.i90.i.i.i:                              ; preds = %then2.i86.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i82.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i87.i.i.i, i1 false)
   br label %"$printable.clean.exit.i88.i.i.i"
 
 "$printable.clean.exit.i88.i.i.i":                ; preds = %then2.i.i.i90.i.i.i, %then2.i86.i.i.i
-  %193 = getelementptr i8, ptr %raw.i.i82.i.i.i, i64 %spec.select.i.i.i87.i.i.i
-  store i8 0, ptr %193, align 1
-  %194 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i82.i.i.i)
-  %195 = ptrtoint ptr %raw.i.i82.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %195, i64 %194)
+  %159 = getelementptr i8, ptr %raw.i.i82.i.i.i, i64 %spec.select.i.i.i87.i.i.i
+  store i8 0, ptr %159, align 1
+  %160 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i82.i.i.i)
+  %161 = ptrtoint ptr %raw.i.i82.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %161, i64 %160)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i82.i.i.i)
   br label %"$Plan.measure_weights.exit.thread.i"
 
 merge19.i.i.i:                                    ; preds = %merge14.i.i.i
-  %196 = icmp eq i32 %147, 2
-  br i1 %196, label %then24.i.i.i, label %merge23.i.i.i
+  %162 = icmp eq i32 %113, 2
+  br i1 %162, label %then24.i.i.i, label %merge23.i.i.i
 
 then24.i.i.i:                                     ; preds = %merge19.i.i.i
-  %197 = getelementptr i8, ptr %54, i64 152
-  %198 = load i32, ptr %197, align 4
-  %199 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.507", i32 %198, i32 %56, ptr %3)
+  %163 = getelementptr i8, ptr %55, i64 152
+  %164 = load i32, ptr %163, align 4
+  %165 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.506", i32 %164, i32 %57, ptr %3)
   br label %"$Layout.check.exit.i.i"
 
 merge23.i.i.i:                                    ; preds = %merge19.i.i.i
-  %200 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.508", i32 %.val57.i.i.i, i32 %56, ptr %3)
+  %166 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.507", i32 %.val57.i.i.i, i32 %57, ptr %3)
   br label %"$Layout.check.exit.i.i"
 
 "$Layout.check.exit.i.i":                         ; preds = %merge23.i.i.i, %then24.i.i.i
-  %common.ret.op.i.i.i = phi i32 [ %199, %then24.i.i.i ], [ %200, %merge23.i.i.i ]
-  %.not.i89.i = icmp eq i32 %common.ret.op.i.i.i, 0
-  br i1 %.not.i89.i, label %merge.i88.i, label %"$Plan.measure_weights.exit.thread.i"
+  %common.ret.op.i.i.i = phi i32 [ %165, %then24.i.i.i ], [ %166, %merge23.i.i.i ]
+  %.not.i.i = icmp eq i32 %common.ret.op.i.i.i, 0
+  br i1 %.not.i.i, label %merge.i79.i, label %"$Plan.measure_weights.exit.thread.i"
 
-merge.i88.i:                                      ; preds = %"$Layout.check.exit.i.i", %merge6.i.i.i
-  %201 = getelementptr i8, ptr %2, i64 208
-  %202 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i.i, ptr null, ptr nonnull %unbound.i.i, ptr %201, ptr %3)
-  %.not12.i.i = icmp eq i32 %202, 0
-  br i1 %.not12.i.i, label %merge15.i, label %"$Plan.measure_weights.exit.thread.i"
+merge.i79.i:                                      ; preds = %"$Layout.check.exit.i.i", %merge6.i.i.i
+  %167 = getelementptr i8, ptr %2, i64 344
+  %168 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i.i, ptr null, ptr nonnull %unbound.i.i, ptr %167, ptr %3)
+  %.not12.i.i = icmp eq i32 %168, 0
+  br i1 %.not12.i.i, label %merge10.i, label %"$Plan.measure_weights.exit.thread.i"
 
-"$Plan.measure_weights.exit.thread.i":            ; preds = %merge.i88.i, %"$Layout.check.exit.i.i", %"$printable.clean.exit.i88.i.i.i", %then.i84.i.i.i, %"$printable.clean.exit.i78.i.i.i", %then.i74.i.i.i, %"$printable.clean.exit.i68.i.i.i", %then.i64.i.i.i, %"$printable.clean.exit.i.i.i.i", %then.i.i.i.i
-  %common.ret.op.i87.ph.i = phi i32 [ 1, %"$printable.clean.exit.i88.i.i.i" ], [ 1, %then.i84.i.i.i ], [ 1, %"$printable.clean.exit.i78.i.i.i" ], [ 1, %then.i74.i.i.i ], [ 1, %"$printable.clean.exit.i68.i.i.i" ], [ 1, %then.i64.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i.i" ], [ 1, %then.i.i.i.i ], [ %202, %merge.i88.i ], [ 1, %"$Layout.check.exit.i.i" ]
+"$Plan.measure_weights.exit.thread.i":            ; preds = %merge.i79.i, %"$Layout.check.exit.i.i", %"$printable.clean.exit.i88.i.i.i", %then.i84.i.i.i, %"$printable.clean.exit.i78.i.i.i", %then.i74.i.i.i, %"$printable.clean.exit.i68.i.i.i", %then.i64.i.i.i, %"$printable.clean.exit.i.i.i.i", %then.i.i.i.i
+  %common.ret.op.i78.ph.i = phi i32 [ 1, %"$printable.clean.exit.i88.i.i.i" ], [ 1, %then.i84.i.i.i ], [ 1, %"$printable.clean.exit.i78.i.i.i" ], [ 1, %then.i74.i.i.i ], [ 1, %"$printable.clean.exit.i68.i.i.i" ], [ 1, %then.i64.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i.i" ], [ 1, %then.i.i.i.i ], [ %168, %merge.i79.i ], [ 1, %"$Layout.check.exit.i.i" ]
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %unbound.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i.i)
   br label %"$Plan.make.exit"
 
-merge15.i:                                        ; preds = %merge.i88.i
-  %203 = load ptr, ptr %unbound.i.i, align 8
-  call void @free(ptr %203)
+merge10.i:                                        ; preds = %merge.i79.i
+  %169 = load ptr, ptr %unbound.i.i, align 8
+  call void @free(ptr %169)
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %unbound.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i.i)
-  %204 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %2, ptr %3)
-  %.not73.i = icmp eq i32 %204, 0
-  br i1 %.not73.i, label %merge20.i, label %"$Plan.make.exit"
+  call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %cache.i.i)
+  %170 = load ptr, ptr %2, align 8, !noalias !61
+  %171 = load i32, ptr %56, align 4, !noalias !64
+  %172 = load i32, ptr %31, align 4, !noalias !61
+  %173 = getelementptr i8, ptr %170, i64 92
+  %174 = load i32, ptr %173, align 4, !noalias !61
+  %175 = getelementptr i8, ptr %2, i64 192
+  %176 = load i32, ptr %175, align 4, !noalias !61
+  %177 = getelementptr i8, ptr %170, i64 104
+  %layout.val.val.i.i.i = load i32, ptr %177, align 4, !noalias !61
+  %178 = sdiv i32 %layout.val.val.i.i.i, %171
+  %179 = getelementptr i8, ptr %170, i64 108
+  %180 = load i32, ptr %179, align 4, !noalias !61
+  %.sroa.7.0.cache.sroa_idx.i.i = getelementptr inbounds i8, ptr %cache.i.i, i64 24
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0.cache.sroa_idx.i.i, i8 0, i64 24, i1 false)
+  store i32 %172, ptr %cache.i.i, align 8
+  %.sroa.2.0.cache.sroa_idx.i.i = getelementptr inbounds i8, ptr %cache.i.i, i64 4
+  store i32 %174, ptr %.sroa.2.0.cache.sroa_idx.i.i, align 4
+  %.sroa.3.0.cache.sroa_idx.i.i = getelementptr inbounds i8, ptr %cache.i.i, i64 8
+  store i32 1, ptr %.sroa.3.0.cache.sroa_idx.i.i, align 8
+  %.sroa.4.0.cache.sroa_idx.i.i = getelementptr inbounds i8, ptr %cache.i.i, i64 12
+  store i32 %176, ptr %.sroa.4.0.cache.sroa_idx.i.i, align 4
+  %.sroa.5.0.cache.sroa_idx.i.i = getelementptr inbounds i8, ptr %cache.i.i, i64 16
+  store i32 %178, ptr %.sroa.5.0.cache.sroa_idx.i.i, align 8
+  %.sroa.6.0.cache.sroa_idx.i.i = getelementptr inbounds i8, ptr %cache.i.i, i64 20
+  store i32 %180, ptr %.sroa.6.0.cache.sroa_idx.i.i, align 4
+  %181 = load ptr, ptr %20, align 8
+  %182 = getelementptr i8, ptr %181, i64 152
+  %183 = load ptr, ptr %182, align 8
+  %184 = getelementptr i8, ptr %2, i64 336
+  %185 = call i32 %183(ptr nonnull %cache.i.i, ptr %184)
+  %.not.i81.i = icmp eq i32 %185, 0
+  br i1 %.not.i81.i, label %or.lhs.false.i.i, label %then.i82.i
+
+then.i82.i:                                       ; preds = %or.lhs.false.i.i, %merge10.i
+  %.not11.i.i = icmp eq ptr %3, null
+  br i1 %.not11.i.i, label %"$Plan.measure_page.exit.thread.i", label %then2.i83.i
+
+or.lhs.false.i.i:                                 ; preds = %merge10.i
+  %186 = load i64, ptr %184, align 8
+  %187 = icmp slt i64 %186, 1
+  br i1 %187, label %then.i82.i, label %merge15.i
+
+then2.i83.i:                                      ; preds = %then.i82.i
+  %188 = load i32, ptr %31, align 4
+  %189 = icmp ult i32 %188, 32
+  br i1 %189, label %switch.hole_check, label %merge53.i.i.i
+
+merge53.i.i.i:                                    ; preds = %switch.hole_check, %then2.i83.i
+  %190 = icmp eq i32 %188, 32
+  %spec.select.i.i.i = select i1 %190, ptr @"$string.372", ptr @"$string.156"
+  br label %"$dtypes.name.exit.i.i"
+
+switch.hole_check:                                ; preds = %then2.i83.i
+  %switch.shifted = lshr i32 -1048569, %188
+  %switch.lobit = trunc i32 %switch.shifted to i1
+  br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i
+
+switch.lookup:                                    ; preds = %switch.hole_check
+  %191 = zext nneg i32 %188 to i64
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %191
+  %switch.load = load ptr, ptr %switch.gep, align 8
+  br label %"$dtypes.name.exit.i.i"
+
+"$dtypes.name.exit.i.i":                          ; preds = %switch.lookup, %merge53.i.i.i
+  %common.ret.op.i.i84.i = phi ptr [ %spec.select.i.i.i, %merge53.i.i.i ], [ %switch.load, %switch.lookup ]
+  %192 = load i32, ptr %.sroa.4.0.cache.sroa_idx.i.i, align 4
+  %193 = load i32, ptr %.sroa.5.0.cache.sroa_idx.i.i, align 8
+  %194 = load i32, ptr %.sroa.6.0.cache.sroa_idx.i.i, align 4
+  %195 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.510", ptr nonnull %common.ret.op.i.i84.i, i32 %192, i32 %193, i32 %194)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i80.i)
+  %196 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i85.i = call i64 @llvm.smin.i64(i64 %196, i64 1023)
+  %197 = icmp sgt i64 %196, 0
+  br i1 %197, label %then2.i.i.i88.i, label %"$printable.clean.exit.i86.i"
+
+then2.i.i.i88.i:                                  ; preds = %"$dtypes.name.exit.i.i"
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i80.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i85.i, i1 false)
+  br label %"$printable.clean.exit.i86.i"
+
+"$printable.clean.exit.i86.i":                    ; preds = %then2.i.i.i88.i, %"$dtypes.name.exit.i.i"
+  %198 = getelementptr i8, ptr %raw.i.i80.i, i64 %spec.select.i.i.i85.i
+  store i8 0, ptr %198, align 1
+  %199 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i80.i)
+  %200 = ptrtoint ptr %raw.i.i80.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %200, i64 %199)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i80.i)
+  br label %"$Plan.measure_page.exit.thread.i"
+
+"$Plan.measure_page.exit.thread.i":               ; preds = %"$printable.clean.exit.i86.i", %then.i82.i
+  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %cache.i.i)
+  br label %"$Plan.make.exit"
+
+merge15.i:                                        ; preds = %or.lhs.false.i.i
+  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %cache.i.i)
+  %201 = call fastcc i32 @"$Plan.choose_sizes"(ptr nonnull %2, ptr %3)
+  %.not72.i = icmp eq i32 %201, 0
+  br i1 %.not72.i, label %merge20.i, label %"$Plan.make.exit"
 
 merge20.i:                                        ; preds = %merge15.i
-  %205 = call fastcc i32 @"$Plan.shape_workspace"(ptr nonnull %2, ptr %3)
-  %.not74.i = icmp eq i32 %205, 0
-  br i1 %.not74.i, label %merge25.i, label %"$Plan.make.exit"
+  %202 = call fastcc i32 @"$Plan.check_page_tables"(ptr nonnull %2, ptr %3)
+  %.not73.i = icmp eq i32 %202, 0
+  br i1 %.not73.i, label %merge25.i, label %"$Plan.make.exit"
 
 merge25.i:                                        ; preds = %merge20.i
-  call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape.i, ptr nonnull %2, i32 0)
-  call void @llvm.lifetime.start.p0(i64 1648, ptr nonnull %unbound.i90.i)
-  %206 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i90.i, ptr nonnull %shape.i, ptr null)
-  call void @llvm.lifetime.end.p0(i64 1648, ptr nonnull %unbound.i90.i)
-  %207 = getelementptr i8, ptr %2, i64 216
-  store i64 %206, ptr %207, align 8
-  %208 = call fastcc i64 @"$buffers.host_bytes"(ptr nonnull %shape.i)
-  %209 = getelementptr i8, ptr %2, i64 232
-  store i64 %208, ptr %209, align 8
   call fastcc void @"$Plan.choose_pages"(ptr nonnull %2)
   br label %"$Plan.make.exit"
 
-"$Plan.make.exit":                                ; preds = %entry, %then.i.i, %"$printable.clean.exit.i.i", %then10.i.i, %"$printable.clean.exit54.i.i", %then.i81.i, %"$printable.clean.exit.i84.i", %"$Plan.measure_weights.exit.thread.i", %merge15.i, %merge20.i, %merge25.i
-  %common.ret.op.i = phi i32 [ 0, %merge25.i ], [ %24, %entry ], [ %204, %merge15.i ], [ %205, %merge20.i ], [ %common.ret.op.i87.ph.i, %"$Plan.measure_weights.exit.thread.i" ], [ 4, %then.i.i ], [ 4, %"$printable.clean.exit.i.i" ], [ 4, %then10.i.i ], [ 4, %"$printable.clean.exit54.i.i" ], [ 1, %then.i81.i ], [ 1, %"$printable.clean.exit.i84.i" ]
-  call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %shape.i)
+"$Plan.make.exit":                                ; preds = %entry, %then.i.i, %"$printable.clean.exit.i.i", %then10.i.i, %"$printable.clean.exit54.i.i", %"$Plan.measure_weights.exit.thread.i", %"$Plan.measure_page.exit.thread.i", %merge15.i, %merge20.i, %merge25.i
+  %common.ret.op.i = phi i32 [ 0, %merge25.i ], [ %25, %entry ], [ %201, %merge15.i ], [ 1, %merge20.i ], [ %common.ret.op.i78.ph.i, %"$Plan.measure_weights.exit.thread.i" ], [ 4, %"$Plan.measure_page.exit.thread.i" ], [ 4, %then.i.i ], [ 4, %"$printable.clean.exit.i.i" ], [ 4, %then10.i.i ], [ 4, %"$printable.clean.exit54.i.i" ]
   ret i32 %common.ret.op.i
 }
 
@@ -38343,7 +38547,7 @@ then:                                             ; preds = %entry
   br i1 %.not9, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i32 %2, ptr %0, i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i32 %2, ptr %0, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -38400,7 +38604,7 @@ then2:                                            ; preds = %then
   %14 = load ptr, ptr %0, align 8
   %15 = getelementptr i8, ptr %14, i64 68
   %16 = load i32, ptr %15, align 4
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.509", i32 %16)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.508", i32 %16)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -39038,7 +39242,7 @@ then2.i:                                          ; preds = %then.i
   %19 = load i32, ptr %10, align 4
   %20 = load i32, ptr %1, align 4
   %21 = load i32, ptr %8, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.510", i32 %18, i32 %19, i32 %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.509", i32 %18, i32 %19, i32 %20, i32 %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %17)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -39141,7 +39345,7 @@ then2.i:                                          ; preds = %then.i
   %21 = load i32, ptr %12, align 4
   %22 = load i32, ptr %2, align 4
   %23 = load i32, ptr %10, align 4
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.510", i32 %20, i32 %21, i32 %22, i32 %23)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.509", i32 %20, i32 %21, i32 %22, i32 %23)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %19)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -39200,275 +39404,632 @@ then2:                                            ; preds = %merge
   br label %common.ret
 }
 
-define internal fastcc range(i32 0, 5) i32 @"$Plan.measure_page"(ptr %0, ptr %1) unnamed_addr {
+define internal fastcc i32 @"$Plan.choose_sizes"(ptr %0, ptr %1) unnamed_addr {
 entry:
-  %raw.i = alloca [1024 x i8], align 1
-  %cache = alloca %19, align 8
-  %2 = load ptr, ptr %0, align 8, !noalias !61
-  %3 = getelementptr i8, ptr %0, i64 20
-  %4 = load i32, ptr %3, align 4, !noalias !64
-  %5 = getelementptr i8, ptr %0, i64 156
-  %6 = load i32, ptr %5, align 4, !noalias !61
-  %7 = getelementptr i8, ptr %2, i64 92
-  %8 = load i32, ptr %7, align 4, !noalias !61
-  %9 = getelementptr i8, ptr %0, i64 56
-  %10 = load i32, ptr %9, align 4, !noalias !61
-  %11 = getelementptr i8, ptr %2, i64 104
-  %layout.val.val.i = load i32, ptr %11, align 4, !noalias !61
-  %12 = sdiv i32 %layout.val.val.i, %4
-  %13 = getelementptr i8, ptr %2, i64 108
-  %14 = load i32, ptr %13, align 4, !noalias !61
-  %.sroa.7.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 24
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0.cache.sroa_idx, i8 0, i64 24, i1 false)
-  store i32 %6, ptr %cache, align 8
-  %.sroa.2.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 4
-  store i32 %8, ptr %.sroa.2.0.cache.sroa_idx, align 4
-  %.sroa.3.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 8
-  store i32 1, ptr %.sroa.3.0.cache.sroa_idx, align 8
-  %.sroa.4.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 12
-  store i32 %10, ptr %.sroa.4.0.cache.sroa_idx, align 4
-  %.sroa.5.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 16
-  store i32 %12, ptr %.sroa.5.0.cache.sroa_idx, align 8
-  %.sroa.6.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 20
-  store i32 %14, ptr %.sroa.6.0.cache.sroa_idx, align 4
-  %15 = getelementptr i8, ptr %0, i64 8
-  %16 = load ptr, ptr %15, align 8
-  %17 = getelementptr i8, ptr %16, i64 152
-  %18 = load ptr, ptr %17, align 8
-  %19 = getelementptr i8, ptr %0, i64 200
-  %20 = call i32 %18(ptr nonnull %cache, ptr %19)
-  %.not = icmp eq i32 %20, 0
-  br i1 %.not, label %or.lhs.false, label %then
+  %fits.i29 = alloca i8, align 1
+  %fits.i = alloca i8, align 1
+  %2 = getelementptr i8, ptr %0, i64 60
+  %3 = load i32, ptr %2, align 4
+  %4 = icmp eq i32 %3, 0
+  %.val6.i = load ptr, ptr %0, align 8
+  %5 = getelementptr i8, ptr %.val6.i, i64 132
+  %.val6.val.i = load i32, ptr %5, align 4
+  %6 = sext i32 %.val6.val.i to i64
+  br i1 %4, label %"$Plan.positions_of_pool.exit", label %merge.i
 
-then:                                             ; preds = %or.lhs.false, %entry
-  %.not11 = icmp eq ptr %1, null
-  br i1 %.not11, label %common.ret, label %then2
+merge.i:                                          ; preds = %entry
+  %7 = sext i32 %3 to i64
+  %8 = getelementptr i8, ptr %0, i64 192
+  %9 = load i32, ptr %8, align 4
+  %10 = sext i32 %9 to i64
+  %11 = mul nsw i64 %10, %7
+  %12 = tail call i64 @llvm.smin.i64(i64 %6, i64 %11)
+  br label %"$Plan.positions_of_pool.exit"
 
-or.lhs.false:                                     ; preds = %entry
-  %21 = load i64, ptr %19, align 8
-  %22 = icmp slt i64 %21, 1
-  br i1 %22, label %then, label %common.ret
+"$Plan.positions_of_pool.exit":                   ; preds = %entry, %merge.i
+  %common.ret.op.i = phi i64 [ %12, %merge.i ], [ %6, %entry ]
+  %13 = tail call i64 @llvm.smin.i64(i64 %common.ret.op.i, i64 512)
+  %14 = getelementptr i8, ptr %0, i64 52
+  %15 = load i32, ptr %14, align 4
+  %16 = icmp eq i32 %15, 0
+  br i1 %16, label %then, label %merge
 
-then2:                                            ; preds = %then
-  %23 = load i32, ptr %5, align 4
-  %24 = icmp ult i32 %23, 32
-  br i1 %24, label %switch.hole_check, label %merge53.i
+then:                                             ; preds = %"$Plan.positions_of_pool.exit"
+  %17 = trunc i64 %13 to i32
+  %18 = getelementptr i8, ptr %0, i64 188
+  store i32 %17, ptr %18, align 4
+  br label %merge
 
-merge53.i:                                        ; preds = %switch.hole_check, %then2
-  %25 = icmp eq i32 %23, 32
-  %spec.select.i = select i1 %25, ptr @"$string.372", ptr @"$string.156"
-  br label %"$dtypes.name.exit"
+merge:                                            ; preds = %"$Plan.positions_of_pool.exit", %then
+  %19 = getelementptr i8, ptr %0, i64 48
+  %20 = load i32, ptr %19, align 4
+  %21 = icmp eq i32 %20, 0
+  br i1 %21, label %then2, label %merge1
 
-switch.hole_check:                                ; preds = %then2
-  %switch.shifted = lshr i32 -1048569, %23
-  %switch.lobit = trunc i32 %switch.shifted to i1
-  br i1 %switch.lobit, label %switch.lookup, label %merge53.i
+then2:                                            ; preds = %merge
+  %22 = getelementptr i8, ptr %0, i64 296
+  %.val = load i8, ptr %22, align 1
+  %23 = trunc i8 %.val to i1
+  %24 = select i1 %23, i64 64, i64 256
+  call void @llvm.lifetime.start.p0(i64 1, ptr nonnull %fits.i)
+  br label %whilebody.i
 
-switch.lookup:                                    ; preds = %switch.hole_check
-  %26 = zext nneg i32 %23 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %26
-  %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$dtypes.name.exit"
+whilebody.i:                                      ; preds = %then2, %merge1.i
+  %high.018.i = phi i64 [ %high.1.i, %merge1.i ], [ %24, %then2 ]
+  %low.017.i = phi i64 [ %low.1.i, %merge1.i ], [ 1, %then2 ]
+  %25 = sub i64 %high.018.i, %low.017.i
+  %.neg.i = sdiv i64 %25, -2
+  %26 = add i64 %.neg.i, %high.018.i
+  %27 = call fastcc i32 @"$choose_batch"(ptr nonnull %0, i64 %26, ptr nonnull %fits.i, ptr %1)
+  %.not.i = icmp eq i32 %27, 0
+  br i1 %.not.i, label %merge1.i, label %"$anon (./terra/plan/sizes.t:30).exit.thread"
 
-"$dtypes.name.exit":                              ; preds = %switch.lookup, %merge53.i
-  %common.ret.op.i = phi ptr [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
-  %27 = load i32, ptr %.sroa.4.0.cache.sroa_idx, align 4
-  %28 = load i32, ptr %.sroa.5.0.cache.sroa_idx, align 8
-  %29 = load i32, ptr %.sroa.6.0.cache.sroa_idx, align 4
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.511", ptr nonnull %common.ret.op.i, i32 %27, i32 %28, i32 %29)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %31 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i = call i64 @llvm.smin.i64(i64 %31, i64 1023)
-  %32 = icmp sgt i64 %31, 0
-  br i1 %32, label %then2.i.i, label %"$printable.clean.exit"
-
-then2.i.i:                                        ; preds = %"$dtypes.name.exit"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %1, i64 %spec.select.i.i, i1 false)
-  br label %"$printable.clean.exit"
-
-"$printable.clean.exit":                          ; preds = %"$dtypes.name.exit", %then2.i.i
-  %33 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %33, align 1
-  %34 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %35 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %35, i64 %34)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
+"$anon (./terra/plan/sizes.t:30).exit.thread":    ; preds = %whilebody.i
+  call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %or.lhs.false, %"$printable.clean.exit", %then
-  %common.ret.op = phi i32 [ 4, %then ], [ 4, %"$printable.clean.exit" ], [ 0, %or.lhs.false ]
+merge1.i:                                         ; preds = %whilebody.i
+  %28 = load i8, ptr %fits.i, align 1
+  %29 = trunc i8 %28 to i1
+  %30 = add i64 %26, -1
+  %low.1.i = select i1 %29, i64 %26, i64 %low.017.i
+  %high.1.i = select i1 %29, i64 %high.018.i, i64 %30
+  %31 = icmp slt i64 %low.1.i, %high.1.i
+  br i1 %31, label %whilebody.i, label %"$anon (./terra/plan/sizes.t:30).exit"
+
+"$anon (./terra/plan/sizes.t:30).exit":           ; preds = %merge1.i
+  %32 = call fastcc i32 @"$choose_batch"(ptr nonnull %0, i64 %low.1.i, ptr nonnull %fits.i, ptr %1)
+  call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i)
+  %.not = icmp eq i32 %32, 0
+  br i1 %.not, label %"$anon (./terra/plan/sizes.t:30).exit.merge1_crit_edge", label %common.ret
+
+"$anon (./terra/plan/sizes.t:30).exit.merge1_crit_edge": ; preds = %"$anon (./terra/plan/sizes.t:30).exit"
+  %.pre = load i32, ptr %14, align 4
+  br label %merge1
+
+common.ret:                                       ; preds = %"$anon (./terra/plan/sizes.t:30).exit.thread", %"$anon (./terra/plan/sizes.t:30).exit", %merge7, %"$anon (./terra/plan/sizes.t:30).514.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i31, %"$anon (./terra/plan/sizes.t:30).514.exit" ], [ %54, %merge7 ], [ %32, %"$anon (./terra/plan/sizes.t:30).exit" ], [ %27, %"$anon (./terra/plan/sizes.t:30).exit.thread" ]
   ret i32 %common.ret.op
+
+merge1:                                           ; preds = %"$anon (./terra/plan/sizes.t:30).exit.merge1_crit_edge", %merge
+  %33 = phi i32 [ %.pre, %"$anon (./terra/plan/sizes.t:30).exit.merge1_crit_edge" ], [ %15, %merge ]
+  %34 = icmp eq i32 %33, 0
+  br i1 %34, label %then8, label %merge7
+
+then8:                                            ; preds = %merge1
+  %35 = getelementptr i8, ptr %0, i64 192
+  %36 = load i32, ptr %35, align 4
+  %37 = sext i32 %36 to i64
+  %38 = add nsw i64 %13, -1
+  %39 = add nsw i64 %38, %37
+  %40 = sdiv i64 %39, %37
+  %41 = add nsw i64 %common.ret.op.i, -1
+  %42 = add nsw i64 %41, %37
+  %43 = sdiv i64 %42, %37
+  call void @llvm.lifetime.start.p0(i64 1, ptr nonnull %fits.i29)
+  %44 = tail call i64 @llvm.smin.i64(i64 %40, i64 %43)
+  %45 = icmp slt i64 %40, %43
+  br i1 %45, label %whilebody.i32, label %merge.i30
+
+whilebody.i32:                                    ; preds = %then8, %merge1.i37
+  %high.018.i33 = phi i64 [ %high.1.i39, %merge1.i37 ], [ %43, %then8 ]
+  %low.017.i34 = phi i64 [ %low.1.i38, %merge1.i37 ], [ %44, %then8 ]
+  %46 = sub i64 %high.018.i33, %low.017.i34
+  %.neg.i35 = sdiv i64 %46, -2
+  %47 = add i64 %.neg.i35, %high.018.i33
+  %48 = call fastcc i32 @"$choose_pages_of_context"(ptr nonnull %0, i64 %47, ptr nonnull %fits.i29, ptr %1)
+  %.not.i36 = icmp eq i32 %48, 0
+  br i1 %.not.i36, label %merge1.i37, label %"$anon (./terra/plan/sizes.t:30).514.exit"
+
+merge1.i37:                                       ; preds = %whilebody.i32
+  %49 = load i8, ptr %fits.i29, align 1
+  %50 = trunc i8 %49 to i1
+  %51 = add i64 %47, -1
+  %low.1.i38 = select i1 %50, i64 %47, i64 %low.017.i34
+  %high.1.i39 = select i1 %50, i64 %high.018.i33, i64 %51
+  %52 = icmp slt i64 %low.1.i38, %high.1.i39
+  br i1 %52, label %whilebody.i32, label %merge.i30
+
+merge.i30:                                        ; preds = %merge1.i37, %then8
+  %low.0.lcssa.i = phi i64 [ %44, %then8 ], [ %low.1.i38, %merge1.i37 ]
+  %53 = call fastcc i32 @"$choose_pages_of_context"(ptr nonnull %0, i64 %low.0.lcssa.i, ptr nonnull %fits.i29, ptr %1)
+  br label %"$anon (./terra/plan/sizes.t:30).514.exit"
+
+"$anon (./terra/plan/sizes.t:30).514.exit":       ; preds = %whilebody.i32, %merge.i30
+  %common.ret.op.i31 = phi i32 [ %53, %merge.i30 ], [ %48, %whilebody.i32 ]
+  call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i29)
+  br label %common.ret
+
+merge7:                                           ; preds = %merge1
+  %54 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr nonnull %0, ptr %1)
+  br label %common.ret
 }
 
-define internal fastcc i32 @"$Plan.shape_workspace"(ptr %0, ptr %1) unnamed_addr {
+define internal fastcc i32 @"$choose_batch"(ptr %0, i64 %1, ptr nocapture writeonly %2, ptr %3) unnamed_addr {
 entry:
-  %raw.i = alloca [1024 x i8], align 1
-  %2 = load ptr, ptr %0, align 8
-  %3 = getelementptr i8, ptr %0, i64 8
-  %4 = getelementptr i8, ptr %0, i64 20
-  %5 = load i32, ptr %4, align 4
-  %6 = getelementptr i8, ptr %0, i64 64
-  %7 = load i32, ptr %6, align 4, !noalias !67
-  %8 = getelementptr i8, ptr %0, i64 163
-  %9 = load i8, ptr %8, align 1
-  %10 = getelementptr i8, ptr %0, i64 240
-  store i32 60, ptr %10, align 4
-  %11 = getelementptr i8, ptr %0, i64 244
-  store i32 %5, ptr %11, align 4
-  %12 = getelementptr i8, ptr %0, i64 72
-  %13 = load i32, ptr %12, align 4
-  %14 = getelementptr i8, ptr %0, i64 248
-  store i32 %13, ptr %14, align 4
-  %15 = getelementptr i8, ptr %0, i64 48
-  %16 = load i32, ptr %15, align 4
-  %17 = getelementptr i8, ptr %0, i64 252
-  store i32 %16, ptr %17, align 4
-  %18 = getelementptr i8, ptr %0, i64 176
-  %19 = load i32, ptr %18, align 4
-  %20 = getelementptr i8, ptr %0, i64 56
-  %21 = load i32, ptr %20, align 4
-  %22 = mul i32 %21, %19
-  %23 = getelementptr i8, ptr %0, i64 256
-  store i32 %22, ptr %23, align 4
-  %24 = getelementptr i8, ptr %0, i64 92
-  %25 = load i32, ptr %24, align 4
-  %26 = getelementptr i8, ptr %0, i64 260
-  store i32 %25, ptr %26, align 4
-  %27 = getelementptr i8, ptr %2, i64 88
+  %4 = trunc i64 %1 to i32
+  %5 = getelementptr i8, ptr %0, i64 184
+  store i32 %4, ptr %5, align 4
+  %6 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr %0, ptr %3)
+  %.not = icmp eq i32 %6, 0
+  br i1 %.not, label %merge, label %common.ret
+
+common.ret:                                       ; preds = %entry, %and.end
+  ret i32 %6
+
+merge:                                            ; preds = %entry
+  %7 = getelementptr i8, ptr %0, i64 188
+  %8 = load i32, ptr %7, align 4
+  %9 = sext i32 %8 to i64
+  %10 = tail call i64 @llvm.smin.i64(i64 %9, i64 512)
+  %11 = getelementptr i8, ptr %0, i64 192
+  %12 = load i32, ptr %11, align 4
+  %13 = sext i32 %12 to i64
+  %14 = add nsw i64 %13, -1
+  %15 = add nsw i64 %14, %10
+  %16 = sdiv i64 %15, %13
+  %17 = getelementptr i8, ptr %0, i64 52
+  %18 = load i32, ptr %17, align 4
+  %19 = icmp eq i32 %18, 0
+  %.val = load ptr, ptr %0, align 8
+  %20 = getelementptr i8, ptr %.val, i64 132
+  %.val.val = load i32, ptr %20, align 4
+  %21 = sext i32 %.val.val to i64
+  %22 = select i1 %19, i64 %21, i64 %9
+  %23 = add nsw i64 %14, %22
+  %24 = sdiv i64 %23, %13
+  %25 = load i32, ptr %5, align 4
+  %26 = sext i32 %25 to i64
+  %27 = getelementptr i8, ptr %0, i64 312
   %28 = load i32, ptr %27, align 4
-  %29 = getelementptr i8, ptr %0, i64 264
-  store i32 %28, ptr %29, align 4
-  %30 = getelementptr i8, ptr %2, i64 100
-  %layout.val.val = load i32, ptr %30, align 4
-  %31 = sdiv i32 %layout.val.val, %5
-  %32 = getelementptr i8, ptr %0, i64 268
-  store i32 %31, ptr %32, align 4
-  %33 = getelementptr i8, ptr %2, i64 104
-  %layout.val43.val = load i32, ptr %33, align 4
-  %34 = sdiv i32 %layout.val43.val, %5
-  %35 = getelementptr i8, ptr %0, i64 272
-  store i32 %34, ptr %35, align 4
-  %36 = getelementptr i8, ptr %2, i64 108
-  %37 = load i32, ptr %36, align 4
-  %38 = getelementptr i8, ptr %0, i64 276
-  store i32 %37, ptr %38, align 4
-  %39 = getelementptr i8, ptr %2, i64 148
-  %.val10.i = load i32, ptr %39, align 4
-  %40 = icmp sgt i32 %.val10.i, 0
-  br i1 %40, label %then.i, label %merge.i
+  %29 = sext i32 %28 to i64
+  %30 = mul nsw i64 %29, %26
+  %31 = icmp slt i64 %30, 2147483648
+  br i1 %31, label %and.rhs.i, label %and.end
 
-then.i:                                           ; preds = %entry
-  %41 = getelementptr i8, ptr %2, i64 144
-  %.val11.val.i = load i32, ptr %41, align 4
-  %42 = sdiv i32 %.val11.val.i, %5
-  br label %merge.i
+and.rhs.i:                                        ; preds = %merge
+  %32 = getelementptr i8, ptr %0, i64 304
+  %33 = load i64, ptr %32, align 8
+  %34 = getelementptr i8, ptr %0, i64 344
+  %35 = load i64, ptr %34, align 8
+  %36 = getelementptr i8, ptr %0, i64 352
+  %37 = load i64, ptr %36, align 8
+  %38 = add i64 %37, %35
+  %39 = getelementptr i8, ptr %0, i64 296
+  %40 = load i8, ptr %39, align 1
+  %41 = trunc i8 %40 to i1
+  br i1 %41, label %"$Plan.room_for_pages.exit.i", label %"$Plan.room_for_pages.exit.thread.i"
 
-merge.i:                                          ; preds = %then.i, %entry
-  %width.0.i = phi i32 [ %42, %then.i ], [ 0, %entry ]
-  %43 = getelementptr i8, ptr %2, i64 92
-  %.val.i = load i32, ptr %43, align 4
-  %44 = icmp slt i32 %.val10.i, %.val.i
-  br i1 %44, label %and.lhs.true.i, label %"$Layout.local_mlp_width.exit"
+"$Plan.room_for_pages.exit.i":                    ; preds = %and.rhs.i
+  %42 = getelementptr i8, ptr %0, i64 156
+  %43 = load i32, ptr %42, align 4
+  %44 = sext i32 %43 to i64
+  %45 = mul i64 %38, %44
+  %46 = getelementptr i8, ptr %0, i64 368
+  %47 = load i64, ptr %46, align 8
+  %48 = add i64 %47, %45
+  %49 = sub i64 %33, %48
+  %.in.i.i = getelementptr i8, ptr %0, i64 336
+  %50 = load i64, ptr %.in.i.i, align 8
+  %51 = mul i64 %50, %44
+  %52 = sdiv i64 %49, %51
+  %53 = getelementptr i8, ptr %0, i64 60
+  %54 = load i32, ptr %53, align 4
+  %55 = icmp sgt i32 %54, 0
+  br i1 %55, label %then.i.i, label %and.lhs.true4.i.i
 
-and.lhs.true.i:                                   ; preds = %merge.i
-  %45 = getelementptr i8, ptr %2, i64 160
-  %.val15.val.i = load i32, ptr %45, align 4
-  %46 = getelementptr i8, ptr %2, i64 164
-  %.val15.val17.i = load i32, ptr %46, align 4
-  %47 = mul i32 %.val15.val17.i, %.val15.val.i
-  %48 = sdiv i32 %47, %5
-  %spec.select.i = tail call i32 @llvm.smax.i32(i32 %48, i32 %width.0.i)
-  br label %"$Layout.local_mlp_width.exit"
+"$Plan.room_for_pages.exit.thread.i":             ; preds = %and.rhs.i
+  %56 = sub i64 %33, %38
+  %.in.i7.i = getelementptr i8, ptr %0, i64 336
+  %57 = load i64, ptr %.in.i7.i, align 8
+  %58 = sdiv i64 %56, %57
+  %59 = getelementptr i8, ptr %0, i64 60
+  %60 = load i32, ptr %59, align 4
+  %61 = icmp sgt i32 %60, 0
+  br i1 %61, label %then.i.i, label %"$Plan.holds_one_request.exit"
 
-"$Layout.local_mlp_width.exit":                   ; preds = %merge.i, %and.lhs.true.i
-  %width.1.i = phi i32 [ %width.0.i, %merge.i ], [ %spec.select.i, %and.lhs.true.i ]
-  %49 = getelementptr i8, ptr %0, i64 280
-  store i32 %width.1.i, ptr %49, align 4
-  %50 = icmp eq i32 %7, 2
-  %51 = getelementptr i8, ptr %2, i64 164
-  %52 = load i32, ptr %51, align 4
-  br i1 %50, label %then.i52, label %"$Layout.local_expert_width.exit"
+then.i.i:                                         ; preds = %"$Plan.room_for_pages.exit.thread.i", %"$Plan.room_for_pages.exit.i"
+  %62 = phi i64 [ %57, %"$Plan.room_for_pages.exit.thread.i" ], [ %50, %"$Plan.room_for_pages.exit.i" ]
+  %63 = phi i32 [ %60, %"$Plan.room_for_pages.exit.thread.i" ], [ %54, %"$Plan.room_for_pages.exit.i" ]
+  %64 = phi i64 [ %58, %"$Plan.room_for_pages.exit.thread.i" ], [ %52, %"$Plan.room_for_pages.exit.i" ]
+  %65 = zext nneg i32 %63 to i64
+  br label %"$Plan.holds_one_request.exit"
 
-"$Layout.local_expert_width.exit":                ; preds = %"$Layout.local_mlp_width.exit"
-  %53 = sdiv i32 %52, %5
-  %54 = getelementptr i8, ptr %0, i64 284
-  store i32 %53, ptr %54, align 4
-  %55 = getelementptr i8, ptr %2, i64 152
-  %56 = load i32, ptr %55, align 4
-  br label %"$Layout.num_local_experts.exit"
+then2.i.i:                                        ; preds = %and.lhs.true.i.i
+  %66 = sdiv i64 %52, 4
+  %67 = icmp slt i64 %66, %29
+  %68 = tail call i64 @llvm.smin.i64(i64 %52, i64 %29)
+  %69 = select i1 %67, i64 %68, i64 %66
+  br label %"$Plan.holds_one_request.exit"
 
-then.i52:                                         ; preds = %"$Layout.local_mlp_width.exit"
-  %57 = getelementptr i8, ptr %0, i64 284
-  store i32 %52, ptr %57, align 4
-  %58 = getelementptr i8, ptr %2, i64 152
-  %59 = load i32, ptr %58, align 4
-  %60 = sdiv i32 %59, %5
-  br label %"$Layout.num_local_experts.exit"
+and.lhs.true.i.i:                                 ; preds = %and.lhs.true4.i.i
+  %70 = getelementptr i8, ptr %0, i64 140
+  %71 = load i32, ptr %70, align 4
+  %72 = icmp eq i32 %71, 0
+  br i1 %72, label %then2.i.i, label %"$Plan.holds_one_request.exit"
 
-"$Layout.num_local_experts.exit":                 ; preds = %"$Layout.local_expert_width.exit", %then.i52
-  %common.ret.op.i51 = phi i32 [ %60, %then.i52 ], [ %56, %"$Layout.local_expert_width.exit" ]
-  %61 = and i8 %9, 1
-  %62 = zext nneg i8 %61 to i32
-  %63 = add i32 %common.ret.op.i51, %62
-  %64 = getelementptr i8, ptr %0, i64 288
-  store i32 %63, ptr %64, align 4
-  %65 = getelementptr i8, ptr %2, i64 156
-  %66 = load i32, ptr %65, align 4
-  %67 = add i32 %66, %62
-  %68 = getelementptr i8, ptr %0, i64 292
-  store i32 %67, ptr %68, align 4
-  %69 = getelementptr i8, ptr %2, i64 96
-  %70 = load i32, ptr %69, align 4
-  %71 = getelementptr i8, ptr %0, i64 296
-  store i32 %70, ptr %71, align 4
-  %72 = load ptr, ptr %3, align 8
-  %73 = getelementptr i8, ptr %72, i64 160
-  %74 = load ptr, ptr %73, align 8
-  %75 = getelementptr i8, ptr %0, i64 224
-  %76 = tail call i32 %74(ptr nonnull %10, ptr %75)
-  %.not = icmp eq i32 %76, 0
-  %.not41 = icmp eq ptr %1, null
-  %or.cond = select i1 %.not, i1 true, i1 %.not41
-  br i1 %or.cond, label %common.ret, label %then2
+and.lhs.true4.i.i:                                ; preds = %"$Plan.room_for_pages.exit.i"
+  %73 = getelementptr i8, ptr %0, i64 96
+  %74 = load i64, ptr %73, align 8
+  %75 = icmp eq i64 %74, 0
+  br i1 %75, label %and.lhs.true.i.i, label %"$Plan.holds_one_request.exit"
 
-then2:                                            ; preds = %"$Layout.num_local_experts.exit"
-  %77 = load i32, ptr %12, align 4
-  %78 = getelementptr i8, ptr %0, i64 52
-  %79 = load i32, ptr %78, align 4
-  %80 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.512", i32 %77, i32 %79)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %81 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %81, i64 1023)
-  %82 = icmp sgt i64 %81, 0
-  br i1 %82, label %then2.i.i, label %"$printable.clean.exit"
+"$Plan.holds_one_request.exit":                   ; preds = %"$Plan.room_for_pages.exit.thread.i", %then.i.i, %then2.i.i, %and.lhs.true.i.i, %and.lhs.true4.i.i
+  %76 = phi i64 [ %62, %then.i.i ], [ %50, %then2.i.i ], [ %50, %and.lhs.true4.i.i ], [ %50, %and.lhs.true.i.i ], [ %57, %"$Plan.room_for_pages.exit.thread.i" ]
+  %77 = phi i32 [ %63, %then.i.i ], [ %54, %then2.i.i ], [ %54, %and.lhs.true4.i.i ], [ %54, %and.lhs.true.i.i ], [ %60, %"$Plan.room_for_pages.exit.thread.i" ]
+  %78 = phi i64 [ %64, %then.i.i ], [ %52, %then2.i.i ], [ %52, %and.lhs.true4.i.i ], [ %52, %and.lhs.true.i.i ], [ %58, %"$Plan.room_for_pages.exit.thread.i" ]
+  %common.ret.op.i.i = phi i64 [ %65, %then.i.i ], [ %69, %then2.i.i ], [ %52, %and.lhs.true4.i.i ], [ %52, %and.lhs.true.i.i ], [ %58, %"$Plan.room_for_pages.exit.thread.i" ]
+  %79 = tail call i64 @llvm.smin.i64(i64 %78, i64 %common.ret.op.i.i)
+  %.not17 = icmp slt i64 %79, %29
+  br i1 %.not17, label %and.end, label %and.lhs.true
 
-then2.i.i:                                        ; preds = %then2
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %1, i64 %spec.select.i.i, i1 false)
-  br label %"$printable.clean.exit"
+and.rhs:                                          ; preds = %"$Plan.most_pages_of_pool.exit"
+  %80 = mul i64 %24, %1
+  %81 = icmp slt i64 %80, 2147483648
+  %82 = zext i1 %81 to i8
+  br label %and.end
 
-"$printable.clean.exit":                          ; preds = %then2, %then2.i.i
-  %83 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %83, align 1
-  %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %85 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %85, i64 %84)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
+and.end:                                          ; preds = %merge, %and.rhs, %"$Plan.most_pages_of_pool.exit", %"$Plan.holds_one_request.exit"
+  %83 = phi i8 [ 0, %"$Plan.most_pages_of_pool.exit" ], [ 0, %"$Plan.holds_one_request.exit" ], [ %82, %and.rhs ], [ 0, %merge ]
+  store i8 %83, ptr %2, align 1
   br label %common.ret
 
-common.ret:                                       ; preds = %"$printable.clean.exit", %"$Layout.num_local_experts.exit"
-  ret i32 %76
+and.lhs.true:                                     ; preds = %"$Plan.holds_one_request.exit"
+  %84 = mul i64 %16, %1
+  %85 = icmp sgt i32 %77, 0
+  br i1 %85, label %then.i, label %merge.i
+
+then.i:                                           ; preds = %and.lhs.true
+  %86 = zext nneg i32 %77 to i64
+  br label %"$Plan.most_pages_of_pool.exit"
+
+merge.i:                                          ; preds = %and.lhs.true
+  br i1 %41, label %and.lhs.true4.i, label %"$Plan.room_for_pages.exit.i15"
+
+"$Plan.room_for_pages.exit.i15":                  ; preds = %merge.i
+  %87 = sub i64 %33, %38
+  %88 = sdiv i64 %87, %76
+  br label %"$Plan.most_pages_of_pool.exit"
+
+then2.i:                                          ; preds = %and.lhs.true.i
+  %89 = sdiv i64 %105, 4
+  %90 = icmp slt i64 %89, %29
+  %91 = tail call i64 @llvm.smin.i64(i64 %105, i64 %29)
+  %92 = select i1 %90, i64 %91, i64 %89
+  br label %"$Plan.most_pages_of_pool.exit"
+
+and.lhs.true.i:                                   ; preds = %and.lhs.true4.i
+  %93 = getelementptr i8, ptr %0, i64 140
+  %94 = load i32, ptr %93, align 4
+  %95 = icmp eq i32 %94, 0
+  br i1 %95, label %then2.i, label %"$Plan.most_pages_of_pool.exit"
+
+and.lhs.true4.i:                                  ; preds = %merge.i
+  %96 = getelementptr i8, ptr %0, i64 156
+  %97 = load i32, ptr %96, align 4
+  %98 = sext i32 %97 to i64
+  %99 = mul i64 %38, %98
+  %100 = getelementptr i8, ptr %0, i64 368
+  %101 = load i64, ptr %100, align 8
+  %102 = add i64 %101, %99
+  %103 = sub i64 %33, %102
+  %104 = mul i64 %76, %98
+  %105 = sdiv i64 %103, %104
+  %106 = getelementptr i8, ptr %0, i64 96
+  %107 = load i64, ptr %106, align 8
+  %108 = icmp eq i64 %107, 0
+  br i1 %108, label %and.lhs.true.i, label %"$Plan.most_pages_of_pool.exit"
+
+"$Plan.most_pages_of_pool.exit":                  ; preds = %then.i, %"$Plan.room_for_pages.exit.i15", %then2.i, %and.lhs.true.i, %and.lhs.true4.i
+  %common.ret.op.i = phi i64 [ %86, %then.i ], [ %92, %then2.i ], [ %88, %"$Plan.room_for_pages.exit.i15" ], [ %105, %and.lhs.true4.i ], [ %105, %and.lhs.true.i ]
+  %.not14 = icmp sgt i64 %84, %common.ret.op.i
+  br i1 %.not14, label %and.end, label %and.rhs
+}
+
+define internal fastcc i32 @"$Plan.measure_buffers"(ptr %0, ptr %1) unnamed_addr {
+entry:
+  %unbound.i = alloca %18, align 8
+  %raw.i.i = alloca [1024 x i8], align 1
+  %shape = alloca %89, align 8
+  %2 = getelementptr i8, ptr %0, i64 92
+  %3 = load i32, ptr %2, align 4
+  %4 = icmp eq i32 %3, 0
+  %5 = getelementptr i8, ptr %0, i64 184
+  %6 = load i32, ptr %5, align 4
+  %7 = getelementptr i8, ptr %0, i64 228
+  br i1 %4, label %then, label %entry.merge_crit_edge
+
+entry.merge_crit_edge:                            ; preds = %entry
+  %.pre14 = load i32, ptr %7, align 4
+  br label %merge
+
+then:                                             ; preds = %entry
+  store i32 %6, ptr %7, align 4
+  br label %merge
+
+merge:                                            ; preds = %entry.merge_crit_edge, %then
+  %8 = phi i32 [ %.pre14, %entry.merge_crit_edge ], [ %6, %then ]
+  %9 = getelementptr i8, ptr %0, i64 188
+  %10 = load i32, ptr %9, align 4
+  %11 = getelementptr i8, ptr %0, i64 192
+  %12 = load i32, ptr %11, align 4
+  %13 = add i32 %10, -1
+  %14 = add i32 %13, %12
+  %15 = sdiv i32 %14, %12
+  %16 = getelementptr i8, ptr %0, i64 312
+  store i32 %15, ptr %16, align 4
+  %17 = getelementptr i8, ptr %0, i64 208
+  %18 = load i32, ptr %17, align 4
+  %19 = getelementptr i8, ptr %0, i64 436
+  store i32 %18, ptr %19, align 4
+  %20 = getelementptr i8, ptr %0, i64 440
+  store i32 %6, ptr %20, align 4
+  %21 = getelementptr i8, ptr %0, i64 444
+  store i32 %15, ptr %21, align 4
+  %22 = getelementptr i8, ptr %0, i64 448
+  store i32 %8, ptr %22, align 4
+  %23 = shl i32 %8, 4
+  %spec.select.i = tail call i32 @llvm.smax.i32(i32 %23, i32 1024)
+  %24 = getelementptr i8, ptr %0, i64 452
+  store i32 %spec.select.i, ptr %24, align 4
+  %25 = tail call i32 @llvm.smin.i32(i32 %8, i32 %6)
+  %26 = getelementptr i8, ptr %0, i64 456
+  store i32 %25, ptr %26, align 4
+  %27 = load ptr, ptr %0, align 8
+  %28 = getelementptr i8, ptr %27, i64 96
+  %29 = load i32, ptr %28, align 4
+  %30 = getelementptr i8, ptr %0, i64 460
+  store i32 %29, ptr %30, align 4
+  %31 = getelementptr i8, ptr %0, i64 8
+  %32 = getelementptr i8, ptr %0, i64 156
+  %33 = load i32, ptr %32, align 4
+  %34 = getelementptr i8, ptr %0, i64 200
+  %35 = load i32, ptr %34, align 4, !noalias !67
+  %36 = getelementptr i8, ptr %0, i64 299
+  %37 = load i8, ptr %36, align 1
+  %38 = getelementptr i8, ptr %0, i64 376
+  store i32 60, ptr %38, align 4
+  %39 = getelementptr i8, ptr %0, i64 380
+  store i32 %33, ptr %39, align 4
+  %40 = getelementptr i8, ptr %0, i64 384
+  store i32 %18, ptr %40, align 4
+  %41 = getelementptr i8, ptr %0, i64 388
+  store i32 %6, ptr %41, align 4
+  %42 = mul i32 %15, %12
+  %43 = getelementptr i8, ptr %0, i64 392
+  store i32 %42, ptr %43, align 4
+  %44 = getelementptr i8, ptr %0, i64 396
+  store i32 %8, ptr %44, align 4
+  %45 = getelementptr i8, ptr %27, i64 88
+  %46 = load i32, ptr %45, align 4
+  %47 = getelementptr i8, ptr %0, i64 400
+  store i32 %46, ptr %47, align 4
+  %48 = getelementptr i8, ptr %27, i64 100
+  %layout.val.val.i = load i32, ptr %48, align 4
+  %49 = sdiv i32 %layout.val.val.i, %33
+  %50 = getelementptr i8, ptr %0, i64 404
+  store i32 %49, ptr %50, align 4
+  %51 = getelementptr i8, ptr %27, i64 104
+  %layout.val43.val.i = load i32, ptr %51, align 4
+  %52 = sdiv i32 %layout.val43.val.i, %33
+  %53 = getelementptr i8, ptr %0, i64 408
+  store i32 %52, ptr %53, align 4
+  %54 = getelementptr i8, ptr %27, i64 108
+  %55 = load i32, ptr %54, align 4
+  %56 = getelementptr i8, ptr %0, i64 412
+  store i32 %55, ptr %56, align 4
+  %57 = getelementptr i8, ptr %27, i64 148
+  %.val10.i.i = load i32, ptr %57, align 4
+  %58 = icmp sgt i32 %.val10.i.i, 0
+  br i1 %58, label %then.i.i, label %merge.i.i
+
+then.i.i:                                         ; preds = %merge
+  %59 = getelementptr i8, ptr %27, i64 144
+  %.val11.val.i.i = load i32, ptr %59, align 4
+  %60 = sdiv i32 %.val11.val.i.i, %33
+  br label %merge.i.i
+
+merge.i.i:                                        ; preds = %then.i.i, %merge
+  %width.0.i.i = phi i32 [ %60, %then.i.i ], [ 0, %merge ]
+  %61 = getelementptr i8, ptr %27, i64 92
+  %.val.i.i = load i32, ptr %61, align 4
+  %62 = icmp slt i32 %.val10.i.i, %.val.i.i
+  br i1 %62, label %and.lhs.true.i.i, label %"$Layout.local_mlp_width.exit.i"
+
+and.lhs.true.i.i:                                 ; preds = %merge.i.i
+  %63 = getelementptr i8, ptr %27, i64 160
+  %.val15.val.i.i = load i32, ptr %63, align 4
+  %64 = getelementptr i8, ptr %27, i64 164
+  %.val15.val17.i.i = load i32, ptr %64, align 4
+  %65 = mul i32 %.val15.val17.i.i, %.val15.val.i.i
+  %66 = sdiv i32 %65, %33
+  %spec.select.i.i = tail call i32 @llvm.smax.i32(i32 %66, i32 %width.0.i.i)
+  br label %"$Layout.local_mlp_width.exit.i"
+
+"$Layout.local_mlp_width.exit.i":                 ; preds = %and.lhs.true.i.i, %merge.i.i
+  %width.1.i.i = phi i32 [ %width.0.i.i, %merge.i.i ], [ %spec.select.i.i, %and.lhs.true.i.i ]
+  %67 = getelementptr i8, ptr %0, i64 416
+  store i32 %width.1.i.i, ptr %67, align 4
+  %68 = icmp eq i32 %35, 2
+  %69 = getelementptr i8, ptr %27, i64 164
+  %70 = load i32, ptr %69, align 4
+  br i1 %68, label %then.i52.i, label %"$Layout.local_expert_width.exit.i"
+
+"$Layout.local_expert_width.exit.i":              ; preds = %"$Layout.local_mlp_width.exit.i"
+  %71 = sdiv i32 %70, %33
+  %72 = getelementptr i8, ptr %0, i64 420
+  store i32 %71, ptr %72, align 4
+  %73 = getelementptr i8, ptr %27, i64 152
+  %74 = load i32, ptr %73, align 4
+  br label %"$Layout.num_local_experts.exit.i"
+
+then.i52.i:                                       ; preds = %"$Layout.local_mlp_width.exit.i"
+  %75 = getelementptr i8, ptr %0, i64 420
+  store i32 %70, ptr %75, align 4
+  %76 = getelementptr i8, ptr %27, i64 152
+  %77 = load i32, ptr %76, align 4
+  %78 = sdiv i32 %77, %33
+  br label %"$Layout.num_local_experts.exit.i"
+
+"$Layout.num_local_experts.exit.i":               ; preds = %then.i52.i, %"$Layout.local_expert_width.exit.i"
+  %common.ret.op.i51.i = phi i32 [ %78, %then.i52.i ], [ %74, %"$Layout.local_expert_width.exit.i" ]
+  %79 = and i8 %37, 1
+  %80 = zext nneg i8 %79 to i32
+  %81 = add i32 %common.ret.op.i51.i, %80
+  %82 = getelementptr i8, ptr %0, i64 424
+  store i32 %81, ptr %82, align 4
+  %83 = getelementptr i8, ptr %27, i64 156
+  %84 = load i32, ptr %83, align 4
+  %85 = add i32 %84, %80
+  %86 = getelementptr i8, ptr %0, i64 428
+  store i32 %85, ptr %86, align 4
+  %87 = load i32, ptr %28, align 4
+  %88 = getelementptr i8, ptr %0, i64 432
+  store i32 %87, ptr %88, align 4
+  %89 = load ptr, ptr %31, align 8
+  %90 = getelementptr i8, ptr %89, i64 160
+  %91 = load ptr, ptr %90, align 8
+  %92 = getelementptr i8, ptr %0, i64 360
+  %93 = tail call i32 %91(ptr nonnull %38, ptr %92)
+  %.not.i = icmp eq i32 %93, 0
+  %.not41.i = icmp eq ptr %1, null
+  %or.cond.i = select i1 %.not.i, i1 true, i1 %.not41.i
+  br i1 %or.cond.i, label %"$Plan.shape_workspace.exit", label %then2.i
+
+then2.i:                                          ; preds = %"$Layout.num_local_experts.exit.i"
+  %94 = load i32, ptr %17, align 4
+  %95 = load i32, ptr %9, align 4
+  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.511", i32 %94, i32 %95)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
+  %97 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %97, i64 1023)
+  %98 = icmp sgt i64 %97, 0
+  br i1 %98, label %then2.i.i.i, label %"$Plan.shape_workspace.exit.thread"
+
+then2.i.i.i:                                      ; preds = %then2.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i.i, i1 false)
+  br label %"$Plan.shape_workspace.exit.thread"
+
+"$Plan.shape_workspace.exit.thread":              ; preds = %then2.i, %then2.i.i.i
+  %99 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %99, align 1
+  %100 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %101 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %101, i64 %100)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
+  br label %common.ret
+
+"$Plan.shape_workspace.exit":                     ; preds = %"$Layout.num_local_experts.exit.i"
+  br i1 %.not.i, label %merge1, label %common.ret
+
+common.ret:                                       ; preds = %"$Plan.shape_workspace.exit.thread", %"$Plan.shape_workspace.exit", %merge1
+  ret i32 %93
+
+merge1:                                           ; preds = %"$Plan.shape_workspace.exit"
+  call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape, ptr nonnull %0, i32 0)
+  call void @llvm.lifetime.start.p0(i64 1648, ptr nonnull %unbound.i)
+  %102 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i, ptr nonnull %shape, ptr null)
+  call void @llvm.lifetime.end.p0(i64 1648, ptr nonnull %unbound.i)
+  %103 = getelementptr i8, ptr %0, i64 352
+  store i64 %102, ptr %103, align 8
+  %104 = getelementptr inbounds i8, ptr %shape, i64 136
+  %105 = load i32, ptr %104, align 8
+  %106 = sext i32 %105 to i64
+  %107 = shl nsw i64 %106, 2
+  %108 = add nsw i64 %107, 63
+  %109 = sdiv i64 %108, 64
+  %110 = mul nsw i64 %109, 192
+  %111 = getelementptr inbounds i8, ptr %shape, i64 140
+  %112 = load i32, ptr %111, align 4
+  %113 = sext i32 %112 to i64
+  %114 = shl nsw i64 %113, 2
+  %115 = add nsw i64 %114, 63
+  %116 = sdiv i64 %115, 64
+  %117 = add i32 %112, 1
+  %118 = sext i32 %117 to i64
+  %119 = shl nsw i64 %118, 2
+  %120 = add nsw i64 %119, 63
+  %121 = sdiv i64 %120, 64
+  %122 = getelementptr inbounds i8, ptr %shape, i64 148
+  %123 = load i32, ptr %122, align 4
+  %124 = sext i32 %123 to i64
+  %125 = shl nsw i64 %124, 2
+  %126 = add nsw i64 %125, 63
+  %127 = sdiv i64 %126, 64
+  %128 = shl nsw i64 %124, 3
+  %129 = add nsw i64 %128, 63
+  %130 = sdiv i64 %129, 64
+  %131 = add i32 %123, 1
+  %132 = sext i32 %131 to i64
+  %133 = shl nsw i64 %132, 2
+  %134 = add nsw i64 %133, 63
+  %135 = sdiv i64 %134, 64
+  %136 = getelementptr inbounds i8, ptr %shape, i64 152
+  %137 = load i32, ptr %136, align 8
+  %138 = sext i32 %137 to i64
+  %139 = shl nsw i64 %138, 2
+  %140 = add nsw i64 %139, 63
+  %141 = sdiv i64 %140, 64
+  %142 = getelementptr inbounds i8, ptr %shape, i64 156
+  %143 = load i32, ptr %142, align 4
+  %144 = sext i32 %143 to i64
+  %145 = getelementptr inbounds i8, ptr %shape, i64 160
+  %.val.i.i.i = load i32, ptr %145, align 8
+  %146 = sext i32 %.val.i.i.i to i64
+  %147 = add nsw i64 %146, 31
+  %148 = sdiv i64 %147, 32
+  %149 = shl nsw i64 %144, 2
+  %150 = mul nsw i64 %149, %148
+  %151 = add nsw i64 %150, 63
+  %152 = sdiv i64 %151, 64
+  %153 = getelementptr inbounds i8, ptr %shape, i64 144
+  %154 = load i32, ptr %153, align 8
+  %155 = mul i32 %154, %112
+  %156 = sext i32 %155 to i64
+  %157 = shl nsw i64 %156, 2
+  %158 = add nsw i64 %157, 63
+  %159 = sdiv i64 %158, 64
+  %reass.add62.i.i.i = add nsw i64 %130, %116
+  %reass.add63.i.i.i = add nsw i64 %reass.add62.i.i.i, %121
+  %reass.add64.i.i.i = add nsw i64 %reass.add63.i.i.i, %135
+  %reass.add65.i.i.i = add nsw i64 %reass.add64.i.i.i, %152
+  %reass.add66.i.i.i = add nsw i64 %reass.add65.i.i.i, %159
+  %reass.mul.i.i.i = shl i64 %reass.add66.i.i.i, 6
+  %reass.mul69.i.i.i = mul nsw i64 %127, 768
+  %reass.add70.i.i.i = add nsw i64 %141, %116
+  %reass.mul71.i.i.i = shl nsw i64 %reass.add70.i.i.i, 7
+  %160 = add nsw i64 %110, 255
+  %161 = add nsw i64 %160, %reass.mul69.i.i.i
+  %162 = add i64 %161, %reass.mul71.i.i.i
+  %163 = add i64 %162, %reass.mul.i.i.i
+  %164 = sdiv i64 %163, 256
+  %165 = mul nsw i64 %127, 192
+  %166 = mul i32 %123, 20
+  %167 = sext i32 %166 to i64
+  %168 = shl nsw i64 %167, 2
+  %169 = add nsw i64 %168, 63
+  %170 = sdiv i64 %169, 64
+  %171 = shl nsw i64 %170, 7
+  %172 = add nsw i64 %165, 255
+  %173 = add nsw i64 %172, %171
+  %174 = sdiv i64 %173, 256
+  %175 = add nsw i64 %164, %174
+  %176 = shl i64 %175, 9
+  %177 = getelementptr i8, ptr %0, i64 368
+  store i64 %176, ptr %177, align 8
+  br label %common.ret
 }
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(read, argmem: readwrite, inaccessiblemem: none)
 define internal fastcc void @"$Plan.buffer_shape"(ptr noalias nocapture writeonly %0, ptr nocapture readonly %1, i32 %2) unnamed_addr #18 {
 entry:
   %3 = load ptr, ptr %1, align 8
-  %4 = getelementptr i8, ptr %1, i64 20
+  %4 = getelementptr i8, ptr %1, i64 156
   %5 = load i32, ptr %4, align 4
-  %6 = getelementptr i8, ptr %1, i64 163
-  %7 = getelementptr i8, ptr %1, i64 72
+  %6 = getelementptr i8, ptr %1, i64 299
+  %7 = getelementptr i8, ptr %1, i64 208
   %8 = load i32, ptr %7, align 4
-  %9 = getelementptr i8, ptr %1, i64 152
+  %9 = getelementptr i8, ptr %1, i64 288
   %10 = load i32, ptr %9, align 4
   %11 = icmp ult i32 %10, 32
   br i1 %11, label %switch.hole_check, label %merge53.i
@@ -39532,7 +40093,7 @@ and.lhs.true.i:                                   ; preds = %merge.i
   %30 = getelementptr i8, ptr %3, i64 156
   %31 = load i32, ptr %30, align 4
   %.val = load i8, ptr %6, align 1
-  %32 = getelementptr i8, ptr %1, i64 92
+  %32 = getelementptr i8, ptr %1, i64 228
   %33 = load i32, ptr %32, align 4
   %34 = icmp sgt i32 %5, 1
   %35 = getelementptr i8, ptr %3, i64 96
@@ -39553,15 +40114,15 @@ and.lhs.true.i:                                   ; preds = %merge.i
   %42 = add i32 %31, %41
   %43 = sdiv i32 %layout.val71.val, %5
   %44 = sdiv i32 %layout.val.val, %5
-  %45 = getelementptr i8, ptr %1, i64 48
+  %45 = getelementptr i8, ptr %1, i64 184
   %46 = load <2 x i32>, ptr %45, align 4
   %47 = getelementptr i8, ptr %3, i64 112
   %48 = load i32, ptr %47, align 4
-  %49 = getelementptr i8, ptr %1, i64 224
+  %49 = getelementptr i8, ptr %1, i64 360
   %50 = load i64, ptr %49, align 8
-  %51 = getelementptr i8, ptr %1, i64 300
-  %.elt64 = getelementptr i8, ptr %1, i64 316
-  %.elt68 = getelementptr i8, ptr %1, i64 324
+  %51 = getelementptr i8, ptr %1, i64 436
+  %.elt64 = getelementptr i8, ptr %1, i64 452
+  %.elt68 = getelementptr i8, ptr %1, i64 460
   %.unpack69 = load i32, ptr %.elt68, align 4
   %52 = sext i32 %5 to i64
   %53 = sext i32 %8 to i64
@@ -40441,187 +41002,311 @@ entry:
   ret void
 }
 
-; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: read)
-define internal fastcc i64 @"$buffers.host_bytes"(ptr nocapture readonly %0) unnamed_addr #24 {
+define internal fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %1, ptr nocapture writeonly %2, ptr %3) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 136
-  %2 = load i32, ptr %1, align 4
-  %3 = sext i32 %2 to i64
-  %4 = shl nsw i64 %3, 2
-  %5 = add nsw i64 %4, 63
-  %6 = sdiv i64 %5, 64
-  %7 = mul nsw i64 %6, 192
-  %8 = getelementptr i8, ptr %0, i64 140
+  %4 = getelementptr i8, ptr %0, i64 192
+  %5 = load i32, ptr %4, align 4
+  %6 = sext i32 %5 to i64
+  %7 = mul i64 %6, %1
+  %8 = getelementptr i8, ptr %0, i64 60
   %9 = load i32, ptr %8, align 4
-  %10 = sext i32 %9 to i64
-  %11 = shl nsw i64 %10, 2
-  %12 = add nsw i64 %11, 63
-  %13 = sdiv i64 %12, 64
-  %14 = getelementptr i8, ptr %0, i64 148
-  %15 = load i32, ptr %14, align 4
-  %16 = sext i32 %15 to i64
-  %17 = shl nsw i64 %16, 2
-  %18 = add nsw i64 %17, 63
-  %19 = sdiv i64 %18, 64
-  %20 = shl nsw i64 %16, 3
-  %21 = add nsw i64 %20, 63
-  %22 = sdiv i64 %21, 64
-  %23 = insertelement <2 x i32> poison, i32 %9, i64 0
-  %24 = insertelement <2 x i32> %23, i32 %15, i64 1
-  %25 = add <2 x i32> %24, <i32 1, i32 1>
-  %26 = sext <2 x i32> %25 to <2 x i64>
-  %27 = shl nsw <2 x i64> %26, <i64 2, i64 2>
-  %28 = add nsw <2 x i64> %27, <i64 63, i64 63>
-  %29 = sdiv <2 x i64> %28, <i64 64, i64 64>
-  %30 = getelementptr i8, ptr %0, i64 152
-  %31 = load i32, ptr %30, align 4
-  %32 = sext i32 %31 to i64
-  %33 = shl nsw i64 %32, 2
-  %34 = add nsw i64 %33, 63
-  %35 = sdiv i64 %34, 64
-  %36 = getelementptr i8, ptr %0, i64 156
-  %37 = load i32, ptr %36, align 4
-  %38 = sext i32 %37 to i64
-  %39 = getelementptr i8, ptr %0, i64 160
-  %.val.i.i = load i32, ptr %39, align 4
-  %40 = sext i32 %.val.i.i to i64
-  %41 = add nsw i64 %40, 31
-  %42 = sdiv i64 %41, 32
-  %43 = shl nsw i64 %38, 2
-  %44 = mul nsw i64 %43, %42
-  %45 = add nsw i64 %44, 63
-  %46 = sdiv i64 %45, 64
-  %47 = getelementptr i8, ptr %0, i64 144
-  %48 = load i32, ptr %47, align 4
-  %49 = mul i32 %48, %9
-  %50 = sext i32 %49 to i64
-  %51 = shl nsw i64 %50, 2
-  %52 = add nsw i64 %51, 63
-  %53 = sdiv i64 %52, 64
-  %reass.add62.i.i = add nsw i64 %22, %13
-  %54 = extractelement <2 x i64> %29, i64 0
-  %reass.add63.i.i = add nsw i64 %reass.add62.i.i, %54
-  %55 = extractelement <2 x i64> %29, i64 1
-  %reass.add64.i.i = add nsw i64 %reass.add63.i.i, %55
-  %reass.add65.i.i = add nsw i64 %reass.add64.i.i, %46
-  %reass.add66.i.i = add nsw i64 %reass.add65.i.i, %53
-  %reass.mul.i.i = shl i64 %reass.add66.i.i, 6
-  %reass.mul69.i.i = mul nsw i64 %19, 768
-  %reass.add70.i.i = add nsw i64 %35, %13
-  %reass.mul71.i.i = shl nsw i64 %reass.add70.i.i, 7
-  %56 = add nsw i64 %7, 255
-  %57 = add nsw i64 %56, %reass.mul69.i.i
-  %58 = add i64 %57, %reass.mul71.i.i
-  %59 = add i64 %58, %reass.mul.i.i
-  %60 = sdiv i64 %59, 256
-  %61 = mul nsw i64 %19, 192
-  %62 = mul i32 %15, 20
-  %63 = sext i32 %62 to i64
-  %64 = shl nsw i64 %63, 2
-  %65 = add nsw i64 %64, 63
-  %66 = sdiv i64 %65, 64
-  %67 = shl nsw i64 %66, 7
-  %68 = add nsw i64 %61, 255
-  %69 = add nsw i64 %68, %67
-  %70 = sdiv i64 %69, 256
-  %71 = add nsw i64 %60, %70
-  %72 = shl i64 %71, 9
-  ret i64 %72
+  %10 = icmp eq i32 %9, 0
+  %.val6.i = load ptr, ptr %0, align 8
+  %11 = getelementptr i8, ptr %.val6.i, i64 132
+  %.val6.val.i = load i32, ptr %11, align 4
+  %12 = sext i32 %.val6.val.i to i64
+  br i1 %10, label %"$Plan.positions_of_pool.exit", label %merge.i
+
+merge.i:                                          ; preds = %entry
+  %13 = sext i32 %9 to i64
+  %14 = mul nsw i64 %13, %6
+  %15 = tail call i64 @llvm.smin.i64(i64 %12, i64 %14)
+  br label %"$Plan.positions_of_pool.exit"
+
+"$Plan.positions_of_pool.exit":                   ; preds = %entry, %merge.i
+  %common.ret.op.i = phi i64 [ %15, %merge.i ], [ %12, %entry ]
+  %16 = tail call i64 @llvm.smin.i64(i64 %7, i64 %common.ret.op.i)
+  %17 = trunc i64 %16 to i32
+  %18 = getelementptr i8, ptr %0, i64 188
+  store i32 %17, ptr %18, align 4
+  %19 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr nonnull %0, ptr %3)
+  %.not = icmp eq i32 %19, 0
+  br i1 %.not, label %merge, label %common.ret
+
+common.ret:                                       ; preds = %"$Plan.positions_of_pool.exit", %"$Plan.holds_one_request.exit"
+  ret i32 %19
+
+merge:                                            ; preds = %"$Plan.positions_of_pool.exit"
+  %20 = getelementptr i8, ptr %0, i64 184
+  %21 = load i32, ptr %20, align 4
+  %22 = sext i32 %21 to i64
+  %23 = getelementptr i8, ptr %0, i64 312
+  %24 = load i32, ptr %23, align 4
+  %25 = sext i32 %24 to i64
+  %26 = mul nsw i64 %25, %22
+  %27 = icmp slt i64 %26, 2147483648
+  br i1 %27, label %and.rhs.i, label %"$Plan.holds_one_request.exit"
+
+and.rhs.i:                                        ; preds = %merge
+  %28 = getelementptr i8, ptr %0, i64 304
+  %29 = load i64, ptr %28, align 8
+  %30 = getelementptr i8, ptr %0, i64 344
+  %31 = load i64, ptr %30, align 8
+  %32 = getelementptr i8, ptr %0, i64 352
+  %33 = load i64, ptr %32, align 8
+  %34 = add i64 %33, %31
+  %35 = getelementptr i8, ptr %0, i64 296
+  %36 = load i8, ptr %35, align 1
+  %37 = trunc i8 %36 to i1
+  br i1 %37, label %"$Plan.room_for_pages.exit.i", label %"$Plan.room_for_pages.exit.thread.i"
+
+"$Plan.room_for_pages.exit.i":                    ; preds = %and.rhs.i
+  %38 = getelementptr i8, ptr %0, i64 156
+  %39 = load i32, ptr %38, align 4
+  %40 = sext i32 %39 to i64
+  %41 = mul i64 %34, %40
+  %42 = getelementptr i8, ptr %0, i64 368
+  %43 = load i64, ptr %42, align 8
+  %44 = add i64 %43, %41
+  %45 = sub i64 %29, %44
+  %.in.i.i = getelementptr i8, ptr %0, i64 336
+  %46 = load i64, ptr %.in.i.i, align 8
+  %47 = mul i64 %46, %40
+  %48 = sdiv i64 %45, %47
+  %49 = load i32, ptr %8, align 4
+  %50 = icmp sgt i32 %49, 0
+  br i1 %50, label %then.i.i, label %and.lhs.true4.i.i
+
+"$Plan.room_for_pages.exit.thread.i":             ; preds = %and.rhs.i
+  %51 = sub i64 %29, %34
+  %.in.i7.i = getelementptr i8, ptr %0, i64 336
+  %52 = load i64, ptr %.in.i7.i, align 8
+  %53 = sdiv i64 %51, %52
+  %54 = load i32, ptr %8, align 4
+  %55 = icmp sgt i32 %54, 0
+  br i1 %55, label %then.i.i, label %"$Plan.most_pages_of_pool.exit.i"
+
+then.i.i:                                         ; preds = %"$Plan.room_for_pages.exit.thread.i", %"$Plan.room_for_pages.exit.i"
+  %56 = phi i32 [ %54, %"$Plan.room_for_pages.exit.thread.i" ], [ %49, %"$Plan.room_for_pages.exit.i" ]
+  %57 = phi i64 [ %53, %"$Plan.room_for_pages.exit.thread.i" ], [ %48, %"$Plan.room_for_pages.exit.i" ]
+  %58 = zext nneg i32 %56 to i64
+  br label %"$Plan.most_pages_of_pool.exit.i"
+
+then2.i.i:                                        ; preds = %and.lhs.true.i.i
+  %59 = sdiv i64 %48, 4
+  %60 = icmp slt i64 %59, %25
+  %61 = tail call i64 @llvm.smin.i64(i64 %48, i64 %25)
+  %62 = select i1 %60, i64 %61, i64 %59
+  br label %"$Plan.most_pages_of_pool.exit.i"
+
+and.lhs.true.i.i:                                 ; preds = %and.lhs.true4.i.i
+  %63 = getelementptr i8, ptr %0, i64 140
+  %64 = load i32, ptr %63, align 4
+  %65 = icmp eq i32 %64, 0
+  br i1 %65, label %then2.i.i, label %"$Plan.most_pages_of_pool.exit.i"
+
+and.lhs.true4.i.i:                                ; preds = %"$Plan.room_for_pages.exit.i"
+  %66 = getelementptr i8, ptr %0, i64 96
+  %67 = load i64, ptr %66, align 8
+  %68 = icmp eq i64 %67, 0
+  br i1 %68, label %and.lhs.true.i.i, label %"$Plan.most_pages_of_pool.exit.i"
+
+"$Plan.most_pages_of_pool.exit.i":                ; preds = %and.lhs.true4.i.i, %and.lhs.true.i.i, %then2.i.i, %then.i.i, %"$Plan.room_for_pages.exit.thread.i"
+  %69 = phi i64 [ %57, %then.i.i ], [ %48, %then2.i.i ], [ %48, %and.lhs.true4.i.i ], [ %48, %and.lhs.true.i.i ], [ %53, %"$Plan.room_for_pages.exit.thread.i" ]
+  %common.ret.op.i.i = phi i64 [ %58, %then.i.i ], [ %62, %then2.i.i ], [ %48, %and.lhs.true4.i.i ], [ %48, %and.lhs.true.i.i ], [ %53, %"$Plan.room_for_pages.exit.thread.i" ]
+  %70 = tail call i64 @llvm.smin.i64(i64 %69, i64 %common.ret.op.i.i)
+  %71 = icmp sge i64 %70, %25
+  %72 = zext i1 %71 to i8
+  br label %"$Plan.holds_one_request.exit"
+
+"$Plan.holds_one_request.exit":                   ; preds = %merge, %"$Plan.most_pages_of_pool.exit.i"
+  %73 = phi i8 [ 0, %merge ], [ %72, %"$Plan.most_pages_of_pool.exit.i" ]
+  store i8 %73, ptr %2, align 1
+  br label %common.ret
+}
+
+; Function Attrs: nofree nounwind
+define internal fastcc range(i32 0, 2) i32 @"$Plan.check_page_tables"(ptr nocapture readonly %0, ptr %1) unnamed_addr #0 {
+entry:
+  %raw.i = alloca [1024 x i8], align 1
+  %2 = getelementptr i8, ptr %0, i64 184
+  %3 = load i32, ptr %2, align 4
+  %4 = sext i32 %3 to i64
+  %5 = getelementptr i8, ptr %0, i64 312
+  %6 = load i32, ptr %5, align 4
+  %7 = sext i32 %6 to i64
+  %8 = mul nsw i64 %7, %4
+  %9 = icmp sgt i64 %8, 2147483647
+  br i1 %9, label %then, label %common.ret
+
+then:                                             ; preds = %entry
+  %.not = icmp eq ptr %1, null
+  br i1 %.not, label %common.ret, label %then2
+
+then2:                                            ; preds = %then
+  %10 = getelementptr i8, ptr %0, i64 188
+  %11 = load i32, ptr %10, align 4
+  %12 = getelementptr i8, ptr %0, i64 192
+  %13 = load i32, ptr %12, align 4
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.515", i32 %3, i32 %11, i32 %13, i64 2147483647)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
+  %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
+  %16 = icmp sgt i64 %15, 0
+  br i1 %16, label %then2.i.i, label %"$printable.clean.exit"
+
+then2.i.i:                                        ; preds = %then2
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %1, i64 %spec.select.i.i, i1 false)
+  br label %"$printable.clean.exit"
+
+"$printable.clean.exit":                          ; preds = %then2, %then2.i.i
+  %17 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %17, align 1
+  %18 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %19 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %19, i64 %18)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
+  br label %common.ret
+
+common.ret:                                       ; preds = %entry, %"$printable.clean.exit", %then
+  %common.ret.op = phi i32 [ 1, %then ], [ 1, %"$printable.clean.exit" ], [ 0, %entry ]
+  ret i32 %common.ret.op
 }
 
 ; Function Attrs: nofree nounwind
 define internal fastcc void @"$Plan.choose_pages"(ptr nocapture %0) unnamed_addr #0 {
 entry:
   %reason.i = alloca [512 x i8], align 1
-  %1 = getelementptr i8, ptr %0, i64 168
+  %1 = getelementptr i8, ptr %0, i64 304
   %2 = load i64, ptr %1, align 8
-  %3 = getelementptr i8, ptr %0, i64 208
+  %3 = getelementptr i8, ptr %0, i64 344
   %4 = load i64, ptr %3, align 8
-  %5 = getelementptr i8, ptr %0, i64 216
+  %5 = getelementptr i8, ptr %0, i64 352
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, %4
-  %8 = getelementptr i8, ptr %0, i64 160
+  %8 = getelementptr i8, ptr %0, i64 296
   %9 = load i8, ptr %8, align 1
   %10 = trunc i8 %9 to i1
-  br i1 %10, label %then.i4.i, label %"$Plan.room_for_pages.exit"
+  br i1 %10, label %"$Plan.room_for_pages.exit", label %"$Plan.room_for_pages.exit.thread"
 
-then.i4.i:                                        ; preds = %entry
-  %11 = getelementptr i8, ptr %0, i64 20
+"$Plan.room_for_pages.exit":                      ; preds = %entry
+  %11 = getelementptr i8, ptr %0, i64 156
   %12 = load i32, ptr %11, align 4
   %13 = sext i32 %12 to i64
   %14 = mul i64 %7, %13
-  %15 = getelementptr i8, ptr %0, i64 232
+  %15 = getelementptr i8, ptr %0, i64 368
   %16 = load i64, ptr %15, align 8
-  %17 = add i64 %14, %16
-  br label %"$Plan.room_for_pages.exit"
-
-"$Plan.room_for_pages.exit":                      ; preds = %entry, %then.i4.i
-  %.pn.i = phi i64 [ %17, %then.i4.i ], [ %7, %entry ]
-  %common.ret.op.i.i = phi i64 [ %13, %then.i4.i ], [ 1, %entry ]
-  %18 = sub i64 %2, %.pn.i
-  %.in.i = getelementptr i8, ptr %0, i64 200
+  %17 = add i64 %16, %14
+  %18 = sub i64 %2, %17
+  %.in.i = getelementptr i8, ptr %0, i64 336
   %19 = load i64, ptr %.in.i, align 8
-  %20 = mul i64 %19, %common.ret.op.i.i
+  %20 = mul i64 %19, %13
   %21 = sdiv i64 %18, %20
-  %22 = getelementptr i8, ptr %0, i64 48
+  %22 = getelementptr i8, ptr %0, i64 60
   %23 = load i32, ptr %22, align 4
-  %24 = sext i32 %23 to i64
-  %25 = getelementptr i8, ptr %0, i64 176
-  %26 = load i32, ptr %25, align 4
-  %27 = sext i32 %26 to i64
-  %28 = mul nsw i64 %27, %24
-  %29 = getelementptr i8, ptr %0, i64 184
-  store i64 %28, ptr %29, align 8
-  %30 = getelementptr i8, ptr %0, i64 60
-  %31 = load i32, ptr %30, align 4
-  %32 = icmp sgt i32 %31, 0
-  %33 = zext nneg i32 %31 to i64
-  %spec.select = tail call i64 @llvm.smin.i64(i64 %28, i64 %21)
-  %num_pages.0 = select i1 %32, i64 %33, i64 %spec.select
-  %34 = getelementptr i8, ptr %0, i64 56
-  %35 = load i32, ptr %34, align 4
-  %36 = sdiv i32 2147483647, %35
-  %.sext = sext i32 %36 to i64
-  %37 = icmp eq i32 %31, 0
-  %38 = tail call i64 @llvm.smin.i64(i64 %num_pages.0, i64 %.sext)
-  %num_pages.1 = select i1 %37, i64 %38, i64 %num_pages.0
-  %39 = icmp slt i64 %num_pages.1, %27
-  %or.cond49 = select i1 %32, i1 %39, i1 false
-  br i1 %or.cond49, label %then7, label %else8
+  %24 = icmp sgt i32 %23, 0
+  br i1 %24, label %then.i, label %and.lhs.true4.i
 
-then7:                                            ; preds = %"$Plan.room_for_pages.exit"
+"$Plan.room_for_pages.exit.thread":               ; preds = %entry
+  %25 = sub i64 %2, %7
+  %.in.i51 = getelementptr i8, ptr %0, i64 336
+  %26 = load i64, ptr %.in.i51, align 8
+  %27 = sdiv i64 %25, %26
+  %28 = getelementptr i8, ptr %0, i64 60
+  %29 = load i32, ptr %28, align 4
+  %30 = icmp sgt i32 %29, 0
+  br i1 %30, label %then.i, label %"$Plan.most_pages_of_pool.exit"
+
+then.i:                                           ; preds = %"$Plan.room_for_pages.exit.thread", %"$Plan.room_for_pages.exit"
+  %31 = phi i32 [ %29, %"$Plan.room_for_pages.exit.thread" ], [ %23, %"$Plan.room_for_pages.exit" ]
+  %32 = phi i64 [ %27, %"$Plan.room_for_pages.exit.thread" ], [ %21, %"$Plan.room_for_pages.exit" ]
+  %33 = zext nneg i32 %31 to i64
+  br label %"$Plan.most_pages_of_pool.exit"
+
+then2.i:                                          ; preds = %and.lhs.true.i
+  %34 = sdiv i64 %21, 4
+  %35 = getelementptr i8, ptr %0, i64 312
+  %36 = load i32, ptr %35, align 4
+  %37 = sext i32 %36 to i64
+  %38 = icmp slt i64 %34, %37
+  %39 = tail call i64 @llvm.smin.i64(i64 %21, i64 %37)
+  %40 = select i1 %38, i64 %39, i64 %34
+  br label %"$Plan.most_pages_of_pool.exit"
+
+and.lhs.true.i:                                   ; preds = %and.lhs.true4.i
+  %41 = getelementptr i8, ptr %0, i64 140
+  %42 = load i32, ptr %41, align 4
+  %43 = icmp eq i32 %42, 0
+  br i1 %43, label %then2.i, label %"$Plan.most_pages_of_pool.exit"
+
+and.lhs.true4.i:                                  ; preds = %"$Plan.room_for_pages.exit"
+  %44 = getelementptr i8, ptr %0, i64 96
+  %45 = load i64, ptr %44, align 8
+  %46 = icmp eq i64 %45, 0
+  br i1 %46, label %and.lhs.true.i, label %"$Plan.most_pages_of_pool.exit"
+
+"$Plan.most_pages_of_pool.exit":                  ; preds = %"$Plan.room_for_pages.exit.thread", %then.i, %then2.i, %and.lhs.true.i, %and.lhs.true4.i
+  %47 = phi i64 [ %32, %then.i ], [ %21, %then2.i ], [ %21, %and.lhs.true4.i ], [ %21, %and.lhs.true.i ], [ %27, %"$Plan.room_for_pages.exit.thread" ]
+  %common.ret.op.i = phi i64 [ %33, %then.i ], [ %40, %then2.i ], [ %21, %and.lhs.true4.i ], [ %21, %and.lhs.true.i ], [ %27, %"$Plan.room_for_pages.exit.thread" ]
+  %48 = getelementptr i8, ptr %0, i64 184
+  %49 = load i32, ptr %48, align 4
+  %50 = sext i32 %49 to i64
+  %51 = getelementptr i8, ptr %0, i64 312
+  %52 = load i32, ptr %51, align 4
+  %53 = sext i32 %52 to i64
+  %54 = mul nsw i64 %53, %50
+  %55 = getelementptr i8, ptr %0, i64 320
+  store i64 %54, ptr %55, align 8
+  %56 = getelementptr i8, ptr %0, i64 196
+  %57 = load i32, ptr %56, align 4
+  %58 = icmp sgt i32 %57, 0
+  %59 = zext nneg i32 %57 to i64
+  %spec.select = tail call i64 @llvm.smin.i64(i64 %54, i64 %common.ret.op.i)
+  %num_pages.0 = select i1 %58, i64 %59, i64 %spec.select
+  %60 = getelementptr i8, ptr %0, i64 192
+  %61 = load i32, ptr %60, align 4
+  %62 = sdiv i32 2147483647, %61
+  %.sext = sext i32 %62 to i64
+  %63 = icmp eq i32 %57, 0
+  %64 = tail call i64 @llvm.smin.i64(i64 %num_pages.0, i64 %.sext)
+  %num_pages.1 = select i1 %63, i64 %64, i64 %num_pages.0
+  %65 = icmp slt i64 %num_pages.1, %53
+  %or.cond52 = select i1 %58, i1 %65, i1 false
+  br i1 %or.cond52, label %then7, label %else8
+
+then7:                                            ; preds = %"$Plan.most_pages_of_pool.exit"
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
-  %40 = getelementptr i8, ptr %0, i64 52
-  %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.515", i64 %num_pages.0, i32 %35, i32 %41, i32 %26)
-  %43 = getelementptr i8, ptr %0, i64 328
-  store i8 0, ptr %43, align 1
-  %44 = getelementptr i8, ptr %0, i64 329
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %44, i64 512, ptr nonnull @"$string.10", ptr nonnull %reason.i)
+  %66 = getelementptr i8, ptr %0, i64 188
+  %67 = load i32, ptr %66, align 4
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.516", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
+  %69 = getelementptr i8, ptr %0, i64 464
+  store i8 0, ptr %69, align 1
+  %70 = getelementptr i8, ptr %0, i64 465
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %70, i64 512, ptr nonnull @"$string.10", ptr nonnull %reason.i)
   call void @llvm.lifetime.end.p0(i64 512, ptr nonnull %reason.i)
   br label %merge6
 
-else8:                                            ; preds = %"$Plan.room_for_pages.exit"
-  %46 = icmp sgt i64 %num_pages.1, %.sext
-  br i1 %46, label %then10, label %else11
+else8:                                            ; preds = %"$Plan.most_pages_of_pool.exit"
+  %72 = icmp sgt i64 %num_pages.1, %.sext
+  br i1 %72, label %then10, label %else11
 
 then10:                                           ; preds = %else8
-  %47 = getelementptr i8, ptr %0, i64 328
-  store i8 0, ptr %47, align 1
-  %48 = getelementptr i8, ptr %0, i64 329
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %48, ptr noundef nonnull align 1 dereferenceable(52) @"$string.516", i64 52, i1 false)
+  %73 = getelementptr i8, ptr %0, i64 464
+  store i8 0, ptr %73, align 1
+  %74 = getelementptr i8, ptr %0, i64 465
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %74, ptr noundef nonnull align 1 dereferenceable(52) @"$string.517", i64 52, i1 false)
   br label %merge6
 
 else11:                                           ; preds = %else8
-  br i1 %39, label %then12, label %else13
+  br i1 %65, label %then12, label %else13
 
 then12:                                           ; preds = %else11
-  tail call fastcc void @"$Plan.refuse_memory"(ptr nonnull %0, i64 %27)
+  tail call fastcc void @"$Plan.refuse_memory"(ptr nonnull %0, i64 %53)
   br label %merge6
 
 else13:                                           ; preds = %else11
-  %49 = icmp sgt i64 %num_pages.1, %21
-  br i1 %49, label %then14, label %merge6
+  %75 = icmp sgt i64 %num_pages.1, %47
+  br i1 %75, label %then14, label %merge6
 
 then14:                                           ; preds = %else13
   tail call fastcc void @"$Plan.refuse_memory"(ptr nonnull %0, i64 %num_pages.1)
@@ -40629,9 +41314,9 @@ then14:                                           ; preds = %else13
 
 merge6:                                           ; preds = %else13, %then14, %then12, %then10, %then7
   %num_pages.2 = phi i64 [ %num_pages.1, %then7 ], [ %num_pages.1, %then10 ], [ 0, %then12 ], [ %num_pages.1, %then14 ], [ %num_pages.1, %else13 ]
-  %50 = trunc i64 %num_pages.2 to i32
-  %51 = getelementptr i8, ptr %0, i64 192
-  store i32 %50, ptr %51, align 4
+  %76 = trunc i64 %num_pages.2 to i32
+  %77 = getelementptr i8, ptr %0, i64 328
+  store i32 %76, ptr %77, align 4
   ret void
 }
 
@@ -40640,32 +41325,32 @@ define internal fastcc void @"$Plan.refuse_memory"(ptr nocapture %0, i64 %1) unn
 entry:
   %suggestion = alloca [128 x i8], align 1
   %reason = alloca [512 x i8], align 1
-  %2 = getelementptr i8, ptr %0, i64 208
+  %2 = getelementptr i8, ptr %0, i64 344
   %3 = load i64, ptr %2, align 8
-  %4 = getelementptr i8, ptr %0, i64 216
+  %4 = getelementptr i8, ptr %0, i64 352
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, %3
-  %7 = getelementptr i8, ptr %0, i64 160
+  %7 = getelementptr i8, ptr %0, i64 296
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %then.i4.i.i, label %"$Plan.num_sharing.exit"
 
 "$Plan.num_sharing.exit":                         ; preds = %entry
-  %10 = getelementptr i8, ptr %0, i64 200
+  %10 = getelementptr i8, ptr %0, i64 336
   %11 = load i64, ptr %10, align 8
   %12 = mul i64 %11, %1
   %13 = add i64 %12, %6
   br label %"$Plan.room_for_pages.exit.i"
 
 then.i4.i.i:                                      ; preds = %entry
-  %14 = getelementptr i8, ptr %0, i64 20
+  %14 = getelementptr i8, ptr %0, i64 156
   %15 = load i32, ptr %14, align 4
   %16 = sext i32 %15 to i64
   %17 = mul i64 %6, %16
-  %18 = getelementptr i8, ptr %0, i64 232
+  %18 = getelementptr i8, ptr %0, i64 368
   %19 = load i64, ptr %18, align 8
   %20 = add i64 %17, %19
-  %21 = getelementptr i8, ptr %0, i64 200
+  %21 = getelementptr i8, ptr %0, i64 336
   %22 = load i64, ptr %21, align 8
   %23 = mul i64 %22, %1
   %24 = mul i64 %23, %16
@@ -40678,22 +41363,22 @@ then.i4.i.i:                                      ; preds = %entry
   %28 = phi i64 [ %22, %then.i4.i.i ], [ %11, %"$Plan.num_sharing.exit" ]
   %.pn.i.i = phi i64 [ %20, %then.i4.i.i ], [ %6, %"$Plan.num_sharing.exit" ]
   %common.ret.op.i.i.i = phi i64 [ %16, %then.i4.i.i ], [ 1, %"$Plan.num_sharing.exit" ]
-  %29 = getelementptr i8, ptr %0, i64 168
+  %29 = getelementptr i8, ptr %0, i64 304
   %30 = load i64, ptr %29, align 8
   %31 = sub i64 %30, %.pn.i.i
   %32 = mul i64 %common.ret.op.i.i.i, %28
   %33 = sdiv i64 %31, %32
-  %34 = getelementptr i8, ptr %0, i64 56
+  %34 = getelementptr i8, ptr %0, i64 192
   %35 = load i32, ptr %34, align 4
   %36 = icmp slt i64 %33, 1
   br i1 %36, label %then.i18, label %else.i
 
 then.i18:                                         ; preds = %"$Plan.room_for_pages.exit.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.517", i64 101, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.518", i64 101, i1 false)
   br label %"$Plan.suggest.exit"
 
 else.i:                                           ; preds = %"$Plan.room_for_pages.exit.i"
-  %37 = getelementptr i8, ptr %0, i64 60
+  %37 = getelementptr i8, ptr %0, i64 196
   %38 = load i32, ptr %37, align 4
   %39 = icmp eq i32 %38, 0
   br i1 %39, label %then1.i, label %else2.i
@@ -40701,24 +41386,24 @@ else.i:                                           ; preds = %"$Plan.room_for_pag
 then1.i:                                          ; preds = %else.i
   %40 = sext i32 %35 to i64
   %41 = mul i64 %33, %40
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.518", i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.519", i64 %41)
   br label %"$Plan.suggest.exit"
 
 else2.i:                                          ; preds = %else.i
-  %43 = getelementptr i8, ptr %0, i64 176
+  %43 = getelementptr i8, ptr %0, i64 312
   %44 = load i32, ptr %43, align 4
   %45 = sext i32 %44 to i64
   %.not.i = icmp slt i64 %33, %45
   br i1 %.not.i, label %else4.i, label %then3.i
 
 then3.i:                                          ; preds = %else2.i
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.519", i64 %33)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.520", i64 %33)
   br label %"$Plan.suggest.exit"
 
 else4.i:                                          ; preds = %else2.i
   %47 = sext i32 %35 to i64
   %48 = mul nsw i64 %33, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.520", i64 %33, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.521", i64 %33, i64 %48)
   br label %"$Plan.suggest.exit"
 
 "$Plan.suggest.exit":                             ; preds = %then.i18, %then1.i, %then3.i, %else4.i
@@ -40732,7 +41417,7 @@ else4.i:                                          ; preds = %else2.i
   br label %"$Plan.num_sharing.exit27"
 
 then.i26:                                         ; preds = %"$Plan.suggest.exit"
-  %54 = getelementptr i8, ptr %0, i64 20
+  %54 = getelementptr i8, ptr %0, i64 156
   %55 = load i32, ptr %54, align 4
   %56 = sext i32 %55 to i64
   %57 = mul i64 %50, %56
@@ -40746,16 +41431,16 @@ then.i26:                                         ; preds = %"$Plan.suggest.exit
   %common.ret.op.i25 = phi i64 [ %56, %then.i26 ], [ 1, %"$Plan.num_sharing.exit24" ]
   %62 = load i64, ptr %27, align 8
   %63 = mul i64 %62, %common.ret.op.i25
-  %64 = getelementptr i8, ptr %0, i64 52
+  %64 = getelementptr i8, ptr %0, i64 188
   %65 = load i32, ptr %64, align 4
-  %66 = getelementptr i8, ptr %0, i64 176
+  %66 = getelementptr i8, ptr %0, i64 312
   %67 = load i32, ptr %66, align 4
   %68 = load i64, ptr %29, align 8
   %69 = sub i64 %26, %68
-  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.521", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
-  %71 = getelementptr i8, ptr %0, i64 328
+  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.522", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
+  %71 = getelementptr i8, ptr %0, i64 464
   store i8 0, ptr %71, align 1
-  %72 = getelementptr i8, ptr %0, i64 329
+  %72 = getelementptr i8, ptr %0, i64 465
   %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %72, i64 512, ptr nonnull @"$string.10", ptr nonnull %reason)
   ret void
 }
@@ -40830,10 +41515,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
 
 merge:                                            ; preds = %or.lhs.false1
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i)
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 7304
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 7440
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 8560
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 8592
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 8696
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 8728
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = icmp slt i64 %39, %40
@@ -40843,8 +41528,8 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %44, label %forbody.lr.ph.i.i, label %"$EventRing.take.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %45 = getelementptr i8, ptr %spec.select.i.i, i64 8584
-  %46 = getelementptr i8, ptr %spec.select.i.i, i64 8568
+  %45 = getelementptr i8, ptr %spec.select.i.i, i64 8720
+  %46 = getelementptr i8, ptr %spec.select.i.i, i64 8704
   %wide.trip.count.i.i = zext nneg i32 %43 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %47 = icmp eq i32 %43, 1
@@ -40904,11 +41589,11 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$EventRing.take.exit.i":                         ; preds = %merge.loopexit.i.i, %merge
   %72 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %73 = getelementptr i8, ptr %spec.select.i.i, i64 8584
+  %73 = getelementptr i8, ptr %spec.select.i.i, i64 8720
   %74 = load i64, ptr %73, align 8
   %75 = sext i32 %43 to i64
   %76 = add i64 %74, %75
-  %77 = getelementptr i8, ptr %spec.select.i.i, i64 8568
+  %77 = getelementptr i8, ptr %spec.select.i.i, i64 8704
   %78 = load i64, ptr %77, align 8
   %79 = add i64 %78, -1
   %80 = and i64 %79, %76
@@ -40921,13 +41606,13 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
   br i1 %83, label %then3.i, label %"$Loop.poll.exit"
 
 then3.i:                                          ; preds = %"$EventRing.take.exit.i"
-  %84 = getelementptr i8, ptr %spec.select.i.i, i64 8600
+  %84 = getelementptr i8, ptr %spec.select.i.i, i64 8736
   %85 = load i32, ptr %84, align 4
   %86 = call i64 @read(i32 %85, ptr nonnull %value.i, i64 8)
   br label %"$Loop.poll.exit"
 
 "$Loop.poll.exit":                                ; preds = %"$EventRing.take.exit.i", %then3.i
-  %87 = getelementptr i8, ptr %spec.select.i.i, i64 7344
+  %87 = getelementptr i8, ptr %spec.select.i.i, i64 7480
   %88 = tail call i32 @pthread_cond_signal(ptr %87)
   %89 = tail call i32 @pthread_mutex_unlock(ptr %35)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %value.i)
@@ -41015,7 +41700,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6256
+  %35 = getelementptr i8, ptr %24, i64 6392
   %36 = tail call fastcc range(i32 0, 6) i32 @"$Loop.order"(ptr %35, i64 %1, i1 zeroext false, ptr %2)
   br label %common.ret
 }
@@ -41103,20 +41788,20 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %33 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %34 = getelementptr i8, ptr %23, i64 6256
-  %35 = getelementptr i8, ptr %23, i64 7200
+  %34 = getelementptr i8, ptr %23, i64 6392
+  %35 = getelementptr i8, ptr %23, i64 7336
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %23, i64 7288
+  %37 = getelementptr i8, ptr %23, i64 7424
   %38 = load i64, ptr %37, align 8
   %39 = add i64 %38, 1
   store i64 %39, ptr %37, align 8
-  %40 = getelementptr i8, ptr %23, i64 7296
+  %40 = getelementptr i8, ptr %23, i64 7432
   %41 = load i64, ptr %40, align 8
   %.not8.i.i.i = icmp eq i64 %41, %38
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %42 = getelementptr i8, ptr %23, i64 7240
+  %42 = getelementptr i8, ptr %23, i64 7376
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -41128,7 +41813,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %45 = tail call i32 @pthread_mutex_unlock(ptr nonnull %35)
   tail call fastcc void @"$Loop.land"(ptr nonnull %34)
-  %46 = getelementptr i8, ptr %23, i64 5960
+  %46 = getelementptr i8, ptr %23, i64 6096
   %.val.i.i = load ptr, ptr %46, align 8
   tail call fastcc void @"$Rank.stop_profile"(ptr %.val.i.i)
   %47 = load ptr, ptr %46, align 8
@@ -41145,7 +41830,7 @@ then.i.i:                                         ; preds = %"$Loop.enter_turn.e
   br i1 %.not23.i.i, label %"$Engine.begin_profile.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.577", i64 29, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.584", i64 29, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -41168,7 +41853,7 @@ then2.i.i.i.i:                                    ; preds = %then2.i.i15
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %59 = shl i32 %51, 4
   %60 = add i32 %59, 16
-  %61 = getelementptr i8, ptr %23, i64 5968
+  %61 = getelementptr i8, ptr %23, i64 6104
   %62 = load ptr, ptr %61, align 8
   %63 = getelementptr i8, ptr %47, i64 24
   %64 = load ptr, ptr %63, align 8
@@ -41203,7 +41888,7 @@ or.lhs.false1.i.i.i:                              ; preds = %merge.i.i
   br i1 %or.cond.i.i.i12, label %then.i.i.i14, label %merge.i.i.i13
 
 then3.i.i.i:                                      ; preds = %then.i.i.i14
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.578", i32 %60)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.585", i32 %60)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %79 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -41354,21 +42039,21 @@ merge4.i.i:                                       ; preds = %forcond.i.i.i.i, %m
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i.ph.i.i, %"$Profile.free.exit.i.i" ], [ 0, %merge4.i.i ], [ 3, %then.i.i ], [ 3, %"$printable.clean.exit.i.i" ]
   %113 = icmp eq i32 %common.ret.op.i.i, 0
   %114 = zext i1 %113 to i8
-  %115 = getelementptr i8, ptr %23, i64 8920
+  %115 = getelementptr i8, ptr %23, i64 9056
   store i8 %114, ptr %115, align 1
   call fastcc void @"$Loop.publish"(ptr %34)
-  %116 = getelementptr i8, ptr %23, i64 7304
+  %116 = getelementptr i8, ptr %23, i64 7440
   %117 = call i32 @pthread_mutex_lock(ptr %116)
-  %118 = getelementptr i8, ptr %23, i64 7451
+  %118 = getelementptr i8, ptr %23, i64 7587
   store i8 1, ptr %118, align 1
-  %119 = getelementptr i8, ptr %23, i64 7344
+  %119 = getelementptr i8, ptr %23, i64 7480
   %120 = call i32 @pthread_cond_signal(ptr %119)
   %121 = call i32 @pthread_mutex_unlock(ptr %116)
   %122 = call i32 @pthread_mutex_lock(ptr %35)
   %123 = load i64, ptr %40, align 8
   %124 = add i64 %123, 1
   store i64 %124, ptr %40, align 8
-  %125 = getelementptr i8, ptr %23, i64 7240
+  %125 = getelementptr i8, ptr %23, i64 7376
   %126 = call i32 @pthread_cond_broadcast(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %35)
   br label %common.ret
@@ -41474,7 +42159,7 @@ then:                                             ; preds = %entry
   br i1 %.not25, label %common.ret, label %then3
 
 then3:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.580")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.586", ptr nonnull @"$string.587")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -41574,20 +42259,20 @@ then2.i.i29:                                      ; preds = %then10
 
 merge5:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 6256
-  %43 = getelementptr i8, ptr %31, i64 7200
+  %42 = getelementptr i8, ptr %31, i64 6392
+  %43 = getelementptr i8, ptr %31, i64 7336
   %44 = tail call i32 @pthread_mutex_lock(ptr %43)
-  %45 = getelementptr i8, ptr %31, i64 7288
+  %45 = getelementptr i8, ptr %31, i64 7424
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %46, 1
   store i64 %47, ptr %45, align 8
-  %48 = getelementptr i8, ptr %31, i64 7296
+  %48 = getelementptr i8, ptr %31, i64 7432
   %49 = load i64, ptr %48, align 8
   %.not8.i.i.i = icmp eq i64 %49, %46
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge5
-  %50 = getelementptr i8, ptr %31, i64 7240
+  %50 = getelementptr i8, ptr %31, i64 7376
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -41599,7 +42284,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge5
   %53 = tail call i32 @pthread_mutex_unlock(ptr nonnull %43)
   tail call fastcc void @"$Loop.land"(ptr nonnull %42)
-  %54 = getelementptr i8, ptr %31, i64 5960
+  %54 = getelementptr i8, ptr %31, i64 6096
   %55 = load ptr, ptr %54, align 8
   %56 = getelementptr i8, ptr %55, i64 1880
   %57 = load ptr, ptr %56, align 8
@@ -41611,7 +42296,7 @@ then.i:                                           ; preds = %"$Loop.enter_turn.e
   br i1 %.not.i, label %"$Engine.end_profile.exit", label %then3.i
 
 then3.i:                                          ; preds = %then.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.581", i64 21, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.588", i64 21, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %59 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -41657,7 +42342,7 @@ then.i3.i.i.i:                                    ; preds = %else.i
   store i8 0, ptr %64, align 8
   %69 = getelementptr i8, ptr %57, i64 1600
   %70 = load i64, ptr %69, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.582")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.589")
   %71 = load i64, ptr %65, align 8
   %72 = add i64 %71, 1
   %73 = load i64, ptr %66, align 8
@@ -41735,7 +42420,7 @@ then2.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i82.i.i
 
 "$JsonWriter.integer.exit.i.i":                   ; preds = %then2.i.i.i.i.i.i, %merge.i.i.i.i82.i.i, %then.i.i.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.583")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.590")
   %95 = load i64, ptr %65, align 8
   %96 = add i64 %95, 1
   %97 = load i64, ptr %66, align 8
@@ -41940,7 +42625,7 @@ then.i.i.i14.i.i:                                 ; preds = %merge.i.i.i.i.i9.i.
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr readonly %140)
   %151 = getelementptr i8, ptr %122, i64 8
   %152 = load i64, ptr %151, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.584")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.591")
   %153 = load i64, ptr %65, align 8
   %154 = add i64 %153, 1
   %155 = load i64, ptr %66, align 8
@@ -42018,7 +42703,7 @@ then2.i.i.i.i139.i.i:                             ; preds = %merge.i.i.i.i138.i.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i135.i.i)
   %175 = getelementptr i8, ptr %122, i64 16
   %176 = load i64, ptr %175, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.585")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.592")
   %177 = load i64, ptr %65, align 8
   %178 = add i64 %177, 1
   %179 = load i64, ptr %66, align 8
@@ -42221,21 +42906,21 @@ then.i.i.i61.i.i:                                 ; preds = %merge.i.i.i.i.i56.i
   %code.0.i = phi i32 [ %227, %"$write_profile.exit.i" ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ]
   %.val.i = load ptr, ptr %54, align 8
   call fastcc void @"$Rank.stop_profile"(ptr %.val.i)
-  %228 = getelementptr i8, ptr %31, i64 8920
+  %228 = getelementptr i8, ptr %31, i64 9056
   store i8 0, ptr %228, align 1
   call fastcc void @"$Loop.publish"(ptr %42)
-  %229 = getelementptr i8, ptr %31, i64 7304
+  %229 = getelementptr i8, ptr %31, i64 7440
   %230 = call i32 @pthread_mutex_lock(ptr %229)
-  %231 = getelementptr i8, ptr %31, i64 7451
+  %231 = getelementptr i8, ptr %31, i64 7587
   store i8 1, ptr %231, align 1
-  %232 = getelementptr i8, ptr %31, i64 7344
+  %232 = getelementptr i8, ptr %31, i64 7480
   %233 = call i32 @pthread_cond_signal(ptr %232)
   %234 = call i32 @pthread_mutex_unlock(ptr %229)
   %235 = call i32 @pthread_mutex_lock(ptr %43)
   %236 = load i64, ptr %48, align 8
   %237 = add i64 %236, 1
   store i64 %237, ptr %48, align 8
-  %238 = getelementptr i8, ptr %31, i64 7240
+  %238 = getelementptr i8, ptr %31, i64 7376
   %239 = call i32 @pthread_cond_broadcast(ptr %238)
   %240 = call i32 @pthread_mutex_unlock(ptr %43)
   br label %common.ret
@@ -42253,7 +42938,7 @@ then:                                             ; preds = %entry
   br i1 %.not23, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.586")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.586", ptr nonnull @"$string.593")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -42352,19 +43037,19 @@ then2.i.i27:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 7200
+  %42 = getelementptr i8, ptr %31, i64 7336
   %43 = tail call i32 @pthread_mutex_lock(ptr %42)
-  %44 = getelementptr i8, ptr %31, i64 7288
+  %44 = getelementptr i8, ptr %31, i64 7424
   %45 = load i64, ptr %44, align 8
   %46 = add i64 %45, 1
   store i64 %46, ptr %44, align 8
-  %47 = getelementptr i8, ptr %31, i64 7296
+  %47 = getelementptr i8, ptr %31, i64 7432
   %48 = load i64, ptr %47, align 8
   %.not8.i.i.i = icmp eq i64 %48, %45
   br i1 %.not8.i.i.i, label %"$Engine.measure_read.exit", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %49 = getelementptr i8, ptr %31, i64 7240
+  %49 = getelementptr i8, ptr %31, i64 7376
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -42374,24 +43059,24 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %.not.i.i.i29, label %"$Engine.measure_read.exit", label %whilebody.i.i.i
 
 "$Engine.measure_read.exit":                      ; preds = %whilebody.i.i.i, %merge4
-  %52 = getelementptr i8, ptr %31, i64 6256
+  %52 = getelementptr i8, ptr %31, i64 6392
   %53 = tail call i32 @pthread_mutex_unlock(ptr nonnull %42)
   tail call fastcc void @"$Loop.land"(ptr nonnull %52)
-  %54 = getelementptr i8, ptr %31, i64 5952
+  %54 = getelementptr i8, ptr %31, i64 6088
   %55 = tail call fastcc i32 @"$RankGroup.run"(ptr %54, ptr nonnull @"$measure_job", ptr nonnull %1, ptr %2)
   tail call fastcc void @"$Loop.publish"(ptr %52)
-  %56 = getelementptr i8, ptr %31, i64 7304
+  %56 = getelementptr i8, ptr %31, i64 7440
   %57 = tail call i32 @pthread_mutex_lock(ptr %56)
-  %58 = getelementptr i8, ptr %31, i64 7451
+  %58 = getelementptr i8, ptr %31, i64 7587
   store i8 1, ptr %58, align 1
-  %59 = getelementptr i8, ptr %31, i64 7344
+  %59 = getelementptr i8, ptr %31, i64 7480
   %60 = tail call i32 @pthread_cond_signal(ptr %59)
   %61 = tail call i32 @pthread_mutex_unlock(ptr %56)
   %62 = tail call i32 @pthread_mutex_lock(ptr %42)
   %63 = load i64, ptr %47, align 8
   %64 = add i64 %63, 1
   store i64 %64, ptr %47, align 8
-  %65 = getelementptr i8, ptr %31, i64 7240
+  %65 = getelementptr i8, ptr %31, i64 7376
   %66 = tail call i32 @pthread_cond_broadcast(ptr %65)
   %67 = tail call i32 @pthread_mutex_unlock(ptr %42)
   br label %common.ret
@@ -42413,7 +43098,7 @@ merge:                                            ; preds = %entry
   %5 = load i64, ptr %4, align 8
   %spec.store.select = tail call i64 @llvm.smin.i64(i64 %5, i64 8000000000)
   %6 = getelementptr i8, ptr %0, i64 1896
-  store ptr @"$string.587", ptr %6, align 8
+  store ptr @"$string.594", ptr %6, align 8
   %7 = getelementptr i8, ptr %0, i64 1904
   store i32 -1, ptr %7, align 4
   %8 = getelementptr i8, ptr %0, i64 1912
@@ -42538,24 +43223,24 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6256
+  %35 = getelementptr i8, ptr %24, i64 6392
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %36 = icmp eq ptr %2, null
   %spec.select.i = select i1 %36, ptr %own.i, ptr %2
   store i8 0, ptr %spec.select.i, align 1
-  %37 = getelementptr i8, ptr %24, i64 7200
+  %37 = getelementptr i8, ptr %24, i64 7336
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %24, i64 7288
+  %39 = getelementptr i8, ptr %24, i64 7424
   %40 = load i64, ptr %39, align 8
   %41 = add i64 %40, 1
   store i64 %41, ptr %39, align 8
-  %42 = getelementptr i8, ptr %24, i64 7296
+  %42 = getelementptr i8, ptr %24, i64 7432
   %43 = load i64, ptr %42, align 8
   %.not8.i.i.i = icmp eq i64 %43, %40
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %44 = getelementptr i8, ptr %24, i64 7240
+  %44 = getelementptr i8, ptr %24, i64 7376
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -42567,17 +43252,17 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %47 = tail call i32 @pthread_mutex_unlock(ptr nonnull %37)
   tail call fastcc void @"$Loop.land"(ptr nonnull %35)
-  %48 = getelementptr i8, ptr %24, i64 7304
+  %48 = getelementptr i8, ptr %24, i64 7440
   %49 = tail call i32 @pthread_mutex_lock(ptr %48)
   %50 = icmp slt i32 %1, 0
-  %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 6272
+  %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 6408
   %.pre.i = load i32, ptr %.phi.trans.insert.i, align 4
   %51 = icmp slt i32 %.pre.i, %1
   %or.cond.i = select i1 %50, i1 true, i1 %51
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.588", i32 %1, i32 %.pre.i)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.595", i32 %1, i32 %.pre.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %53 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %53, i64 1023)
@@ -42598,13 +43283,13 @@ then2.i.i.i.i.i.i:                                ; preds = %then.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$Loop.enter_turn.exit.i"
-  %58 = getelementptr i8, ptr %24, i64 6560
+  %58 = getelementptr i8, ptr %24, i64 6696
   %59 = load i64, ptr %58, align 8
   %60 = icmp sgt i64 %59, 0
   br i1 %60, label %forbody.lr.ph.i.i.i.i.i, label %merge4.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i.i.i
-  %61 = getelementptr i8, ptr %24, i64 6552
+  %61 = getelementptr i8, ptr %24, i64 6688
   %62 = load ptr, ptr %61, align 8
   %min.iters.check = icmp ult i64 %59, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.i.preheader, label %vector.ph
@@ -42754,7 +43439,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %171, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.589", i32 %1, i64 %.lcssa40)
+  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.596", i32 %1, i64 %.lcssa40)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56.i.i.i.i)
   %173 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i57.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %173, i64 1023)
@@ -42775,15 +43460,15 @@ then2.i.i58.i.i.i.i:                              ; preds = %then5.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
-  %178 = getelementptr i8, ptr %24, i64 8560
-  %179 = getelementptr i8, ptr %24, i64 8552
+  %178 = getelementptr i8, ptr %24, i64 8696
+  %179 = getelementptr i8, ptr %24, i64 8688
   %180 = load i32, ptr %179, align 4
   %181 = shl i32 %180, 1
   %182 = sext i32 %181 to i64
-  %183 = getelementptr i8, ptr %24, i64 8592
+  %183 = getelementptr i8, ptr %24, i64 8728
   %184 = load i64, ptr %183, align 8
   %185 = add i64 %184, %182
-  %186 = getelementptr i8, ptr %24, i64 8568
+  %186 = getelementptr i8, ptr %24, i64 8704
   %187 = load i64, ptr %186, align 8
   %.not.i.i.i.i.i = icmp sgt i64 %185, %187
   br i1 %.not.i.i.i.i.i, label %condition.i.i.i.i.i.i, label %merge12.i.i.i.i
@@ -42795,7 +43480,7 @@ condition.i.i.i.i.i.i:                            ; preds = %merge4.i.i.i.i, %co
   br i1 %188, label %condition.i.i.i.i.i.i, label %"$power_above.exit.i.i.i.i.i"
 
 "$power_above.exit.i.i.i.i.i":                    ; preds = %condition.i.i.i.i.i.i
-  %190 = getelementptr i8, ptr %24, i64 8576
+  %190 = getelementptr i8, ptr %24, i64 8712
   %191 = load i64, ptr %190, align 8
   %.not9.i.i.i.i.i = icmp sgt i64 %power.0.i.i.i.i.i.i, %191
   br i1 %.not9.i.i.i.i.i, label %then13.i.i.i.i, label %and.rhs.i.i.i.i.i
@@ -42812,7 +43497,7 @@ merge.i.i.i.i.i.i:                                ; preds = %and.rhs.i.i.i.i.i
   br i1 %194, label %forbody.lr.ph.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i.i.i.i.i.i
-  %195 = getelementptr i8, ptr %24, i64 8584
+  %195 = getelementptr i8, ptr %24, i64 8720
   %196 = load i64, ptr %195, align 8
   %197 = add i64 %187, -1
   %xtraiter = and i64 %184, 3
@@ -42876,12 +43561,12 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
   store ptr %193, ptr %178, align 8
   store i64 %power.0.i.i.i.i.i.i, ptr %186, align 8
-  %224 = getelementptr i8, ptr %24, i64 8584
+  %224 = getelementptr i8, ptr %24, i64 8720
   store i64 0, ptr %224, align 8
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.590", i64 %184)
+  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.597", i64 %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i)
   %226 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i61.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %226, i64 1023)
@@ -42902,13 +43587,13 @@ then2.i.i62.i.i.i.i:                              ; preds = %then13.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
-  %231 = getelementptr i8, ptr %24, i64 7453
+  %231 = getelementptr i8, ptr %24, i64 7589
   %232 = load i8, ptr %231, align 1
   %233 = trunc i8 %232 to i1
   br i1 %233, label %merge20.i.i.i.i, label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %merge12.i.i.i.i
-  %234 = getelementptr i8, ptr %24, i64 7454
+  %234 = getelementptr i8, ptr %24, i64 7590
   %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.15", ptr %234)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %236 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -42930,15 +43615,15 @@ then2.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge20.i.i.i.i:                                  ; preds = %merge12.i.i.i.i
-  %241 = getelementptr i8, ptr %24, i64 8512
+  %241 = getelementptr i8, ptr %24, i64 8648
   %242 = load i64, ptr %241, align 8
   %243 = icmp sgt i64 %242, 0
   br i1 %243, label %forbody.lr.ph.i68.i.i.i.i, label %and.lhs.true.i.i.i
 
 forbody.lr.ph.i68.i.i.i.i:                        ; preds = %merge20.i.i.i.i
-  %244 = getelementptr i8, ptr %24, i64 8504
+  %244 = getelementptr i8, ptr %24, i64 8640
   %245 = load ptr, ptr %244, align 8
-  %246 = getelementptr i8, ptr %24, i64 6276
+  %246 = getelementptr i8, ptr %24, i64 6412
   %247 = load i32, ptr %246, align 4
   %248 = add i32 %247, -2
   br label %forbody.i69.i.i.i.i
@@ -42964,7 +43649,7 @@ forbody.i69.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i71.i.i.i.i:                                 ; preds = %forbody.i69.i.i.i.i
   %258 = load i64, ptr %251, align 8
-  %259 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.591", i32 %1, i64 %258, i32 %256)
+  %259 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.598", i32 %1, i64 %258, i32 %256)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i66.i.i.i.i)
   %260 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i73.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %260, i64 1023)
@@ -42989,7 +43674,7 @@ then.i.i.i15:                                     ; preds = %and.lhs.true.i.i.i
   br label %merge.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, %merge20.i.i.i.i
-  %265 = getelementptr i8, ptr %24, i64 8688
+  %265 = getelementptr i8, ptr %24, i64 8824
   %266 = load i32, ptr %265, align 4
   %267 = icmp sgt i32 %266, %1
   br i1 %267, label %then.i.i.i15, label %merge.i.i
@@ -43001,15 +43686,15 @@ and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, 
 
 merge.i.i:                                        ; preds = %and.lhs.true.i.i.i, %then.i.i.i15
   %269 = tail call i32 @pthread_mutex_unlock(ptr %48)
-  %270 = getelementptr i8, ptr %24, i64 6344
-  %271 = getelementptr i8, ptr %24, i64 6536
-  %272 = getelementptr i8, ptr %24, i64 6392
+  %270 = getelementptr i8, ptr %24, i64 6480
+  %271 = getelementptr i8, ptr %24, i64 6672
+  %272 = getelementptr i8, ptr %24, i64 6528
   %273 = load i32, ptr %272, align 4
   %274 = icmp sgt i32 %273, %1
   br i1 %274, label %and.lhs.true.lr.ph.i.i.i, label %"$Scheduler.preempt_down_to.exit.i.i"
 
 and.lhs.true.lr.ph.i.i.i:                         ; preds = %merge.i.i
-  %275 = getelementptr i8, ptr %24, i64 6528
+  %275 = getelementptr i8, ptr %24, i64 6664
   %276 = load i64, ptr %271, align 8
   %277 = icmp sgt i64 %276, 0
   br i1 %277, label %whilebody.i.i6.i, label %"$Scheduler.preempt_down_to.exit.i.i"
@@ -43036,7 +43721,7 @@ and.lhs.true.i42.i.i:                             ; preds = %whilebody.i.i6.i
   br i1 %.not.i.i, label %then2.i.i14, label %merge1.i.i
 
 then2.i.i14:                                      ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.592", i32 %286, i32 %1)
+  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.599", i32 %286, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %288 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %288, i64 1023)
@@ -43058,7 +43743,7 @@ then2.i.i43.i.i:                                  ; preds = %then2.i.i14
 
 merge1.i.i:                                       ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
   %293 = tail call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %35)
-  %294 = getelementptr i8, ptr %24, i64 6396
+  %294 = getelementptr i8, ptr %24, i64 6532
   %295 = load i32, ptr %272, align 4
   %296 = load i32, ptr %294, align 4
   %297 = add i32 %296, %295
@@ -43066,14 +43751,14 @@ merge1.i.i:                                       ; preds = %"$Scheduler.preempt
   br i1 %298, label %whilebody.lr.ph.i.i5.i, label %merge.i.i.i12
 
 whilebody.lr.ph.i.i5.i:                           ; preds = %merge1.i.i
-  %299 = getelementptr i8, ptr %24, i64 6408
-  %300 = getelementptr i8, ptr %24, i64 6440
-  %301 = getelementptr i8, ptr %24, i64 6404
-  %302 = getelementptr i8, ptr %24, i64 6400
-  %303 = getelementptr i8, ptr %24, i64 6464
-  %304 = getelementptr i8, ptr %24, i64 6456
-  %305 = getelementptr i8, ptr %24, i64 6388
-  %306 = getelementptr i8, ptr %24, i64 6432
+  %299 = getelementptr i8, ptr %24, i64 6544
+  %300 = getelementptr i8, ptr %24, i64 6576
+  %301 = getelementptr i8, ptr %24, i64 6540
+  %302 = getelementptr i8, ptr %24, i64 6536
+  %303 = getelementptr i8, ptr %24, i64 6600
+  %304 = getelementptr i8, ptr %24, i64 6592
+  %305 = getelementptr i8, ptr %24, i64 6524
+  %306 = getelementptr i8, ptr %24, i64 6568
   br label %whilebody.i46.i.i
 
 whilebody.i46.i.i:                                ; preds = %"$PagePool.evict_oldest.exit.i.i.i", %whilebody.lr.ph.i.i5.i
@@ -43168,15 +43853,15 @@ then.i.i.i50.i.i:                                 ; preds = %merge.i.i.i.i.i
   br i1 %356, label %whilebody.i46.i.i, label %merge.i.i.i12
 
 merge.i.i.i12:                                    ; preds = %"$PagePool.evict_oldest.exit.i.i.i", %merge1.i.i
-  %357 = getelementptr i8, ptr %24, i64 6380
+  %357 = getelementptr i8, ptr %24, i64 6516
   %358 = load i32, ptr %357, align 4
   %359 = icmp sgt i32 %358, %1
   br i1 %359, label %forbody.lr.ph.i.i.i, label %merge8.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i.i12
-  %360 = getelementptr i8, ptr %24, i64 6440
-  %361 = getelementptr i8, ptr %24, i64 6480
-  %362 = getelementptr i8, ptr %24, i64 6488
+  %360 = getelementptr i8, ptr %24, i64 6576
+  %361 = getelementptr i8, ptr %24, i64 6616
+  %362 = getelementptr i8, ptr %24, i64 6624
   %363 = zext nneg i32 %1 to i64
   %wide.trip.count.i.i.i = sext i32 %358 to i64
   br label %forbody.i.i.i
@@ -43259,13 +43944,13 @@ then9.i.i:                                        ; preds = %"$PagePool.plan_res
 merge8.i.i:                                       ; preds = %then9.i.i, %"$PagePool.plan_resize.exit.i.i", %merge.i.i.i12
   %390 = phi i1 [ false, %"$PagePool.plan_resize.exit.i.i" ], [ true, %then9.i.i ], [ false, %merge.i.i.i12 ]
   %num_moves.0.lcssa.i65.i.i = phi i32 [ %num_moves.1.i.i.i, %"$PagePool.plan_resize.exit.i.i" ], [ %num_moves.1.i.i.i, %then9.i.i ], [ 0, %merge.i.i.i12 ]
-  %391 = getelementptr i8, ptr %24, i64 6376
+  %391 = getelementptr i8, ptr %24, i64 6512
   %392 = load i32, ptr %391, align 4
   %393 = icmp sgt i32 %392, 0
   br i1 %393, label %forbody.lr.ph.i.i.i.i, label %forcond1.preheader.i.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i
-  %394 = getelementptr i8, ptr %24, i64 6472
+  %394 = getelementptr i8, ptr %24, i64 6608
   %wide.trip.count.i.i.i.i = zext nneg i32 %392 to i64
   %xtraiter56 = and i64 %wide.trip.count.i.i.i.i, 7
   %395 = icmp ult i32 %392, 8
@@ -43296,12 +43981,12 @@ forcond1.preheader.i.i.i.i:                       ; preds = %forcond1.preheader.
   br i1 %390, label %forbody2.lr.ph.i.i.i.i, label %merge3.i.i.i.i
 
 forbody2.lr.ph.i.i.i.i:                           ; preds = %forcond1.preheader.i.i.i.i
-  %399 = getelementptr i8, ptr %24, i64 6480
-  %400 = getelementptr i8, ptr %24, i64 6488
-  %401 = getelementptr i8, ptr %24, i64 6472
-  %402 = getelementptr i8, ptr %24, i64 6440
-  %403 = getelementptr i8, ptr %24, i64 6384
-  %404 = getelementptr i8, ptr %24, i64 6448
+  %399 = getelementptr i8, ptr %24, i64 6616
+  %400 = getelementptr i8, ptr %24, i64 6624
+  %401 = getelementptr i8, ptr %24, i64 6608
+  %402 = getelementptr i8, ptr %24, i64 6576
+  %403 = getelementptr i8, ptr %24, i64 6520
+  %404 = getelementptr i8, ptr %24, i64 6584
   %wide.trip.count69.i.i.i.i = zext nneg i32 %num_moves.0.lcssa.i65.i.i to i64
   br label %forbody2.i.i.i.i
 
@@ -43391,8 +44076,8 @@ merge3.i.i.i.i:                                   ; preds = %forbody2.i.i.i.i, %
   br i1 %451, label %forbody6.lr.ph.i.i.i.i, label %merge7.i.i.i.i
 
 forbody6.lr.ph.i.i.i.i:                           ; preds = %merge3.i.i.i.i
-  %452 = getelementptr i8, ptr %24, i64 6440
-  %453 = getelementptr i8, ptr %24, i64 6472
+  %452 = getelementptr i8, ptr %24, i64 6576
+  %453 = getelementptr i8, ptr %24, i64 6608
   %wide.trip.count74.i.i.i.i = zext nneg i32 %450 to i64
   br label %forbody6.i.i.i.i
 
@@ -43479,14 +44164,14 @@ merge.i23.i.i.i.i.i:                              ; preds = %"$PagePool.new_name
   br i1 %exitcond75.not.i.i.i.i, label %merge7.i.i.i.i, label %forbody6.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %"$PagePool.rename_links.exit.i.i.i.i", %merge3.i.i.i.i
-  %489 = getelementptr i8, ptr %24, i64 6400
+  %489 = getelementptr i8, ptr %24, i64 6536
   %490 = load i32, ptr %489, align 4
   %491 = icmp sgt i32 %490, 0
   br i1 %491, label %forbody9.lr.ph.i.i.i.i, label %merge10.i.i.i.i
 
 forbody9.lr.ph.i.i.i.i:                           ; preds = %merge7.i.i.i.i
-  %492 = getelementptr i8, ptr %24, i64 6464
-  %493 = getelementptr i8, ptr %24, i64 6472
+  %492 = getelementptr i8, ptr %24, i64 6600
+  %493 = getelementptr i8, ptr %24, i64 6608
   %wide.trip.count79.i.i.i.i = zext nneg i32 %490 to i64
   %xtraiter61 = and i64 %wide.trip.count79.i.i.i.i, 3
   %494 = icmp ult i32 %490, 4
@@ -43601,13 +44286,13 @@ merge.i.i.i58.i.i.epil:                           ; preds = %forbody9.i.i.i.i.ep
   br i1 %epil.iter62.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !77
 
 merge10.i.i.i.i:                                  ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil", %merge7.i.i.i.i
-  %535 = getelementptr i8, ptr %24, i64 6404
+  %535 = getelementptr i8, ptr %24, i64 6540
   %536 = load i32, ptr %535, align 4
   %537 = icmp eq i32 %536, -1
   br i1 %537, label %"$PagePool.new_name.exit55.i.i.i.i", label %merge.i53.i.i.i.i
 
 merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
-  %538 = getelementptr i8, ptr %24, i64 6472
+  %538 = getelementptr i8, ptr %24, i64 6608
   %539 = load ptr, ptr %538, align 8
   %540 = sext i32 %536 to i64
   %541 = getelementptr i32, ptr %539, i64 %540
@@ -43617,13 +44302,13 @@ merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
 "$PagePool.new_name.exit55.i.i.i.i":              ; preds = %merge.i53.i.i.i.i, %merge10.i.i.i.i
   %common.ret.op.i54.i.i.i.i = phi i32 [ %542, %merge.i53.i.i.i.i ], [ -1, %merge10.i.i.i.i ]
   store i32 %common.ret.op.i54.i.i.i.i, ptr %535, align 4
-  %543 = getelementptr i8, ptr %24, i64 6408
+  %543 = getelementptr i8, ptr %24, i64 6544
   %544 = load i32, ptr %543, align 4
   %545 = icmp eq i32 %544, -1
   br i1 %545, label %"$PagePool.new_name.exit58.i.i.i.i", label %merge.i56.i.i.i.i
 
 merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name.exit55.i.i.i.i"
-  %546 = getelementptr i8, ptr %24, i64 6472
+  %546 = getelementptr i8, ptr %24, i64 6608
   %547 = load ptr, ptr %546, align 8
   %548 = sext i32 %544 to i64
   %549 = getelementptr i32, ptr %547, i64 %548
@@ -43634,18 +44319,18 @@ merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name
   %common.ret.op.i57.i.i.i.i = phi i32 [ %550, %merge.i56.i.i.i.i ], [ -1, %"$PagePool.new_name.exit55.i.i.i.i" ]
   store i32 %common.ret.op.i57.i.i.i.i, ptr %543, align 4
   store i32 %1, ptr %357, align 4
-  %551 = getelementptr i8, ptr %24, i64 6424
+  %551 = getelementptr i8, ptr %24, i64 6560
   %552 = load i64, ptr %551, align 8
   %553 = add i64 %552, 1
   store i64 %553, ptr %551, align 8
-  %554 = getelementptr i8, ptr %24, i64 6388
+  %554 = getelementptr i8, ptr %24, i64 6524
   store i32 0, ptr %554, align 4
   %.not66.i.i = icmp eq i32 %1, 0
   br i1 %.not66.i.i, label %"$PagePool.commit_resize.exit.i.i.i", label %forbody.lr.ph.i.i.i55.i.i
 
 forbody.lr.ph.i.i.i55.i.i:                        ; preds = %"$PagePool.new_name.exit58.i.i.i.i"
-  %555 = getelementptr i8, ptr %24, i64 6440
-  %556 = getelementptr i8, ptr %24, i64 6456
+  %555 = getelementptr i8, ptr %24, i64 6576
+  %556 = getelementptr i8, ptr %24, i64 6592
   %xtraiter66 = and i32 %1, 1
   %557 = icmp eq i32 %1, 1
   br i1 %557, label %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i55.i.i.new
@@ -43756,16 +44441,16 @@ then.i60.i.i.i.i.epil:                            ; preds = %and.lhs.true.i.i.i.
   br label %"$PagePool.commit_resize.exit.i.i.i"
 
 "$PagePool.commit_resize.exit.i.i.i":             ; preds = %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", %then.i60.i.i.i.i.epil, %and.lhs.true.i.i.i.i.i.epil, %forbody.i.i.i56.i.i.epil, %"$PagePool.new_name.exit58.i.i.i.i"
-  %610 = getelementptr i8, ptr %24, i64 6528
+  %610 = getelementptr i8, ptr %24, i64 6664
   %611 = load i64, ptr %271, align 8
   %612 = icmp sgt i64 %611, 0
   br i1 %612, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$PagePool.commit_resize.exit.i.i.i"
-  %613 = getelementptr i8, ptr %24, i64 6472
-  %614 = getelementptr i8, ptr %24, i64 6496
-  %615 = getelementptr i8, ptr %24, i64 6768
-  %616 = getelementptr i8, ptr %24, i64 6772
+  %613 = getelementptr i8, ptr %24, i64 6608
+  %614 = getelementptr i8, ptr %24, i64 6632
+  %615 = getelementptr i8, ptr %24, i64 6904
+  %616 = getelementptr i8, ptr %24, i64 6908
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge3.i7.i.i.i, %forbody.lr.ph.i5.i.i.i
@@ -43835,16 +44520,16 @@ merge3.i7.i.i.i:                                  ; preds = %merge4.i.i54.i.i, %
   br i1 %exitcond21.not.i.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i", label %forbody.i6.i.i.i
 
 "$Scheduler.rename_pages.exit.i.i.i":             ; preds = %merge3.i7.i.i.i, %"$PagePool.commit_resize.exit.i.i.i"
-  %653 = getelementptr i8, ptr %24, i64 6552
+  %653 = getelementptr i8, ptr %24, i64 6688
   %654 = load i64, ptr %58, align 8
   %655 = icmp sgt i64 %654, 0
   br i1 %655, label %forbody.lr.ph.i11.i.i.i, label %"$Loop.resize_pool.exit"
 
 forbody.lr.ph.i11.i.i.i:                          ; preds = %"$Scheduler.rename_pages.exit.i.i.i"
-  %656 = getelementptr i8, ptr %24, i64 6472
-  %657 = getelementptr i8, ptr %24, i64 6496
-  %658 = getelementptr i8, ptr %24, i64 6768
-  %659 = getelementptr i8, ptr %24, i64 6772
+  %656 = getelementptr i8, ptr %24, i64 6608
+  %657 = getelementptr i8, ptr %24, i64 6632
+  %658 = getelementptr i8, ptr %24, i64 6904
+  %659 = getelementptr i8, ptr %24, i64 6908
   br label %forbody.i12.i.i.i
 
 forbody.i12.i.i.i:                                ; preds = %merge3.i14.i.i.i, %forbody.lr.ph.i11.i.i.i
@@ -43917,16 +44602,16 @@ merge3.i14.i.i.i:                                 ; preds = %merge4.i24.i.i.i, %
   %common.ret.op.i.i = phi i32 [ 3, %"$printable.clean.exit.i.i" ], [ %389, %then9.i.i ], [ %common.ret.op.i9.i.ph.i.i, %"$Loop.begin_resize.exit.thread.i.i" ], [ 0, %"$Scheduler.rename_pages.exit.i.i.i" ], [ 0, %merge3.i14.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %35)
   %696 = call i32 @pthread_mutex_lock(ptr %48)
-  %697 = getelementptr i8, ptr %24, i64 7451
+  %697 = getelementptr i8, ptr %24, i64 7587
   store i8 1, ptr %697, align 1
-  %698 = getelementptr i8, ptr %24, i64 7344
+  %698 = getelementptr i8, ptr %24, i64 7480
   %699 = call i32 @pthread_cond_signal(ptr %698)
   %700 = call i32 @pthread_mutex_unlock(ptr %48)
   %701 = call i32 @pthread_mutex_lock(ptr %37)
   %702 = load i64, ptr %42, align 8
   %703 = add i64 %702, 1
   store i64 %703, ptr %42, align 8
-  %704 = getelementptr i8, ptr %24, i64 7240
+  %704 = getelementptr i8, ptr %24, i64 7376
   %705 = call i32 @pthread_cond_broadcast(ptr %704)
   %706 = call i32 @pthread_mutex_unlock(ptr %37)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -44325,7 +45010,7 @@ then:                                             ; preds = %forbody
 
 then.i:                                           ; preds = %then
   %35 = load i64, ptr %28, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.593", i64 %30, i64 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.600", i64 %30, i64 %35)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -44723,7 +45408,7 @@ entry:
   br i1 %18, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.594", ptr %19, align 8
+  store ptr @"$string.601", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %25 = load i64, ptr %21, align 8
   %26 = add i64 %25, 1
@@ -44756,7 +45441,7 @@ then2:                                            ; preds = %then
   br label %common.ret
 
 else:                                             ; preds = %entry
-  store ptr @"$string.595", ptr %19, align 8
+  store ptr @"$string.602", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %37 = load i64, ptr %21, align 8
   %38 = add i64 %37, 1
@@ -44786,7 +45471,7 @@ then6:                                            ; preds = %else
 
 merge:                                            ; preds = %else, %then
   %49 = getelementptr i8, ptr %0, i64 1896
-  store ptr @"$string.596", ptr %49, align 8
+  store ptr @"$string.603", ptr %49, align 8
   %50 = getelementptr i8, ptr %0, i64 1904
   store i32 -1, ptr %50, align 4
   %51 = getelementptr i8, ptr %0, i64 1912
@@ -44851,7 +45536,7 @@ merge:                                            ; preds = %entry
 
 then2:                                            ; preds = %merge
   %14 = getelementptr i8, ptr %0, i64 1896
-  store ptr @"$string.597", ptr %14, align 8
+  store ptr @"$string.604", ptr %14, align 8
   %15 = getelementptr i8, ptr %0, i64 1904
   store i32 -1, ptr %15, align 4
   %16 = getelementptr i8, ptr %0, i64 1912
@@ -44896,7 +45581,7 @@ merge1:                                           ; preds = %merge, %then2
   %40 = getelementptr inbounds i8, ptr %args, i64 24
   store ptr %39, ptr %40, align 8
   %41 = getelementptr i8, ptr %0, i64 1896
-  store ptr @"$string.562", ptr %41, align 8
+  store ptr @"$string.569", ptr %41, align 8
   %42 = getelementptr i8, ptr %0, i64 1904
   store i32 -1, ptr %42, align 4
   %43 = getelementptr i8, ptr %0, i64 1912
@@ -44938,7 +45623,7 @@ entry:
   %3 = getelementptr i8, ptr %0, i64 1920
   store ptr %3, ptr %args, align 8
   %4 = getelementptr i8, ptr %0, i64 1896
-  store ptr @"$string.598", ptr %4, align 8
+  store ptr @"$string.605", ptr %4, align 8
   %5 = getelementptr i8, ptr %0, i64 1904
   store i32 -1, ptr %5, align 4
   %6 = getelementptr i8, ptr %0, i64 1912
@@ -45081,7 +45766,7 @@ or.lhs.false.i:                                   ; preds = %"$status.clear.exit
   br i1 %.not.i, label %or.lhs.false.split.i, label %and.lhs.true.i
 
 or.lhs.false.split.i:                             ; preds = %or.lhs.false.i
-  %37 = getelementptr i8, ptr %25, i64 7304
+  %37 = getelementptr i8, ptr %25, i64 7440
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   br label %merge.i
 
@@ -45090,14 +45775,14 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false.i
   br i1 %39, label %then.i, label %forbody.lr.ph.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %and.lhs.true.i
-  %40 = getelementptr i8, ptr %25, i64 7304
+  %40 = getelementptr i8, ptr %25, i64 7440
   %41 = tail call i32 @pthread_mutex_lock(ptr %40)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i.i)
-  %42 = getelementptr i8, ptr %25, i64 8512
-  %43 = getelementptr i8, ptr %25, i64 8504
+  %42 = getelementptr i8, ptr %25, i64 8648
+  %43 = getelementptr i8, ptr %25, i64 8640
   %44 = ptrtoint ptr %raw.i.i.i.i to i64
   %45 = ptrtoint ptr %raw.i46.i.i.i.i to i64
-  %46 = getelementptr i8, ptr %25, i64 7452
+  %46 = getelementptr i8, ptr %25, i64 7588
   %47 = ptrtoint ptr %raw.i50.i.i.i.i to i64
   %48 = ptrtoint ptr %raw.i.i.i.i.i to i64
   %wide.trip.count.i.i = zext nneg i32 %2 to i64
@@ -45158,7 +45843,7 @@ merge.i.i.i12:                                    ; preds = %forbody.i.i.i.i
   br i1 %.not1.i.i.i.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge.i.i.i12
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.600", i64 %50)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.607", i64 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %68 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %68, i64 1023)
@@ -45184,7 +45869,7 @@ merge.i.i.i.i:                                    ; preds = %merge.i.i.i12
   br i1 %.not43.i.i.i.i, label %merge4.i.i.i.i, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.601", i32 %65, i64 %50, i32 %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.608", i32 %65, i64 %50, i32 %73)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i46.i.i.i.i)
   %75 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i47.i.i.i.i = call i64 @llvm.smin.i64(i64 %75, i64 1023)
@@ -45210,7 +45895,7 @@ merge4.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   br i1 %81, label %then13.i.i.i.i, label %merge4.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %merge4.i.i.i.i
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.602", i32 %65, i64 %50, i32 %80)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.609", i32 %65, i64 %50, i32 %80)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i.i.i)
   %83 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i51.i.i.i.i = call i64 @llvm.smin.i64(i64 %83, i64 1023)
@@ -45291,7 +45976,7 @@ merge1.i.i:                                       ; preds = %then3.i.i, %and.lhs
   br label %merge.i
 
 then2.i:                                          ; preds = %then.i
-  %108 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.599", i32 %2)
+  %108 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.606", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %109 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %109, i64 1023)
@@ -45313,9 +45998,9 @@ then2.i.i.i:                                      ; preds = %then2.i
 
 merge.i:                                          ; preds = %"$Loop.give_masks.exit.i", %or.lhs.false.split.i
   %phi.call.i = phi i32 [ %worst.1.i.i, %"$Loop.give_masks.exit.i" ], [ 0, %or.lhs.false.split.i ]
-  %114 = getelementptr i8, ptr %25, i64 7344
+  %114 = getelementptr i8, ptr %25, i64 7480
   %115 = call i32 @pthread_cond_signal(ptr %114)
-  %116 = getelementptr i8, ptr %25, i64 7304
+  %116 = getelementptr i8, ptr %25, i64 7440
   %117 = call i32 @pthread_mutex_unlock(ptr %116)
   br label %common.ret
 }
@@ -45417,7 +46102,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %35 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %36 = getelementptr i8, ptr %25, i64 6256
+  %36 = getelementptr i8, ptr %25, i64 6392
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i)
   %.not.i.i = icmp eq ptr %3, null
   br i1 %.not.i.i, label %"$status.clear.exit.i", label %then.i.i
@@ -45427,19 +46112,19 @@ then.i.i:                                         ; preds = %merge
   br label %"$status.clear.exit.i"
 
 "$status.clear.exit.i":                           ; preds = %then.i.i, %merge
-  %37 = getelementptr i8, ptr %25, i64 7304
+  %37 = getelementptr i8, ptr %25, i64 7440
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %25, i64 6264
+  %39 = getelementptr i8, ptr %25, i64 6400
   %40 = load ptr, ptr %39, align 8, !noalias !78
   %41 = getelementptr i8, ptr %40, i64 72
   %42 = load i32, ptr %41, align 4, !noalias !78
-  %43 = getelementptr i8, ptr %25, i64 6280
+  %43 = getelementptr i8, ptr %25, i64 6416
   %44 = load i32, ptr %43, align 4, !noalias !78
-  %45 = getelementptr i8, ptr %25, i64 6316
+  %45 = getelementptr i8, ptr %25, i64 6452
   %46 = load i32, ptr %45, align 4, !noalias !78
-  %47 = getelementptr i8, ptr %25, i64 6276
+  %47 = getelementptr i8, ptr %25, i64 6412
   %48 = load i32, ptr %47, align 4, !noalias !78
-  %49 = getelementptr i8, ptr %25, i64 8688
+  %49 = getelementptr i8, ptr %25, i64 8824
   %50 = load i32, ptr %49, align 4, !noalias !78
   store i32 %42, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
@@ -45459,7 +46144,7 @@ then.i.i.i13:                                     ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i13
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.603", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.610", i64 20, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -45488,7 +46173,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i11
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.604", i32 %59, i32 152)
+  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.611", i32 %59, i32 152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i84.i.i.i)
   %61 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i85.i.i.i = tail call i64 @llvm.smin.i64(i64 %61, i64 1023)
@@ -45527,7 +46212,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.608", i32 %72)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.615", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %75 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %75, i64 1023)
@@ -45557,7 +46242,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.609", i32 %81, i32 %72)
+  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.616", i32 %81, i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i95.i.i.i.i)
   %83 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i96.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %83, i64 1023)
@@ -45587,7 +46272,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.610", i64 %89)
+  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.617", i64 %89)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i99.i.i.i.i)
   %92 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i100.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -45617,7 +46302,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.611", i32 %98)
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.618", i32 %98)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -45635,7 +46320,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %103, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.612", i32 %98, i32 %42)
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.619", i32 %98, i32 %42)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -45655,7 +46340,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i88.i.i.i
 
 then2.i.i88.i.i.i:                                ; preds = %then.i.i.i.i.i
-  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.613", i32 %111, i32 %48, i32 %50)
+  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.620", i32 %111, i32 %48, i32 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %114 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %114, i64 1023)
@@ -45691,14 +46376,14 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.624", i32 %122)
+  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.631", i32 %122)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge21.i.i.i:                                    ; preds = %merge17.i.i.i
   %125 = getelementptr i8, ptr %1, i64 72
   %126 = load ptr, ptr %125, align 8
-  %127 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.625", ptr %126, i32 %122, i32 %42, ptr %3)
+  %127 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.632", ptr %126, i32 %122, i32 %42, ptr %3)
   %.not79.i.i.i = icmp eq i32 %127, 0
   br i1 %.not79.i.i.i, label %merge30.i.i.i, label %"$Loop.submit.exit"
 
@@ -46090,7 +46775,7 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %forcond.i.i.i45.i.i
   %295 = load i64, ptr %279, align 8
   %.not.i.i.i.i38.i.i.i = icmp slt i64 %295, %294
   %.pre.i.i.i.i.i.i = load ptr, ptr %277, align 8
-  br i1 %.not.i.i.i.i38.i.i.i, label %merge.i.i.i.i39.i.i.i, label %"$Vector.push.636.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i38.i.i.i, label %merge.i.i.i.i39.i.i.i, label %"$Vector.push.643.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i39.i.i.i:                            ; preds = %and.lhs.true.i.i.i.i.i
   %296 = shl i64 %295, 1
@@ -46105,9 +46790,9 @@ merge7.i.i.i.i42.i.i.i:                           ; preds = %merge.i.i.i.i39.i.i
   store ptr %298, ptr %277, align 8
   store i64 %spec.store.select.i.i.i.i41.i.i.i, ptr %279, align 8
   %.pre10.i.i.i43.i.i.i = load i64, ptr %278, align 8
-  br label %"$Vector.push.636.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.643.exit.thread.i.i.i.i.i"
 
-"$Vector.push.636.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i42.i.i.i, %and.lhs.true.i.i.i.i.i
+"$Vector.push.643.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i42.i.i.i, %and.lhs.true.i.i.i.i.i
   %300 = phi i64 [ %.pre10.i.i.i43.i.i.i, %merge7.i.i.i.i42.i.i.i ], [ %293, %and.lhs.true.i.i.i.i.i ]
   %301 = phi ptr [ %298, %merge7.i.i.i.i42.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i ]
   %302 = getelementptr %106, ptr %301, i64 %300
@@ -46117,7 +46802,7 @@ merge7.i.i.i.i42.i.i.i:                           ; preds = %merge.i.i.i.i39.i.i
   store i64 %304, ptr %278, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.636.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i48.i.i.i", %forbody.lr.ph.i.i.i44.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.643.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i48.i.i.i", %forbody.lr.ph.i.i.i44.i.i.i
   %305 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %305, %273
   br i1 %exitcond.not.i.i.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i.i.i.i
@@ -46264,7 +46949,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %368 = load i32, ptr %68, align 4
-  %369 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.638", i32 %368)
+  %369 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.645", i32 %368)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %370 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %370, i64 1023)
@@ -46297,7 +46982,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %379 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.639", i64 %376, i32 %46)
+  %379 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.646", i64 %376, i32 %46)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i)
   %380 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i61.i.i = tail call i64 @llvm.smin.i64(i64 %380, i64 1023)
@@ -46319,7 +47004,7 @@ then2.i.i62.i.i:                                  ; preds = %then16.i.i
 
 merge.i:                                          ; preds = %merge1.i.i
   %385 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %386 = getelementptr i8, ptr %25, i64 7453
+  %386 = getelementptr i8, ptr %25, i64 7589
   %387 = load i8, ptr %386, align 1
   %388 = trunc i8 %387 to i1
   br i1 %388, label %merge.i33.i, label %then.i.i26.i
@@ -46328,7 +47013,7 @@ then.i.i26.i:                                     ; preds = %merge.i
   br i1 %.not.i.i, label %then6.i, label %then2.i.i28.i
 
 then2.i.i28.i:                                    ; preds = %then.i.i26.i
-  %389 = getelementptr i8, ptr %25, i64 7454
+  %389 = getelementptr i8, ptr %25, i64 7590
   %390 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.15", ptr %389)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i25.i)
   %391 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
@@ -46365,7 +47050,7 @@ then.i67.i.i:                                     ; preds = %merge.i33.i
   br i1 %.not.i.i, label %then6.i, label %then2.i69.i.i
 
 then2.i69.i.i:                                    ; preds = %then.i67.i.i
-  %403 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.613", i32 %401, i32 %396, i32 %397)
+  %403 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.620", i32 %401, i32 %396, i32 %397)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i)
   %404 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i70.i.i = tail call i64 @llvm.smin.i64(i64 %404, i64 1023)
@@ -46386,9 +47071,9 @@ then2.i.i.i72.i.i:                                ; preds = %then2.i69.i.i
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i33.i
-  %409 = getelementptr i8, ptr %25, i64 8512
+  %409 = getelementptr i8, ptr %25, i64 8648
   %410 = load i64, ptr %409, align 8
-  %411 = getelementptr i8, ptr %25, i64 8552
+  %411 = getelementptr i8, ptr %25, i64 8688
   %412 = load i32, ptr %411, align 4
   %413 = sext i32 %412 to i64
   %.not.i74.i.i = icmp slt i64 %410, %413
@@ -46398,11 +47083,11 @@ then.i75.i.i:                                     ; preds = %merge2.i.i
   br i1 %.not.i.i, label %then6.i, label %then2.i76.i.i
 
 then2.i76.i.i:                                    ; preds = %then.i75.i.i
-  %414 = getelementptr i8, ptr %25, i64 6284
+  %414 = getelementptr i8, ptr %25, i64 6420
   %415 = load i32, ptr %414, align 4
-  %416 = getelementptr i8, ptr %25, i64 6292
+  %416 = getelementptr i8, ptr %25, i64 6428
   %417 = load i32, ptr %416, align 4
-  %418 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.640", i64 %410, i32 %415, i32 %417)
+  %418 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.647", i64 %410, i32 %415, i32 %417)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
   %419 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %419, i64 1023)
@@ -46428,16 +47113,16 @@ merge7.i.i:                                       ; preds = %merge2.i.i
   br i1 %425, label %then12.i36.i, label %merge11.i34.i
 
 then12.i36.i:                                     ; preds = %merge7.i.i
-  %426 = getelementptr i8, ptr %25, i64 8624
+  %426 = getelementptr i8, ptr %25, i64 8760
   %427 = load ptr, ptr %426, align 8
   %.not.i82.i.i = icmp eq ptr %427, null
   br i1 %.not.i82.i.i, label %merge.i.i37.i, label %merge11.i34.i
 
 merge.i.i37.i:                                    ; preds = %then12.i36.i
-  %428 = getelementptr i8, ptr %25, i64 6312
+  %428 = getelementptr i8, ptr %25, i64 6448
   %429 = load i32, ptr %428, align 4
   %430 = sext i32 %429 to i64
-  %431 = getelementptr i8, ptr %25, i64 6324
+  %431 = getelementptr i8, ptr %25, i64 6460
   %432 = load i32, ptr %431, align 4
   %433 = sext i32 %432 to i64
   %434 = shl nsw i64 %430, 2
@@ -46451,7 +47136,7 @@ then2.i84.i.i:                                    ; preds = %merge.i.i37.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i38.i
 
 then5.i.i38.i:                                    ; preds = %then2.i84.i.i
-  %438 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.641", i32 %429)
+  %438 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.648", i32 %429)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i81.i.i)
   %439 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i85.i.i = tail call i64 @llvm.smin.i64(i64 %439, i64 1023)
@@ -46474,7 +47159,7 @@ then2.i.i.i87.i.i:                                ; preds = %then5.i.i38.i
 merge11.i34.i:                                    ; preds = %merge.i.i37.i, %then12.i36.i, %merge7.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %all.i.i.i)
-  %444 = getelementptr i8, ptr %25, i64 7448
+  %444 = getelementptr i8, ptr %25, i64 7584
   %445 = load i8, ptr %444, align 1
   %446 = trunc i8 %445 to i1
   br i1 %446, label %merge20.i.i, label %merge.i89.i.i
@@ -46482,7 +47167,7 @@ merge11.i34.i:                                    ; preds = %merge.i.i37.i, %the
 merge.i89.i.i:                                    ; preds = %merge11.i34.i
   %447 = call i32 @sigfillset(ptr nonnull %all.i.i.i)
   %448 = call i32 @pthread_sigmask(i32 2, ptr nonnull %all.i.i.i, ptr nonnull %previous.i.i.i)
-  %449 = getelementptr i8, ptr %25, i64 7440
+  %449 = getelementptr i8, ptr %25, i64 7576
   %450 = call i32 @pthread_create(ptr %449, ptr null, ptr nonnull @"$engine_thread", ptr nonnull %36)
   %451 = call i32 @pthread_sigmask(i32 2, ptr nonnull %previous.i.i.i, ptr null)
   %.not.i90.i.i = icmp eq i32 %450, 0
@@ -46493,7 +47178,7 @@ then2.i91.i.i:                                    ; preds = %merge.i89.i.i
 
 then5.i93.i.i:                                    ; preds = %then2.i91.i.i
   %452 = call ptr @strerror(i32 %450)
-  %453 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.642", ptr %452)
+  %453 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.650", ptr %452)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i)
   %454 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i94.i.i = call i64 @llvm.smin.i64(i64 %454, i64 1023)
@@ -46525,21 +47210,21 @@ merge1.i.i.i:                                     ; preds = %merge.i89.i.i
 merge20.i.i:                                      ; preds = %merge1.i.i.i, %merge11.i34.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %all.i.i.i)
-  %459 = getelementptr i8, ptr %25, i64 8608
+  %459 = getelementptr i8, ptr %25, i64 8744
   %460 = load i64, ptr %459, align 8
   store i64 %460, ptr %calloc.i.i.i, align 8
   %461 = add i64 %460, 1
   store i64 %461, ptr %459, align 8
-  %462 = getelementptr i8, ptr %25, i64 8480
+  %462 = getelementptr i8, ptr %25, i64 8616
   %463 = load ptr, ptr %462, align 8
-  %464 = getelementptr i8, ptr %25, i64 8488
+  %464 = getelementptr i8, ptr %25, i64 8624
   %465 = load i64, ptr %464, align 8
   %466 = getelementptr ptr, ptr %463, i64 %465
   store ptr %calloc.i.i.i, ptr %466, align 8
   %467 = load i64, ptr %464, align 8
   %468 = add i64 %467, 1
   store i64 %468, ptr %464, align 8
-  %469 = getelementptr i8, ptr %25, i64 8504
+  %469 = getelementptr i8, ptr %25, i64 8640
   %470 = load ptr, ptr %469, align 8
   %471 = load i64, ptr %409, align 8
   %472 = getelementptr ptr, ptr %470, i64 %471
@@ -46553,9 +47238,9 @@ merge20.i.i:                                      ; preds = %merge1.i.i.i, %merg
   br i1 %.not.i35.i, label %"$Loop.enqueue.exit.i", label %then25.i.i
 
 then25.i.i:                                       ; preds = %merge20.i.i
-  %476 = getelementptr i8, ptr %25, i64 8528
+  %476 = getelementptr i8, ptr %25, i64 8664
   %477 = load ptr, ptr %476, align 8
-  %478 = getelementptr i8, ptr %25, i64 8536
+  %478 = getelementptr i8, ptr %25, i64 8672
   %479 = load i64, ptr %478, align 8
   %480 = getelementptr ptr, ptr %477, i64 %479
   store ptr %calloc.i.i.i, ptr %480, align 8
@@ -46565,7 +47250,7 @@ then25.i.i:                                       ; preds = %merge20.i.i
   br label %"$Loop.enqueue.exit.i"
 
 "$Loop.enqueue.exit.i":                           ; preds = %then25.i.i, %merge20.i.i
-  %483 = getelementptr i8, ptr %25, i64 7344
+  %483 = getelementptr i8, ptr %25, i64 7480
   %484 = call i32 @pthread_cond_signal(ptr %483)
   %.not22.i = icmp eq ptr %2, null
   br i1 %.not22.i, label %merge2.thread.i, label %then3.i
@@ -46605,7 +47290,7 @@ then:                                             ; preds = %entry
   br i1 %.not28, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.605", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.612", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -46640,7 +47325,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.606", i32 %1, i32 %12)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.613", i32 %1, i32 %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i29)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i30 = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -46662,7 +47347,7 @@ then2.i.i31:                                      ; preds = %then9
 
 merge4:                                           ; preds = %merge
   %20 = load i32, ptr %2, align 4
-  %21 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.607", ptr %0, i32 %1, i32 %20, ptr %3)
+  %21 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.614", ptr %0, i32 %1, i32 %20, ptr %3)
   br label %common.ret
 }
 
@@ -46685,7 +47370,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.614", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.621", double %6)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %8 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %8, i64 1023)
@@ -46723,7 +47408,7 @@ then.i:                                           ; preds = %merge
 
 then5.i:                                          ; preds = %then.i
   %16 = fpext float %14 to double
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.615", ptr nonnull @"$string.617", double %16, double 0.000000e+00)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.622", ptr nonnull @"$string.624", double %16, double 0.000000e+00)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -46765,7 +47450,7 @@ and.lhs.true.i110:                                ; preds = %merge4
 
 then9.i:                                          ; preds = %then.i108
   %28 = fpext float %24 to double
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.616", ptr nonnull @"$string.618", double %28, double 0.000000e+00)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.623", ptr nonnull @"$string.625", double %28, double 0.000000e+00)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31.i)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i32.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -46796,7 +47481,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not104, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.619", i32 %36)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.626", i32 %36)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -46815,7 +47500,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %44 = fpext float %40 to double
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.620", double %44)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.627", double %44)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -46832,7 +47517,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %50 = fpext float %47 to double
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.621", double %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.628", double %50)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -46849,7 +47534,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %56 = fpext float %53 to double
-  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.622", double %56)
+  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.629", double %56)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -46865,7 +47550,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not103, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.623", i32 %59, i32 20)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.630", i32 %59, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 }
@@ -46887,7 +47572,7 @@ then:                                             ; preds = %entry
   br i1 %.not70, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.626", i32 %4, i32 1024)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.633", i32 %4, i32 1024)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -46927,7 +47612,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %15 = add nuw nsw i32 %4, 1
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.627", i32 %15)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.634", i32 %15)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
   %17 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -46961,7 +47646,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not68, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.628", i32 %22)
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.635", i32 %22)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75)
   %24 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i76 = tail call i64 @llvm.smin.i64(i64 %24, i64 1023)
@@ -47001,7 +47686,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %34 = trunc nuw nsw i64 %indvars.iv to i32
-  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.629", i32 %34, i32 %32)
+  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.636", i32 %34, i32 %32)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i79)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i80 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -47027,7 +47712,7 @@ merge24:                                          ; preds = %forcond
   %43 = getelementptr i32, ptr %13, i64 %wide.trip.count
   %44 = load i32, ptr %43, align 4
   %45 = load i32, ptr %1, align 4
-  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.630", ptr %42, i32 %44, i32 %45, ptr %2)
+  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.637", ptr %42, i32 %44, i32 %45, ptr %2)
   br label %common.ret
 }
 
@@ -47052,7 +47737,7 @@ then:                                             ; preds = %entry
   br i1 %.not81, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.631", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.638", i32 %7, i32 %5)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -47080,7 +47765,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i8, ptr %0, i64 104
   %17 = load ptr, ptr %16, align 8
   %18 = load i32, ptr %1, align 4
-  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.632", ptr %17, i32 %7, i32 %18, ptr %2)
+  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.639", ptr %17, i32 %7, i32 %18, ptr %2)
   %.not = icmp eq i32 %19, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -47100,7 +47785,7 @@ and.lhs.true:                                     ; preds = %merge4
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.633", i32 %20)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.640", i32 %20)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -47151,7 +47836,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %40 = trunc nuw nsw i64 %indvars.iv102 to i32
   %41 = fpext float %34 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.634", i32 %40, double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.641", i32 %40, double %41)
   tail call fastcc void @"$printable.clean"(ptr nonnull %2, i64 1024)
   br label %common.ret
 
@@ -47173,7 +47858,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %46 = trunc nuw nsw i64 %indvars.iv102 to i32
-  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.635", i32 %46, i32 %39)
+  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.642", i32 %46, i32 %39)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i86)
   %48 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i87 = tail call i64 @llvm.smin.i64(i64 %48, i64 1023)
@@ -50833,10 +51518,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
   br i1 %or.cond, label %common.ret, label %merge
 
 merge:                                            ; preds = %or.lhs.false1
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 7304
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 7440
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 8896
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 8912
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 9032
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 9048
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = tail call i64 @llvm.smin.i64(i64 %39, i64 %40)
@@ -50845,7 +51530,7 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %43, label %forbody.lr.ph.i.i, label %"$Loop.take_steps.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %44 = getelementptr i8, ptr %spec.select.i.i, i64 8904
+  %44 = getelementptr i8, ptr %spec.select.i.i, i64 9040
   %wide.trip.count.i.i = and i64 %41, 2147483647
   %xtraiter = and i64 %41, 1
   %45 = icmp eq i64 %wide.trip.count.i.i, 1
@@ -50899,7 +51584,7 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$Loop.take_steps.exit":                          ; preds = %merge, %merge.loopexit.i.i
   %64 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %65 = getelementptr i8, ptr %spec.select.i.i, i64 8904
+  %65 = getelementptr i8, ptr %spec.select.i.i, i64 9040
   %66 = load i64, ptr %65, align 8
   %sext.i.i = shl i64 %41, 32
   %67 = ashr exact i64 %sext.i.i, 32
@@ -51204,15 +51889,15 @@ then.i:                                           ; preds = %merge
 
 merge.i:                                          ; preds = %then.i, %merge
   %time_ns.0.i = phi i64 [ %35, %then.i ], [ 0, %merge ]
-  %36 = getelementptr i8, ptr %23, i64 7304
+  %36 = getelementptr i8, ptr %23, i64 7440
   %37 = call i32 @pthread_mutex_lock(ptr %36)
-  %38 = getelementptr i8, ptr %23, i64 8592
+  %38 = getelementptr i8, ptr %23, i64 8728
   %39 = load i64, ptr %38, align 8
   %40 = icmp eq i64 %39, 0
   br i1 %40, label %whilebody.lr.ph.i, label %"$Loop.wait.exit"
 
 whilebody.lr.ph.i:                                ; preds = %merge.i
-  %41 = getelementptr i8, ptr %23, i64 7392
+  %41 = getelementptr i8, ptr %23, i64 7528
   %42 = icmp eq i64 %time_ns.0.i, 0
   %43 = sdiv i64 %time_ns.0.i, 1000000000
   %44 = srem i64 %time_ns.0.i, 1000000000
@@ -51450,40 +52135,40 @@ and.lhs.true.i13:                                 ; preds = %forbody.i
 
 define internal fastcc void @"$close_engine"(ptr %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 8928
+  %1 = getelementptr i8, ptr %0, i64 9064
   %2 = load i32, ptr %1, align 4
   %3 = icmp sgt i32 %2, 2
   br i1 %3, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %entry
-  %4 = getelementptr i8, ptr %0, i64 6256
+  %4 = getelementptr i8, ptr %0, i64 6392
   %5 = load ptr, ptr %4, align 8
   %6 = icmp eq ptr %5, null
   br i1 %6, label %"$Loop.free.exit.i", label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i
-  %7 = getelementptr i8, ptr %0, i64 7448
+  %7 = getelementptr i8, ptr %0, i64 7584
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %merge.i.i.i, label %"$Loop.stop.exit.i.i"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
-  %10 = getelementptr i8, ptr %0, i64 7304
+  %10 = getelementptr i8, ptr %0, i64 7440
   %11 = tail call i32 @pthread_mutex_lock(ptr %10)
-  %12 = getelementptr i8, ptr %0, i64 7449
+  %12 = getelementptr i8, ptr %0, i64 7585
   store i8 1, ptr %12, align 1
-  %13 = getelementptr i8, ptr %0, i64 7344
+  %13 = getelementptr i8, ptr %0, i64 7480
   %14 = tail call i32 @pthread_cond_broadcast(ptr %13)
   %15 = tail call i32 @pthread_mutex_unlock(ptr %10)
-  %16 = getelementptr i8, ptr %0, i64 7440
+  %16 = getelementptr i8, ptr %0, i64 7576
   %17 = load i64, ptr %16, align 8
   %18 = tail call i32 @pthread_join(i64 %17, ptr null)
   store i8 0, ptr %7, align 1
   br label %"$Loop.stop.exit.i.i"
 
 "$Loop.stop.exit.i.i":                            ; preds = %merge.i.i.i, %merge.i.i
-  %19 = getelementptr i8, ptr %0, i64 8480
-  %20 = getelementptr i8, ptr %0, i64 8488
+  %19 = getelementptr i8, ptr %0, i64 8616
+  %20 = getelementptr i8, ptr %0, i64 8624
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.i.i, label %merge1.i.i
@@ -51503,16 +52188,16 @@ merge1.i.i:                                       ; preds = %forbody.i.i, %"$Loo
   %27 = load ptr, ptr %19, align 8
   tail call void @free(ptr %27)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %19, i8 0, i64 24, i1 false)
-  %28 = getelementptr i8, ptr %0, i64 8504
+  %28 = getelementptr i8, ptr %0, i64 8640
   %29 = load ptr, ptr %28, align 8
   tail call void @free(ptr %29)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %28, i8 0, i64 24, i1 false)
-  %30 = getelementptr i8, ptr %0, i64 8528
+  %30 = getelementptr i8, ptr %0, i64 8664
   %31 = load ptr, ptr %30, align 8
   tail call void @free(ptr %31)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %30, i8 0, i64 24, i1 false)
-  %32 = getelementptr i8, ptr %0, i64 6504
-  %33 = getelementptr i8, ptr %0, i64 6512
+  %32 = getelementptr i8, ptr %0, i64 6640
+  %33 = getelementptr i8, ptr %0, i64 6648
   %34 = load i64, ptr %33, align 8
   %35 = icmp sgt i64 %34, 0
   br i1 %35, label %forbody.i.i.i.i, label %"$free_sequences.exit.i.i.i"
@@ -51535,8 +52220,8 @@ forbody.i.i.i.i:                                  ; preds = %merge1.i.i, %forbod
   %43 = load ptr, ptr %32, align 8
   tail call void @free(ptr %43)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %32, i8 0, i64 24, i1 false)
-  %44 = getelementptr i8, ptr %0, i64 6528
-  %45 = getelementptr i8, ptr %0, i64 6536
+  %44 = getelementptr i8, ptr %0, i64 6664
+  %45 = getelementptr i8, ptr %0, i64 6672
   %46 = load i64, ptr %45, align 8
   %47 = icmp sgt i64 %46, 0
   br i1 %47, label %forbody.i12.i.i.i, label %"$free_sequences.exit15.i.i.i"
@@ -51559,8 +52244,8 @@ forbody.i12.i.i.i:                                ; preds = %"$free_sequences.ex
   %55 = load ptr, ptr %44, align 8
   tail call void @free(ptr %55)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %44, i8 0, i64 24, i1 false)
-  %56 = getelementptr i8, ptr %0, i64 6552
-  %57 = getelementptr i8, ptr %0, i64 6560
+  %56 = getelementptr i8, ptr %0, i64 6688
+  %57 = getelementptr i8, ptr %0, i64 6696
   %58 = load i64, ptr %57, align 8
   %59 = icmp sgt i64 %58, 0
   br i1 %59, label %forbody.i16.i.i.i, label %"$free_sequences.exit19.i.i.i"
@@ -51583,8 +52268,8 @@ forbody.i16.i.i.i:                                ; preds = %"$free_sequences.ex
   %67 = load ptr, ptr %56, align 8
   tail call void @free(ptr %67)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %56, i8 0, i64 24, i1 false)
-  %68 = getelementptr i8, ptr %0, i64 6576
-  %69 = getelementptr i8, ptr %0, i64 6584
+  %68 = getelementptr i8, ptr %0, i64 6712
+  %69 = getelementptr i8, ptr %0, i64 6720
   %70 = load i64, ptr %69, align 8
   %71 = icmp sgt i64 %70, 0
   br i1 %71, label %forbody.i20.i.i.i, label %"$Scheduler.free.exit.i.i"
@@ -51607,66 +52292,66 @@ forbody.i20.i.i.i:                                ; preds = %"$free_sequences.ex
   %79 = load ptr, ptr %68, align 8
   tail call void @free(ptr %79)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %68, i8 0, i64 24, i1 false)
-  %80 = getelementptr i8, ptr %0, i64 6600
+  %80 = getelementptr i8, ptr %0, i64 6736
   %81 = load ptr, ptr %80, align 8
   tail call void @free(ptr %81)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %80, i8 0, i64 24, i1 false)
-  %82 = getelementptr i8, ptr %0, i64 6624
+  %82 = getelementptr i8, ptr %0, i64 6760
   %83 = load ptr, ptr %82, align 8
   tail call void @free(ptr %83)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %82, i8 0, i64 24, i1 false)
-  %84 = getelementptr i8, ptr %0, i64 6648
+  %84 = getelementptr i8, ptr %0, i64 6784
   %85 = load ptr, ptr %84, align 8
   tail call void @free(ptr %85)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %84, i8 0, i64 24, i1 false)
-  %86 = getelementptr i8, ptr %0, i64 6672
+  %86 = getelementptr i8, ptr %0, i64 6808
   %87 = load ptr, ptr %86, align 8
   tail call void @free(ptr %87)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %86, i8 0, i64 24, i1 false)
-  %88 = getelementptr i8, ptr %0, i64 6696
+  %88 = getelementptr i8, ptr %0, i64 6832
   %89 = load ptr, ptr %88, align 8
   tail call void @free(ptr %89)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %88, i8 0, i64 24, i1 false)
-  %90 = getelementptr i8, ptr %0, i64 6720
+  %90 = getelementptr i8, ptr %0, i64 6856
   %91 = load ptr, ptr %90, align 8
   tail call void @free(ptr %91)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %90, i8 0, i64 24, i1 false)
-  %92 = getelementptr i8, ptr %0, i64 6744
+  %92 = getelementptr i8, ptr %0, i64 6880
   %93 = load ptr, ptr %92, align 8
   tail call void @free(ptr %93)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %92, i8 0, i64 24, i1 false)
-  %94 = getelementptr i8, ptr %0, i64 6376
-  %95 = getelementptr i8, ptr %0, i64 6440
+  %94 = getelementptr i8, ptr %0, i64 6512
+  %95 = getelementptr i8, ptr %0, i64 6576
   %96 = load ptr, ptr %95, align 8
   tail call void @free(ptr %96)
-  %97 = getelementptr i8, ptr %0, i64 6448
+  %97 = getelementptr i8, ptr %0, i64 6584
   %98 = load ptr, ptr %97, align 8
   tail call void @free(ptr %98)
-  %99 = getelementptr i8, ptr %0, i64 6456
+  %99 = getelementptr i8, ptr %0, i64 6592
   %100 = load ptr, ptr %99, align 8
   tail call void @free(ptr %100)
-  %101 = getelementptr i8, ptr %0, i64 6464
+  %101 = getelementptr i8, ptr %0, i64 6600
   %102 = load ptr, ptr %101, align 8
   tail call void @free(ptr %102)
-  %103 = getelementptr i8, ptr %0, i64 6472
+  %103 = getelementptr i8, ptr %0, i64 6608
   %104 = load ptr, ptr %103, align 8
   tail call void @free(ptr %104)
-  %105 = getelementptr i8, ptr %0, i64 6480
+  %105 = getelementptr i8, ptr %0, i64 6616
   %106 = load ptr, ptr %105, align 8
   tail call void @free(ptr %106)
-  %107 = getelementptr i8, ptr %0, i64 6488
+  %107 = getelementptr i8, ptr %0, i64 6624
   %108 = load ptr, ptr %107, align 8
   tail call void @free(ptr %108)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(120) %94, i8 0, i64 120, i1 false)
-  %109 = getelementptr i8, ptr %0, i64 8560
+  %109 = getelementptr i8, ptr %0, i64 8696
   %110 = load ptr, ptr %109, align 8
   tail call void @free(ptr %110)
   store ptr null, ptr %109, align 8
-  %111 = getelementptr i8, ptr %0, i64 8896
+  %111 = getelementptr i8, ptr %0, i64 9032
   %112 = load ptr, ptr %111, align 8
   tail call void @free(ptr %112)
   store ptr null, ptr %111, align 8
-  %113 = getelementptr i8, ptr %0, i64 8600
+  %113 = getelementptr i8, ptr %0, i64 8736
   %114 = load i32, ptr %113, align 4
   %115 = icmp sgt i32 %114, -1
   br i1 %115, label %then3.i.i, label %merge2.i.i
@@ -51676,23 +52361,23 @@ then3.i.i:                                        ; preds = %"$Scheduler.free.ex
   br label %merge2.i.i
 
 merge2.i.i:                                       ; preds = %then3.i.i, %"$Scheduler.free.exit.i.i"
-  %117 = getelementptr i8, ptr %0, i64 8624
+  %117 = getelementptr i8, ptr %0, i64 8760
   %118 = load ptr, ptr %117, align 8
   tail call void @free(ptr %118)
-  %119 = getelementptr i8, ptr %0, i64 7344
+  %119 = getelementptr i8, ptr %0, i64 7480
   %120 = tail call i32 @pthread_cond_destroy(ptr %119)
-  %121 = getelementptr i8, ptr %0, i64 7392
+  %121 = getelementptr i8, ptr %0, i64 7528
   %122 = tail call i32 @pthread_cond_destroy(ptr %121)
-  %123 = getelementptr i8, ptr %0, i64 7304
+  %123 = getelementptr i8, ptr %0, i64 7440
   %124 = tail call i32 @pthread_mutex_destroy(ptr %123)
-  %125 = getelementptr i8, ptr %0, i64 7200
-  %126 = getelementptr i8, ptr %0, i64 7240
+  %125 = getelementptr i8, ptr %0, i64 7336
+  %126 = getelementptr i8, ptr %0, i64 7376
   %127 = tail call i32 @pthread_cond_destroy(ptr %126)
   %128 = tail call i32 @pthread_mutex_destroy(ptr %125)
   br label %"$Loop.free.exit.i"
 
 "$Loop.free.exit.i":                              ; preds = %merge2.i.i, %then.i
-  %129 = getelementptr i8, ptr %0, i64 8960
+  %129 = getelementptr i8, ptr %0, i64 9096
   %130 = load ptr, ptr %129, align 8
   tail call void @free(ptr %130)
   %.pr.i = load i32, ptr %1, align 4
@@ -51704,9 +52389,9 @@ merge.i:                                          ; preds = %"$Loop.free.exit.i"
   br i1 %132, label %and.lhs.true.i, label %merge4.i
 
 and.lhs.true.i:                                   ; preds = %merge.i
-  %133 = getelementptr i8, ptr %0, i64 6000
+  %133 = getelementptr i8, ptr %0, i64 6136
   %134 = tail call i32 @pthread_mutex_lock(ptr %133)
-  %135 = getelementptr i8, ptr %0, i64 6144
+  %135 = getelementptr i8, ptr %0, i64 6280
   %136 = load i32, ptr %135, align 4
   %137 = icmp sgt i32 %136, 0
   %138 = tail call i32 @pthread_mutex_unlock(ptr %133)
@@ -51718,8 +52403,8 @@ merge1.i:                                         ; preds = %and.lhs.true.i
   br i1 %139, label %then5.i, label %merge4.i
 
 then5.i:                                          ; preds = %merge1.i
-  %140 = getelementptr i8, ptr %0, i64 5952
-  %141 = getelementptr i8, ptr %0, i64 5960
+  %140 = getelementptr i8, ptr %0, i64 6088
+  %141 = getelementptr i8, ptr %0, i64 6096
   %142 = load ptr, ptr %141, align 8
   %143 = icmp eq ptr %142, null
   br i1 %143, label %"$load.free_ranks.exit.i", label %merge.i21.i
@@ -51730,7 +52415,7 @@ merge.i21.i:                                      ; preds = %then5.i
   br i1 %145, label %forbody.lr.ph.i.i, label %"$load.free_ranks.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i21.i
-  %146 = getelementptr i8, ptr %0, i64 5968
+  %146 = getelementptr i8, ptr %0, i64 6104
   %wide.trip.count.i.i = zext nneg i32 %144 to i64
   br label %forbody.i22.i
 
@@ -51908,18 +52593,18 @@ then3.1.i.i.i.i:                                  ; preds = %merge1.1.i.i.i.i
 
 "$load.free_ranks.exit.i":                        ; preds = %"$unload_rank.exit.i.i", %merge1.i26.i, %merge.i21.i, %then5.i
   %238 = tail call i32 @pthread_mutex_lock(ptr %133)
-  %239 = getelementptr i8, ptr %0, i64 6148
+  %239 = getelementptr i8, ptr %0, i64 6284
   store i8 1, ptr %239, align 1
-  %240 = getelementptr i8, ptr %0, i64 6040
+  %240 = getelementptr i8, ptr %0, i64 6176
   %241 = tail call i32 @pthread_cond_broadcast(ptr %240)
   %242 = tail call i32 @pthread_mutex_unlock(ptr %133)
-  %243 = getelementptr i8, ptr %0, i64 5992
+  %243 = getelementptr i8, ptr %0, i64 6128
   %244 = load i32, ptr %243, align 4
   %245 = icmp sgt i32 %244, 0
   br i1 %245, label %forbody.lr.ph.i33.i, label %merge.i30.i
 
 forbody.lr.ph.i33.i:                              ; preds = %"$load.free_ranks.exit.i"
-  %246 = getelementptr i8, ptr %0, i64 5984
+  %246 = getelementptr i8, ptr %0, i64 6120
   %wide.trip.count.i34.i = zext nneg i32 %244 to i64
   br label %forbody.i35.i
 
@@ -51934,13 +52619,13 @@ forbody.i35.i:                                    ; preds = %forbody.i35.i, %for
   br i1 %exitcond.not.i38.i, label %merge.i30.i, label %forbody.i35.i
 
 merge.i30.i:                                      ; preds = %forbody.i35.i, %"$load.free_ranks.exit.i"
-  %251 = getelementptr i8, ptr %0, i64 5976
+  %251 = getelementptr i8, ptr %0, i64 6112
   %252 = load ptr, ptr %251, align 8
   %.not.i31.i = icmp eq ptr %252, null
   br i1 %.not.i31.i, label %"$RankGroup.free.exit.i", label %then.i.i
 
 then.i.i:                                         ; preds = %merge.i30.i
-  %253 = getelementptr i8, ptr %0, i64 5968
+  %253 = getelementptr i8, ptr %0, i64 6104
   %254 = load ptr, ptr %253, align 8
   %255 = getelementptr i8, ptr %254, i64 40
   %256 = load ptr, ptr %255, align 8
@@ -51950,20 +52635,20 @@ then.i.i:                                         ; preds = %merge.i30.i
 "$RankGroup.free.exit.i":                         ; preds = %then.i.i, %merge.i30.i
   %257 = load ptr, ptr %141, align 8
   tail call void @free(ptr %257)
-  %258 = getelementptr i8, ptr %0, i64 6176
+  %258 = getelementptr i8, ptr %0, i64 6312
   %259 = load ptr, ptr %258, align 8
   tail call void @free(ptr %259)
-  %260 = getelementptr i8, ptr %0, i64 6152
+  %260 = getelementptr i8, ptr %0, i64 6288
   %261 = load ptr, ptr %260, align 8
   tail call void @free(ptr %261)
-  %262 = getelementptr i8, ptr %0, i64 6184
+  %262 = getelementptr i8, ptr %0, i64 6320
   %263 = load ptr, ptr %262, align 8
   tail call void @free(ptr %263)
-  %264 = getelementptr i8, ptr %0, i64 5984
+  %264 = getelementptr i8, ptr %0, i64 6120
   %265 = load ptr, ptr %264, align 8
   tail call void @free(ptr %265)
   %266 = tail call i32 @pthread_cond_destroy(ptr %240)
-  %267 = getelementptr i8, ptr %0, i64 6088
+  %267 = getelementptr i8, ptr %0, i64 6224
   %268 = tail call i32 @pthread_cond_destroy(ptr %267)
   %269 = tail call i32 @pthread_mutex_destroy(ptr %133)
   %.pr42.i = load i32, ptr %1, align 4
@@ -52133,7 +52818,7 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false5.i.i
 
 merge5:                                           ; preds = %then.i5.i, %then.i
   %63 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %64 = getelementptr i8, ptr %24, i64 6256
+  %64 = getelementptr i8, ptr %24, i64 6392
   tail call fastcc void @"$Loop.free_state"(ptr %64, ptr nonnull %51)
   br label %common.ret
 }
@@ -52427,12 +53112,12 @@ common.ret:                                       ; preds = %"$find_engine.exit.
 
 or.lhs.false:                                     ; preds = %"$find_engine.exit"
   %31 = load i32, ptr %1, align 4
-  %.not = icmp eq i32 %31, 456
+  %.not = icmp eq i32 %31, 472
   br i1 %.not, label %merge, label %common.ret
 
 merge:                                            ; preds = %or.lhs.false
   %32 = getelementptr i8, ptr %spec.select.i.i, i64 5104
-  %33 = getelementptr i8, ptr %spec.select.i.i, i64 5952
+  %33 = getelementptr i8, ptr %spec.select.i.i, i64 6088
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
   %36 = getelementptr i8, ptr %spec.select.i.i, i64 4336
@@ -52452,27 +53137,27 @@ merge:                                            ; preds = %or.lhs.false
   %47 = load i32, ptr %46, align 4
   %48 = getelementptr i8, ptr %1, i64 212
   store i32 %47, ptr %48, align 4
-  %49 = getelementptr i8, ptr %spec.select.i.i, i64 5124
+  %49 = getelementptr i8, ptr %spec.select.i.i, i64 5260
   %50 = load i32, ptr %49, align 4
   %51 = getelementptr i8, ptr %1, i64 4
   store i32 %50, ptr %51, align 4
-  %52 = getelementptr i8, ptr %spec.select.i.i, i64 5152
+  %52 = getelementptr i8, ptr %spec.select.i.i, i64 5288
   %53 = load i32, ptr %52, align 4
   %54 = getelementptr i8, ptr %1, i64 216
   store i32 %53, ptr %54, align 4
-  %55 = getelementptr i8, ptr %spec.select.i.i, i64 5156
+  %55 = getelementptr i8, ptr %spec.select.i.i, i64 5292
   %56 = load i32, ptr %55, align 4
   %57 = getelementptr i8, ptr %1, i64 220
   store i32 %56, ptr %57, align 4
-  %58 = getelementptr i8, ptr %spec.select.i.i, i64 5160
+  %58 = getelementptr i8, ptr %spec.select.i.i, i64 5296
   %59 = load i32, ptr %58, align 4
   %60 = getelementptr i8, ptr %1, i64 224
   store i32 %59, ptr %60, align 4
-  %61 = getelementptr i8, ptr %spec.select.i.i, i64 5168
+  %61 = getelementptr i8, ptr %spec.select.i.i, i64 5304
   %62 = load i32, ptr %61, align 4
   %63 = getelementptr i8, ptr %1, i64 232
   store i32 %62, ptr %63, align 4
-  %64 = getelementptr i8, ptr %spec.select.i.i, i64 5176
+  %64 = getelementptr i8, ptr %spec.select.i.i, i64 5312
   %65 = load i32, ptr %64, align 4
   %66 = getelementptr i8, ptr %1, i64 236
   store i32 %65, ptr %66, align 4
@@ -52481,194 +53166,263 @@ merge:                                            ; preds = %or.lhs.false
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(128) %67, ptr noundef nonnull align 1 dereferenceable(128) %68, i64 128, i1 false)
   %69 = getelementptr i8, ptr %1, i64 136
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(64) %69, ptr noundef nonnull align 1 dereferenceable(64) %36, i64 64, i1 false)
-  %70 = getelementptr i8, ptr %spec.select.i.i, i64 5260
-  %71 = load i32, ptr %70, align 4
-  %72 = getelementptr i8, ptr %1, i64 228
-  store i32 %71, ptr %72, align 4
-  %73 = getelementptr i8, ptr %spec.select.i.i, i64 5072
-  %74 = load i64, ptr %73, align 8
-  %75 = getelementptr i8, ptr %1, i64 272
-  store i64 %74, ptr %75, align 8
-  %76 = getelementptr i8, ptr %spec.select.i.i, i64 5048
-  %77 = load i64, ptr %76, align 8
-  %78 = getelementptr i8, ptr %1, i64 280
-  store i64 %77, ptr %78, align 8
-  %79 = getelementptr i8, ptr %spec.select.i.i, i64 5312
-  %80 = load i64, ptr %79, align 8
-  %81 = mul i64 %80, %35
-  %82 = getelementptr i8, ptr %1, i64 288
-  store i64 %81, ptr %82, align 8
-  %83 = getelementptr i8, ptr %spec.select.i.i, i64 5304
-  %84 = load i64, ptr %83, align 8
-  %85 = getelementptr i8, ptr %spec.select.i.i, i64 5296
-  %86 = load i32, ptr %85, align 4
-  %87 = sext i32 %86 to i64
-  %88 = mul i64 %84, %35
-  %89 = mul i64 %88, %87
-  %90 = getelementptr i8, ptr %1, i64 296
-  store i64 %89, ptr %90, align 8
-  %91 = getelementptr i8, ptr %spec.select.i.i, i64 5320
-  %92 = load i64, ptr %91, align 8
-  %93 = mul i64 %92, %35
-  %94 = getelementptr i8, ptr %1, i64 304
-  store i64 %93, ptr %94, align 8
-  %95 = load i32, ptr %70, align 4
   %.val.i = load ptr, ptr %32, align 8
-  %96 = getelementptr i8, ptr %.val.i, i64 92
-  %97 = load i32, ptr %96, align 4
-  %98 = getelementptr i8, ptr %.val.i, i64 104
-  %99 = load i32, ptr %98, align 4
-  %100 = getelementptr i8, ptr %.val.i, i64 108
-  %101 = load i32, ptr %100, align 4
-  %102 = icmp ult i32 %95, 32
-  br i1 %102, label %switch.hole_check, label %merge53.i.i.i
+  %70 = getelementptr i8, ptr %.val.i, i64 132
+  %.val.val.i = load i32, ptr %70, align 4
+  %71 = getelementptr i8, ptr %1, i64 456
+  store i32 %.val.val.i, ptr %71, align 4
+  %72 = getelementptr i8, ptr %spec.select.i.i, i64 5156
+  %73 = load i32, ptr %72, align 4
+  %74 = icmp sgt i32 %73, 0
+  br i1 %74, label %"$Plan.max_seq_from.exit.i", label %else.i.i
 
-merge53.i.i.i:                                    ; preds = %switch.hole_check, %merge
-  %103 = icmp eq i32 %95, 32
-  %spec.select.i.i.i = select i1 %103, i64 8, i64 0
+else.i.i:                                         ; preds = %merge
+  %75 = load i32, ptr %55, align 4
+  %76 = sext i32 %75 to i64
+  %.val.i.i = load ptr, ptr %32, align 8
+  %77 = getelementptr i8, ptr %.val.i.i, i64 132
+  %.val.val.i.i = load i32, ptr %77, align 4
+  %78 = sext i32 %.val.val.i.i to i64
+  %79 = icmp eq i32 %.val.val.i.i, %75
+  br i1 %79, label %"$Plan.max_seq_from.exit.i", label %else2.i.i
+
+else2.i.i:                                        ; preds = %else.i.i
+  %80 = getelementptr i8, ptr %spec.select.i.i, i64 5164
+  %81 = load i32, ptr %80, align 4
+  %82 = icmp eq i32 %81, 0
+  br i1 %82, label %"$Plan.positions_of_pool.exit.i.i", label %merge.i.i.i7
+
+merge.i.i.i7:                                     ; preds = %else2.i.i
+  %83 = sext i32 %81 to i64
+  %84 = load i32, ptr %58, align 4
+  %85 = sext i32 %84 to i64
+  %86 = mul nsw i64 %85, %83
+  %87 = tail call i64 @llvm.smin.i64(i64 %78, i64 %86)
+  br label %"$Plan.positions_of_pool.exit.i.i"
+
+"$Plan.positions_of_pool.exit.i.i":               ; preds = %merge.i.i.i7, %else2.i.i
+  %common.ret.op.i.i.i = phi i64 [ %87, %merge.i.i.i7 ], [ %78, %else2.i.i ]
+  %88 = icmp eq i64 %common.ret.op.i.i.i, %76
+  %spec.select.i.i8 = select i1 %88, i32 3, i32 4
+  br label %"$Plan.max_seq_from.exit.i"
+
+"$Plan.max_seq_from.exit.i":                      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %merge
+  %common.ret.op.i.i = phi i32 [ 0, %merge ], [ 1, %else.i.i ], [ %spec.select.i.i8, %"$Plan.positions_of_pool.exit.i.i" ]
+  %89 = getelementptr i8, ptr %1, i64 460
+  store i32 %common.ret.op.i.i, ptr %89, align 4
+  %90 = getelementptr i8, ptr %spec.select.i.i, i64 5152
+  %91 = load i32, ptr %90, align 4
+  %92 = icmp sgt i32 %91, 0
+  br i1 %92, label %"$Plan.max_batch_from.exit.i", label %else.i65.i
+
+else.i65.i:                                       ; preds = %"$Plan.max_seq_from.exit.i"
+  %93 = load i32, ptr %52, align 4
+  %94 = getelementptr i8, ptr %spec.select.i.i, i64 5400
+  %.val.i66.i = load i8, ptr %94, align 1
+  %95 = trunc i8 %.val.i66.i to i1
+  %96 = select i1 %95, i32 64, i32 256
+  %97 = icmp eq i32 %93, %96
+  br i1 %97, label %"$Plan.max_batch_from.exit.i", label %else2.i67.i
+
+else2.i67.i:                                      ; preds = %else.i65.i
+  %98 = getelementptr i8, ptr %spec.select.i.i, i64 5164
+  %99 = load i32, ptr %98, align 4
+  %100 = icmp sgt i32 %99, 0
+  %spec.select.i68.i = select i1 %100, i32 3, i32 4
+  br label %"$Plan.max_batch_from.exit.i"
+
+"$Plan.max_batch_from.exit.i":                    ; preds = %else2.i67.i, %else.i65.i, %"$Plan.max_seq_from.exit.i"
+  %common.ret.op.i69.i = phi i32 [ 0, %"$Plan.max_seq_from.exit.i" ], [ 2, %else.i65.i ], [ %spec.select.i68.i, %else2.i67.i ]
+  %101 = getelementptr i8, ptr %1, i64 464
+  store i32 %common.ret.op.i69.i, ptr %101, align 4
+  %102 = getelementptr i8, ptr %spec.select.i.i, i64 5396
+  %103 = load i32, ptr %102, align 4
+  %104 = getelementptr i8, ptr %1, i64 228
+  store i32 %103, ptr %104, align 4
+  %105 = getelementptr i8, ptr %spec.select.i.i, i64 5072
+  %106 = load i64, ptr %105, align 8
+  %107 = getelementptr i8, ptr %1, i64 272
+  store i64 %106, ptr %107, align 8
+  %108 = getelementptr i8, ptr %spec.select.i.i, i64 5048
+  %109 = load i64, ptr %108, align 8
+  %110 = getelementptr i8, ptr %1, i64 280
+  store i64 %109, ptr %110, align 8
+  %111 = getelementptr i8, ptr %spec.select.i.i, i64 5448
+  %112 = load i64, ptr %111, align 8
+  %113 = mul i64 %112, %35
+  %114 = getelementptr i8, ptr %1, i64 288
+  store i64 %113, ptr %114, align 8
+  %115 = getelementptr i8, ptr %spec.select.i.i, i64 5440
+  %116 = load i64, ptr %115, align 8
+  %117 = getelementptr i8, ptr %spec.select.i.i, i64 5432
+  %118 = load i32, ptr %117, align 4
+  %119 = sext i32 %118 to i64
+  %120 = mul i64 %116, %35
+  %121 = mul i64 %120, %119
+  %122 = getelementptr i8, ptr %1, i64 296
+  store i64 %121, ptr %122, align 8
+  %123 = getelementptr i8, ptr %spec.select.i.i, i64 5456
+  %124 = load i64, ptr %123, align 8
+  %125 = mul i64 %124, %35
+  %126 = getelementptr i8, ptr %1, i64 304
+  store i64 %125, ptr %126, align 8
+  %127 = load i32, ptr %102, align 4
+  %.val64.i = load ptr, ptr %32, align 8
+  %128 = getelementptr i8, ptr %.val64.i, i64 92
+  %129 = load i32, ptr %128, align 4
+  %130 = getelementptr i8, ptr %.val64.i, i64 104
+  %131 = load i32, ptr %130, align 4
+  %132 = getelementptr i8, ptr %.val64.i, i64 108
+  %133 = load i32, ptr %132, align 4
+  %134 = icmp ult i32 %127, 32
+  br i1 %134, label %switch.hole_check, label %merge53.i.i.i
+
+merge53.i.i.i:                                    ; preds = %switch.hole_check, %"$Plan.max_batch_from.exit.i"
+  %135 = icmp eq i32 %127, 32
+  %spec.select.i.i.i = select i1 %135, i64 8, i64 0
   br label %"$Engine.describe.exit"
 
-switch.hole_check:                                ; preds = %merge
-  %switch.shifted = lshr i32 -1048569, %95
+switch.hole_check:                                ; preds = %"$Plan.max_batch_from.exit.i"
+  %switch.shifted = lshr i32 -1048569, %127
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %104 = zext nneg i32 %95 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %104
+  %136 = zext nneg i32 %127 to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %136
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$Engine.describe.exit"
 
 "$Engine.describe.exit":                          ; preds = %switch.lookup, %merge53.i.i.i
-  %common.ret.op.i.i.i = phi i64 [ %spec.select.i.i.i, %merge53.i.i.i ], [ %switch.load, %switch.lookup ]
-  %105 = sext i32 %97 to i64
-  %106 = shl nsw i64 %105, 1
-  %107 = sext i32 %99 to i64
-  %108 = mul i64 %106, %107
-  %109 = sext i32 %101 to i64
-  %110 = mul i64 %108, %109
-  %111 = mul i64 %110, %common.ret.op.i.i.i
-  %112 = getelementptr i8, ptr %1, i64 312
-  store i64 %111, ptr %112, align 8
-  %113 = getelementptr i8, ptr %spec.select.i.i, i64 8936
-  %114 = load i64, ptr %113, align 8
-  %115 = getelementptr i8, ptr %1, i64 320
-  store i64 %114, ptr %115, align 8
-  %116 = getelementptr i8, ptr %spec.select.i.i, i64 6248
-  %117 = load i64, ptr %116, align 8
-  %118 = getelementptr i8, ptr %1, i64 400
-  store i64 %117, ptr %118, align 8
-  %119 = getelementptr i8, ptr %spec.select.i.i, i64 6240
-  %120 = load i64, ptr %119, align 8
-  %121 = getelementptr i8, ptr %1, i64 416
-  store i64 %120, ptr %121, align 8
-  %122 = getelementptr i8, ptr %spec.select.i.i, i64 8944
-  %123 = load i64, ptr %122, align 8
-  %124 = getelementptr i8, ptr %1, i64 432
-  store i64 %123, ptr %124, align 8
-  %125 = getelementptr i8, ptr %spec.select.i.i, i64 8952
-  %126 = load i64, ptr %125, align 8
-  %127 = getelementptr i8, ptr %1, i64 440
-  store i64 %126, ptr %127, align 8
-  %128 = getelementptr i8, ptr %spec.select.i.i, i64 5960
-  %129 = load ptr, ptr %128, align 8
-  %130 = getelementptr i8, ptr %129, i64 1872
-  %131 = load i32, ptr %130, align 4
-  %132 = getelementptr i8, ptr %1, i64 448
-  store i32 %131, ptr %132, align 4
-  %133 = getelementptr i8, ptr %spec.select.i.i, i64 5266
-  %134 = load i8, ptr %133, align 1
-  %135 = and i8 %134, 1
-  %136 = zext nneg i8 %135 to i32
-  %137 = getelementptr i8, ptr %1, i64 452
-  store i32 %136, ptr %137, align 4
-  %138 = getelementptr i8, ptr %spec.select.i.i, i64 7304
-  %139 = tail call i32 @pthread_mutex_lock(ptr %138)
-  %140 = getelementptr i8, ptr %spec.select.i.i, i64 8688
-  %141 = load i32, ptr %140, align 4
-  %142 = getelementptr i8, ptr %1, i64 240
-  store i32 %141, ptr %142, align 4
-  %143 = getelementptr i8, ptr %spec.select.i.i, i64 8692
-  %144 = load i32, ptr %143, align 4
-  %145 = getelementptr i8, ptr %1, i64 244
-  store i32 %144, ptr %145, align 4
-  %146 = getelementptr i8, ptr %spec.select.i.i, i64 8700
-  %147 = load i32, ptr %146, align 4
-  %148 = getelementptr i8, ptr %1, i64 248
-  store i32 %147, ptr %148, align 4
-  %149 = getelementptr i8, ptr %spec.select.i.i, i64 8696
-  %150 = load i32, ptr %149, align 4
-  %151 = getelementptr i8, ptr %1, i64 252
-  store i32 %150, ptr %151, align 4
-  %152 = getelementptr i8, ptr %spec.select.i.i, i64 8512
-  %153 = load i64, ptr %152, align 8
-  %154 = trunc i64 %153 to i32
-  %155 = getelementptr i8, ptr %1, i64 256
-  store i32 %154, ptr %155, align 4
-  %156 = getelementptr i8, ptr %spec.select.i.i, i64 8712
-  %157 = load i32, ptr %156, align 4
-  %158 = getelementptr i8, ptr %spec.select.i.i, i64 8488
-  %159 = load i64, ptr %158, align 8
-  %160 = trunc i64 %159 to i32
-  %161 = add i32 %157, %160
-  %162 = getelementptr i8, ptr %1, i64 260
-  store i32 %161, ptr %162, align 4
-  %163 = getelementptr i8, ptr %spec.select.i.i, i64 8720
-  %164 = load i32, ptr %163, align 4
-  %165 = getelementptr i8, ptr %1, i64 264
-  store i32 %164, ptr %165, align 4
-  %166 = getelementptr i8, ptr %1, i64 268
-  store i32 0, ptr %166, align 4
-  %167 = getelementptr i8, ptr %spec.select.i.i, i64 7453
-  %168 = load i8, ptr %167, align 1
-  %169 = and i8 %168, 1
-  %spec.store.select.i.i = zext nneg i8 %169 to i32
-  store i32 %spec.store.select.i.i, ptr %166, align 4
-  %170 = getelementptr i8, ptr %spec.select.i.i, i64 8632
-  %171 = load i64, ptr %170, align 8
-  %172 = getelementptr i8, ptr %1, i64 328
-  store i64 %171, ptr %172, align 8
-  %173 = getelementptr i8, ptr %spec.select.i.i, i64 8640
-  %174 = load i64, ptr %173, align 8
-  %175 = getelementptr i8, ptr %1, i64 336
-  store i64 %174, ptr %175, align 8
-  %176 = getelementptr i8, ptr %spec.select.i.i, i64 8648
-  %177 = load i64, ptr %176, align 8
-  %178 = getelementptr i8, ptr %1, i64 344
-  store i64 %177, ptr %178, align 8
-  %179 = getelementptr i8, ptr %spec.select.i.i, i64 8656
-  %180 = load i64, ptr %179, align 8
-  %181 = getelementptr i8, ptr %1, i64 352
-  store i64 %180, ptr %181, align 8
-  %182 = getelementptr i8, ptr %spec.select.i.i, i64 8664
-  %183 = load i64, ptr %182, align 8
-  %184 = getelementptr i8, ptr %1, i64 360
-  store i64 %183, ptr %184, align 8
-  %185 = getelementptr i8, ptr %spec.select.i.i, i64 8704
-  %186 = load i64, ptr %185, align 8
-  %187 = getelementptr i8, ptr %1, i64 368
-  store i64 %186, ptr %187, align 8
-  %188 = getelementptr i8, ptr %spec.select.i.i, i64 8680
-  %189 = load i64, ptr %188, align 8
-  %190 = getelementptr i8, ptr %1, i64 376
-  store i64 %189, ptr %190, align 8
-  %191 = getelementptr i8, ptr %spec.select.i.i, i64 8672
-  %192 = load i64, ptr %191, align 8
-  %193 = getelementptr i8, ptr %1, i64 424
-  store i64 %192, ptr %193, align 8
-  %194 = getelementptr i8, ptr %spec.select.i.i, i64 8728
-  %195 = load i64, ptr %194, align 8
-  %196 = getelementptr i8, ptr %1, i64 384
-  store i64 %195, ptr %196, align 8
-  %197 = getelementptr i8, ptr %spec.select.i.i, i64 8744
-  %198 = load i64, ptr %197, align 8
-  %199 = getelementptr i8, ptr %1, i64 408
-  store i64 %198, ptr %199, align 8
-  %200 = getelementptr i8, ptr %spec.select.i.i, i64 8736
-  %201 = load i64, ptr %200, align 8
-  %202 = getelementptr i8, ptr %1, i64 392
-  store i64 %201, ptr %202, align 8
-  %203 = tail call i32 @pthread_mutex_unlock(ptr %138)
+  %common.ret.op.i.i70.i = phi i64 [ %spec.select.i.i.i, %merge53.i.i.i ], [ %switch.load, %switch.lookup ]
+  %137 = sext i32 %129 to i64
+  %138 = shl nsw i64 %137, 1
+  %139 = sext i32 %131 to i64
+  %140 = mul i64 %138, %139
+  %141 = sext i32 %133 to i64
+  %142 = mul i64 %140, %141
+  %143 = mul i64 %142, %common.ret.op.i.i70.i
+  %144 = getelementptr i8, ptr %1, i64 312
+  store i64 %143, ptr %144, align 8
+  %145 = getelementptr i8, ptr %spec.select.i.i, i64 9072
+  %146 = load i64, ptr %145, align 8
+  %147 = getelementptr i8, ptr %1, i64 320
+  store i64 %146, ptr %147, align 8
+  %148 = getelementptr i8, ptr %spec.select.i.i, i64 6384
+  %149 = load i64, ptr %148, align 8
+  %150 = getelementptr i8, ptr %1, i64 400
+  store i64 %149, ptr %150, align 8
+  %151 = getelementptr i8, ptr %spec.select.i.i, i64 6376
+  %152 = load i64, ptr %151, align 8
+  %153 = getelementptr i8, ptr %1, i64 416
+  store i64 %152, ptr %153, align 8
+  %154 = getelementptr i8, ptr %spec.select.i.i, i64 9080
+  %155 = load i64, ptr %154, align 8
+  %156 = getelementptr i8, ptr %1, i64 432
+  store i64 %155, ptr %156, align 8
+  %157 = getelementptr i8, ptr %spec.select.i.i, i64 9088
+  %158 = load i64, ptr %157, align 8
+  %159 = getelementptr i8, ptr %1, i64 440
+  store i64 %158, ptr %159, align 8
+  %160 = getelementptr i8, ptr %spec.select.i.i, i64 6096
+  %161 = load ptr, ptr %160, align 8
+  %162 = getelementptr i8, ptr %161, i64 1872
+  %163 = load i32, ptr %162, align 4
+  %164 = getelementptr i8, ptr %1, i64 448
+  store i32 %163, ptr %164, align 4
+  %165 = getelementptr i8, ptr %spec.select.i.i, i64 5402
+  %166 = load i8, ptr %165, align 1
+  %167 = and i8 %166, 1
+  %168 = zext nneg i8 %167 to i32
+  %169 = getelementptr i8, ptr %1, i64 452
+  store i32 %168, ptr %169, align 4
+  %170 = getelementptr i8, ptr %spec.select.i.i, i64 7440
+  %171 = tail call i32 @pthread_mutex_lock(ptr %170)
+  %172 = getelementptr i8, ptr %spec.select.i.i, i64 8824
+  %173 = load i32, ptr %172, align 4
+  %174 = getelementptr i8, ptr %1, i64 240
+  store i32 %173, ptr %174, align 4
+  %175 = getelementptr i8, ptr %spec.select.i.i, i64 8828
+  %176 = load i32, ptr %175, align 4
+  %177 = getelementptr i8, ptr %1, i64 244
+  store i32 %176, ptr %177, align 4
+  %178 = getelementptr i8, ptr %spec.select.i.i, i64 8836
+  %179 = load i32, ptr %178, align 4
+  %180 = getelementptr i8, ptr %1, i64 248
+  store i32 %179, ptr %180, align 4
+  %181 = getelementptr i8, ptr %spec.select.i.i, i64 8832
+  %182 = load i32, ptr %181, align 4
+  %183 = getelementptr i8, ptr %1, i64 252
+  store i32 %182, ptr %183, align 4
+  %184 = getelementptr i8, ptr %spec.select.i.i, i64 8648
+  %185 = load i64, ptr %184, align 8
+  %186 = trunc i64 %185 to i32
+  %187 = getelementptr i8, ptr %1, i64 256
+  store i32 %186, ptr %187, align 4
+  %188 = getelementptr i8, ptr %spec.select.i.i, i64 8848
+  %189 = load i32, ptr %188, align 4
+  %190 = getelementptr i8, ptr %spec.select.i.i, i64 8624
+  %191 = load i64, ptr %190, align 8
+  %192 = trunc i64 %191 to i32
+  %193 = add i32 %189, %192
+  %194 = getelementptr i8, ptr %1, i64 260
+  store i32 %193, ptr %194, align 4
+  %195 = getelementptr i8, ptr %spec.select.i.i, i64 8856
+  %196 = load i32, ptr %195, align 4
+  %197 = getelementptr i8, ptr %1, i64 264
+  store i32 %196, ptr %197, align 4
+  %198 = getelementptr i8, ptr %1, i64 268
+  store i32 0, ptr %198, align 4
+  %199 = getelementptr i8, ptr %spec.select.i.i, i64 7589
+  %200 = load i8, ptr %199, align 1
+  %201 = and i8 %200, 1
+  %spec.store.select.i.i = zext nneg i8 %201 to i32
+  store i32 %spec.store.select.i.i, ptr %198, align 4
+  %202 = getelementptr i8, ptr %spec.select.i.i, i64 8768
+  %203 = load i64, ptr %202, align 8
+  %204 = getelementptr i8, ptr %1, i64 328
+  store i64 %203, ptr %204, align 8
+  %205 = getelementptr i8, ptr %spec.select.i.i, i64 8776
+  %206 = load i64, ptr %205, align 8
+  %207 = getelementptr i8, ptr %1, i64 336
+  store i64 %206, ptr %207, align 8
+  %208 = getelementptr i8, ptr %spec.select.i.i, i64 8784
+  %209 = load i64, ptr %208, align 8
+  %210 = getelementptr i8, ptr %1, i64 344
+  store i64 %209, ptr %210, align 8
+  %211 = getelementptr i8, ptr %spec.select.i.i, i64 8792
+  %212 = load i64, ptr %211, align 8
+  %213 = getelementptr i8, ptr %1, i64 352
+  store i64 %212, ptr %213, align 8
+  %214 = getelementptr i8, ptr %spec.select.i.i, i64 8800
+  %215 = load i64, ptr %214, align 8
+  %216 = getelementptr i8, ptr %1, i64 360
+  store i64 %215, ptr %216, align 8
+  %217 = getelementptr i8, ptr %spec.select.i.i, i64 8840
+  %218 = load i64, ptr %217, align 8
+  %219 = getelementptr i8, ptr %1, i64 368
+  store i64 %218, ptr %219, align 8
+  %220 = getelementptr i8, ptr %spec.select.i.i, i64 8816
+  %221 = load i64, ptr %220, align 8
+  %222 = getelementptr i8, ptr %1, i64 376
+  store i64 %221, ptr %222, align 8
+  %223 = getelementptr i8, ptr %spec.select.i.i, i64 8808
+  %224 = load i64, ptr %223, align 8
+  %225 = getelementptr i8, ptr %1, i64 424
+  store i64 %224, ptr %225, align 8
+  %226 = getelementptr i8, ptr %spec.select.i.i, i64 8864
+  %227 = load i64, ptr %226, align 8
+  %228 = getelementptr i8, ptr %1, i64 384
+  store i64 %227, ptr %228, align 8
+  %229 = getelementptr i8, ptr %spec.select.i.i, i64 8880
+  %230 = load i64, ptr %229, align 8
+  %231 = getelementptr i8, ptr %1, i64 408
+  store i64 %230, ptr %231, align 8
+  %232 = getelementptr i8, ptr %spec.select.i.i, i64 8872
+  %233 = load i64, ptr %232, align 8
+  %234 = getelementptr i8, ptr %1, i64 392
+  store i64 %233, ptr %234, align 8
+  %235 = tail call i32 @pthread_mutex_unlock(ptr %170)
   br label %common.ret
 }
 
@@ -52684,7 +53438,7 @@ entry:
   %6 = getelementptr inbounds i8, ptr %wanted, i64 16
   store ptr @"$string.55", ptr %6, align 8
   %7 = getelementptr inbounds i8, ptr %wanted, i64 4
-  %8 = getelementptr inbounds i8, ptr %wanted, i64 32
+  %8 = getelementptr inbounds i8, ptr %wanted, i64 36
   %9 = getelementptr inbounds i8, ptr %wanted, i64 40
   store i32 16, ptr %9, align 8
   %10 = getelementptr inbounds i8, ptr %wanted, i64 56
@@ -52702,16 +53456,16 @@ entry:
   %16 = getelementptr inbounds i8, ptr %wanted, i64 112
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %16, i8 0, i64 24, i1 false)
   store ptr %0, ptr %4, align 8
-  store i32 %1, ptr %8, align 8
-  %17 = getelementptr inbounds i8, ptr %wanted, i64 36
-  store i32 %2, ptr %17, align 4
+  %17 = getelementptr inbounds i8, ptr %wanted, i64 32
+  store i32 %1, ptr %17, align 8
+  store i32 %2, ptr %8, align 4
   store i32 %3, ptr %7, align 4
   %18 = call i32 @init_engine_with(ptr nonnull %wanted, ptr nonnull %engine, ptr nonnull %message)
   %.not = icmp eq i32 %18, 0
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %19 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.690", ptr nonnull %message)
+  %19 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.698", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -52736,7 +53490,7 @@ then:                                             ; preds = %entry
   br i1 %.not30, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.651", i64 49, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.659", i64 49, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %4 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %4, i64 1023)
@@ -52762,7 +53516,7 @@ common.ret:                                       ; preds = %merge.i, %then13, %
 
 merge:                                            ; preds = %entry
   store ptr null, ptr %1, align 8
-  %9 = tail call dereferenceable_or_null(8968) ptr @calloc(i64 1, i64 8968)
+  %9 = tail call dereferenceable_or_null(9104) ptr @calloc(i64 1, i64 9104)
   %10 = icmp eq ptr %9, null
   br i1 %10, label %then5, label %merge4
 
@@ -52771,7 +53525,7 @@ then5:                                            ; preds = %merge
   br i1 %.not29, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.652", i64 30, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.660", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i32 = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -52811,7 +53565,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %.not.i.i.i, label %then13, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.653", i64 %.val.i.i)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.661", i64 %.val.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %22 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %22, i64 1023)
@@ -52841,7 +53595,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %.not80.i.i, label %merge7.i.i, label %then13
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %32 = getelementptr i8, ptr %9, i64 8928
+  %32 = getelementptr i8, ptr %9, i64 9064
   store i32 1, ptr %32, align 4
   %33 = getelementptr i8, ptr %0, i64 116
   %34 = load i32, ptr %33, align 4
@@ -52912,10 +53666,10 @@ merge12.i.i:                                      ; preds = %"$Engine.open_model
 
 merge17.i.i:                                      ; preds = %merge12.i.i
   store i32 2, ptr %32, align 4
-  %56 = getelementptr i8, ptr %9, i64 5952
+  %56 = getelementptr i8, ptr %9, i64 6088
   %57 = getelementptr i8, ptr %9, i64 8
   %58 = load ptr, ptr %57, align 8
-  %59 = getelementptr i8, ptr %9, i64 5124
+  %59 = getelementptr i8, ptr %9, i64 5260
   %60 = load i32, ptr %59, align 4
   %61 = call fastcc i32 @"$RankGroup.init"(ptr %56, ptr %58, i32 %60, ptr %2)
   %.not83.i.i = icmp eq i32 %61, 0
@@ -52932,7 +53686,7 @@ merge27.i.i:                                      ; preds = %merge22.i.i
   %65 = load i32, ptr %64, align 4
   %66 = icmp eq i32 %65, 0
   %67 = zext i1 %66 to i8
-  %68 = getelementptr i8, ptr %9, i64 6150
+  %68 = getelementptr i8, ptr %9, i64 6286
   store i8 %67, ptr %68, align 1
   %69 = call fastcc i32 @"$Engine.capture"(ptr nonnull %9, ptr %2)
   %.not85.i.i = icmp eq i32 %69, 0
@@ -52954,7 +53708,7 @@ merge.i:                                          ; preds = %"$Engine.open.exit.
   %reass.mul.i = mul i64 %74, 1000000000
   %75 = extractelement <2 x i64> %73, i64 1
   %76 = add i64 %75, %reass.mul.i
-  %77 = getelementptr i8, ptr %9, i64 8936
+  %77 = getelementptr i8, ptr %9, i64 9072
   store i64 %76, ptr %77, align 8
   %78 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
   store ptr %78, ptr %1, align 8
@@ -52966,7 +53720,7 @@ then2.i:                                          ; preds = %merge.i
   br i1 %.not17.i, label %then13, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.689", i64 39, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.697", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %80 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %80, i64 1023)
@@ -53007,7 +53761,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %7 = getelementptr i8, ptr %0, i64 5432
+  %7 = getelementptr i8, ptr %0, i64 5568
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %common.ret, label %merge.i
@@ -53020,8 +53774,8 @@ then2.i:                                          ; preds = %merge.i
   %10 = load ptr, ptr %3, align 8
   %11 = getelementptr i8, ptr %10, i64 8
   %12 = load ptr, ptr %11, align 8
-  %13 = getelementptr i8, ptr %0, i64 5433
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.654", ptr %12, ptr %13)
+  %13 = getelementptr i8, ptr %0, i64 5569
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.662", ptr %12, ptr %13)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -53117,7 +53871,7 @@ or.lhs.false3:                                    ; preds = %entry
   br i1 %or.cond, label %then, label %or.lhs.false1
 
 then5:                                            ; preds = %then
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.655", i32 %2)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.663", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %35 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %35, i64 1023)
@@ -53227,7 +53981,7 @@ then.i:                                           ; preds = %forbody.i
 
 then3.i:                                          ; preds = %then.i
   %71 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.656", i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.664", i32 %71)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %73 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %73, i64 1023)
@@ -53265,7 +54019,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %83 = call ptr @strerror(i32 %82)
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.657", i32 %79, ptr %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.665", i32 %79, ptr %83)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i)
   %85 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i37.i = call i64 @llvm.smin.i64(i64 %85, i64 1023)
@@ -53411,7 +54165,7 @@ entry:
   %loading = alloca %109, align 8
   %3 = getelementptr i8, ptr %0, i64 24
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr i8, ptr %1, i64 68
+  %5 = getelementptr i8, ptr %1, i64 204
   %6 = load i32, ptr %5, align 4
   %7 = load i32, ptr %0, align 4
   %8 = sext i32 %6 to i64
@@ -53459,12 +54213,12 @@ entry:
   %6 = getelementptr i8, ptr %0, i64 32
   store ptr %5, ptr %6, align 8
   %7 = load ptr, ptr %1, align 8
-  %8 = getelementptr i8, ptr %7, i64 152
+  %8 = getelementptr i8, ptr %7, i64 288
   %9 = load i32, ptr %8, align 4
   %10 = getelementptr i8, ptr %0, i64 8
   store i32 %9, ptr %10, align 4
   %11 = load ptr, ptr %1, align 8
-  %12 = getelementptr i8, ptr %11, i64 162
+  %12 = getelementptr i8, ptr %11, i64 298
   %13 = load i8, ptr %12, align 1
   %14 = trunc i8 %13 to i1
   %15 = getelementptr i8, ptr %0, i64 4
@@ -53475,7 +54229,7 @@ entry:
   %19 = getelementptr i8, ptr %0, i64 1889
   store i8 %18, ptr %19, align 1
   %20 = load ptr, ptr %1, align 8
-  %21 = getelementptr i8, ptr %20, i64 128
+  %21 = getelementptr i8, ptr %20, i64 264
   %22 = load i32, ptr %21, align 4
   %23 = icmp ne i32 %22, 0
   %24 = zext i1 %23 to i8
@@ -53517,7 +54271,7 @@ merge:                                            ; preds = %entry
   %42 = getelementptr i8, ptr %0, i64 1912
   %43 = getelementptr i8, ptr %0, i64 1832
   %44 = getelementptr i8, ptr %0, i64 1890
-  store ptr @"$string.658", ptr %40, align 8
+  store ptr @"$string.666", ptr %40, align 8
   store i32 -1, ptr %41, align 4
   %45 = load i64, ptr %42, align 8
   %46 = add i64 %45, 1
@@ -53534,7 +54288,7 @@ merge:                                            ; preds = %entry
   br i1 %.not.i, label %merge1.i, label %then.i
 
 forcond.i:                                        ; preds = %merge1.i
-  store ptr @"$string.658", ptr %40, align 8
+  store ptr @"$string.666", ptr %40, align 8
   store i32 -1, ptr %41, align 4
   %53 = load i64, ptr %42, align 8
   %54 = add i64 %53, 1
@@ -53552,7 +54306,7 @@ forcond.i:                                        ; preds = %merge1.i
   br i1 %.not.1.i, label %merge1.1.i, label %then.i
 
 merge1.1.i:                                       ; preds = %forcond.i
-  store ptr @"$string.658", ptr %40, align 8
+  store ptr @"$string.666", ptr %40, align 8
   store i32 -1, ptr %41, align 4
   %62 = load i64, ptr %42, align 8
   %63 = add i64 %62, 1
@@ -53584,7 +54338,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 merge1.i:                                         ; preds = %merge
   %75 = getelementptr i8, ptr %0, i64 1848
-  store ptr @"$string.658", ptr %40, align 8
+  store ptr @"$string.666", ptr %40, align 8
   store i32 -1, ptr %41, align 4
   %76 = load i64, ptr %42, align 8
   %77 = add i64 %76, 1
@@ -53622,7 +54376,7 @@ merge2:                                           ; preds = %merge1.1.i
   %89 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i, ptr nonnull %shape.i, ptr null)
   call void @llvm.lifetime.end.p0(i64 1648, ptr nonnull %unbound.i.i)
   %90 = getelementptr i8, ptr %0, i64 1984
-  store ptr @"$string.659", ptr %40, align 8
+  store ptr @"$string.667", ptr %40, align 8
   store i32 -1, ptr %41, align 4
   %91 = load i64, ptr %42, align 8
   %92 = add i64 %91, 1
@@ -53654,7 +54408,7 @@ merge.i:                                          ; preds = %merge2
   %103 = getelementptr i8, ptr %0, i64 176
   %104 = load ptr, ptr %90, align 8
   %105 = call fastcc i64 @"$RankBuffers.bind"(ptr %103, ptr nonnull %shape.i, ptr %104)
-  store ptr @"$string.660", ptr %40, align 8
+  store ptr @"$string.668", ptr %40, align 8
   store i32 -1, ptr %41, align 4
   %106 = load i64, ptr %42, align 8
   %107 = add i64 %106, 1
@@ -53663,10 +54417,10 @@ merge.i:                                          ; preds = %merge2
   %109 = getelementptr i8, ptr %108, i64 168
   %110 = load ptr, ptr %109, align 8
   %111 = load ptr, ptr %38, align 8
-  %112 = getelementptr i8, ptr %.val48, i64 240
+  %112 = getelementptr i8, ptr %.val48, i64 376
   %113 = getelementptr i8, ptr %0, i64 1808
   %114 = load ptr, ptr %113, align 8
-  %115 = getelementptr i8, ptr %.val48, i64 224
+  %115 = getelementptr i8, ptr %.val48, i64 360
   %116 = load i64, ptr %115, align 8
   %117 = call i32 %110(ptr %111, ptr %112, ptr %114, i64 %116)
   %.val77.i = load i8, ptr %44, align 1
@@ -53693,7 +54447,7 @@ merge2.i:                                         ; preds = %merge.i
   br i1 %124, label %then7.i, label %merge6.i
 
 then7.i:                                          ; preds = %merge2.i
-  store ptr @"$string.661", ptr %40, align 8
+  store ptr @"$string.669", ptr %40, align 8
   store i32 -1, ptr %41, align 4
   %125 = load i64, ptr %42, align 8
   %126 = add i64 %125, 1
@@ -53728,7 +54482,7 @@ merge6.i:                                         ; preds = %then7.i, %merge2.i
   br i1 %139, label %then15.i, label %merge14.i
 
 then15.i:                                         ; preds = %merge6.i
-  store ptr @"$string.662", ptr %40, align 8
+  store ptr @"$string.670", ptr %40, align 8
   store i32 -1, ptr %41, align 4
   %140 = load i64, ptr %42, align 8
   %141 = add i64 %140, 1
@@ -53737,7 +54491,7 @@ then15.i:                                         ; preds = %merge6.i
   %143 = getelementptr i8, ptr %142, i64 96
   %144 = load ptr, ptr %143, align 8
   %145 = load ptr, ptr %38, align 8
-  %146 = getelementptr i8, ptr %.val48, i64 232
+  %146 = getelementptr i8, ptr %.val48, i64 368
   %147 = load i64, ptr %146, align 8
   %148 = getelementptr i8, ptr %0, i64 1992
   %149 = call i32 %144(ptr %145, i64 %147, ptr %148)
@@ -53768,16 +54522,16 @@ merge18.i:                                        ; preds = %then15.i
   br label %merge14.i
 
 merge14.i:                                        ; preds = %merge18.i, %merge6.i
-  %158 = getelementptr i8, ptr %.val48, i64 192
+  %158 = getelementptr i8, ptr %.val48, i64 328
   %159 = load i32, ptr %158, align 4
   %160 = load ptr, ptr %.val48, align 8, !noalias !89
-  %161 = getelementptr i8, ptr %.val48, i64 20
+  %161 = getelementptr i8, ptr %.val48, i64 156
   %162 = load i32, ptr %161, align 4, !noalias !92
-  %163 = getelementptr i8, ptr %.val48, i64 156
+  %163 = getelementptr i8, ptr %.val48, i64 292
   %164 = load i32, ptr %163, align 4, !noalias !89
   %165 = getelementptr i8, ptr %160, i64 92
   %166 = load i32, ptr %165, align 4, !noalias !89
-  %167 = getelementptr i8, ptr %.val48, i64 56
+  %167 = getelementptr i8, ptr %.val48, i64 192
   %168 = load i32, ptr %167, align 4, !noalias !89
   %169 = getelementptr i8, ptr %160, i64 104
   %layout.val.val.i.i = load i32, ptr %169, align 4, !noalias !89
@@ -53798,12 +54552,12 @@ merge14.i:                                        ; preds = %merge18.i, %merge6.
   store i32 %172, ptr %.sroa.6.0..sroa_idx.i, align 4
   %.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 1944
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0..sroa_idx.i, i8 0, i64 24, i1 false)
-  %174 = getelementptr i8, ptr %.val48, i64 200
+  %174 = getelementptr i8, ptr %.val48, i64 336
   %175 = load i64, ptr %174, align 8
   %176 = load i32, ptr %158, align 4
   %177 = sext i32 %176 to i64
   %178 = mul i64 %175, %177
-  store ptr @"$string.659", ptr %40, align 8
+  store ptr @"$string.667", ptr %40, align 8
   store i32 -1, ptr %41, align 4
   %179 = load i64, ptr %42, align 8
   %180 = add i64 %179, 1
@@ -53839,7 +54593,7 @@ then.i86.i:                                       ; preds = %merge14.i
 merge7:                                           ; preds = %merge14.i
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %shape.i)
   %191 = load ptr, ptr %1, align 8
-  %192 = getelementptr i8, ptr %191, i64 52
+  %192 = getelementptr i8, ptr %191, i64 188
   %.val49 = load i32, ptr %192, align 4
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i)
   %193 = load ptr, ptr %6, align 8
@@ -53856,7 +54610,7 @@ merge7:                                           ; preds = %merge14.i
   %201 = getelementptr inbounds i8, ptr %args.i, i64 16
   %202 = load <2 x ptr>, ptr %200, align 8
   store <2 x ptr> %202, ptr %201, align 8
-  store ptr @"$string.663", ptr %40, align 8
+  store ptr @"$string.671", ptr %40, align 8
   store i32 -1, ptr %41, align 4
   %203 = load i64, ptr %42, align 8
   %204 = add i64 %203, 1
@@ -54145,13 +54899,13 @@ entry:
   %4 = load ptr, ptr %1, align 8, !noalias !98
   %5 = getelementptr i8, ptr %1, i64 8
   %6 = load ptr, ptr %5, align 8, !noalias !98
-  %7 = getelementptr i8, ptr %1, i64 20
+  %7 = getelementptr i8, ptr %1, i64 156
   %8 = load i32, ptr %7, align 4, !noalias !98
-  %9 = getelementptr i8, ptr %1, i64 64
+  %9 = getelementptr i8, ptr %1, i64 200
   %10 = load i32, ptr %9, align 4, !noalias !98
-  %11 = getelementptr i8, ptr %1, i64 163
+  %11 = getelementptr i8, ptr %1, i64 299
   %12 = load i8, ptr %11, align 1, !noalias !98
-  %13 = getelementptr i8, ptr %1, i64 156
+  %13 = getelementptr i8, ptr %1, i64 292
   %14 = load i32, ptr %13, align 4, !noalias !98
   %15 = icmp eq i32 %14, 2
   br i1 %15, label %and.rhs.i, label %"$Plan.layout.exit"
@@ -54198,7 +54952,7 @@ merge:                                            ; preds = %"$Plan.layout.exit"
   %25 = load i64, ptr %bytes, align 8
   %26 = getelementptr i8, ptr %0, i64 1968
   %27 = getelementptr i8, ptr %0, i64 1896
-  store ptr @"$string.659", ptr %27, align 8
+  store ptr @"$string.667", ptr %27, align 8
   %28 = getelementptr i8, ptr %0, i64 1904
   store i32 -1, ptr %28, align 4
   %29 = getelementptr i8, ptr %0, i64 1912
@@ -54251,13 +55005,13 @@ merge7:                                           ; preds = %merge2
   br i1 %50, label %then12, label %merge11
 
 then12:                                           ; preds = %merge7
-  %51 = getelementptr i8, ptr %1, i64 104
+  %51 = getelementptr i8, ptr %1, i64 240
   %52 = load <2 x ptr>, ptr %51, align 8
   store <2 x ptr> %52, ptr %progress, align 16
   br label %merge11
 
 merge11:                                          ; preds = %merge7, %then12
-  %53 = getelementptr i8, ptr %1, i64 132
+  %53 = getelementptr i8, ptr %1, i64 268
   %54 = load i32, ptr %53, align 4
   %.not88 = icmp eq i32 %54, 0
   br i1 %.not88, label %else16, label %then15
@@ -54339,7 +55093,7 @@ then.i.i:                                         ; preds = %then15
   br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.664", i32 %67)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.672", i32 %67)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %81 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %81, i64 1023)
@@ -54742,7 +55496,7 @@ then5.i:                                          ; preds = %then2.i
 then.i28.i:                                       ; preds = %then5.i
   %251 = getelementptr i8, ptr %244, i64 28
   %252 = load i32, ptr %251, align 4
-  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %250, i64 1024, ptr nonnull @"$string.665", ptr nonnull @"$string.230", i32 %252, ptr nonnull %cause.i.i93)
+  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %250, i64 1024, ptr nonnull @"$string.673", ptr nonnull @"$string.230", i32 %252, ptr nonnull %cause.i.i93)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i26.i)
   %254 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %250)
   %spec.select.i.i.i29.i = call i64 @llvm.smin.i64(i64 %254, i64 1023)
@@ -54789,7 +55543,7 @@ merge14:                                          ; preds = %else16, %"$layout.p
   %266 = getelementptr i8, ptr %0, i64 1952
   %267 = load <2 x ptr>, ptr %265, align 8
   store <2 x ptr> %267, ptr %266, align 8
-  store ptr @"$string.674", ptr %27, align 8
+  store ptr @"$string.682", ptr %27, align 8
   store i32 -1, ptr %28, align 4
   %268 = load i64, ptr %29, align 8
   %269 = add i64 %268, 1
@@ -54877,7 +55631,7 @@ then.i:                                           ; preds = %then
   %24 = load ptr, ptr %0, align 8
   %25 = getelementptr i8, ptr %24, i64 28
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.665", ptr nonnull @"$string.230", i32 %26, ptr nonnull %cause.i)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.673", ptr nonnull @"$string.230", i32 %26, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %28 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %23)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -54974,7 +55728,7 @@ then.i:                                           ; preds = %then
   %23 = load ptr, ptr %0, align 8
   %24 = getelementptr i8, ptr %23, i64 28
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.665", ptr nonnull @"$string.666", i32 %25, ptr nonnull %cause.i)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.673", ptr nonnull @"$string.674", i32 %25, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -55065,14 +55819,14 @@ merge.i:                                          ; preds = %then.i, %entry
   %19 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.287", ptr nonnull %part.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i)
   %.not.i = icmp eq i32 %19, 0
-  br i1 %.not.i, label %merge4.i, label %"$place_model.667.exit"
+  br i1 %.not.i, label %merge4.i, label %"$place_model.675.exit"
 
 merge4.i:                                         ; preds = %merge.i
   %20 = getelementptr i8, ptr %1, i64 48
   %21 = load ptr, ptr %20, align 8
   %22 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.291", ptr nonnull @"$string.404", ptr %21)
   %.not53.i = icmp eq i32 %22, 0
-  br i1 %.not53.i, label %merge8.i, label %"$place_model.667.exit"
+  br i1 %.not53.i, label %merge8.i, label %"$place_model.675.exit"
 
 merge8.i:                                         ; preds = %merge4.i
   %23 = getelementptr i8, ptr %1, i64 56
@@ -55093,7 +55847,7 @@ merge8.i:                                         ; preds = %merge4.i
   %28 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly %spec.select.i, ptr nonnull %part.i56.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i56.i)
   %.not54.i = icmp eq i32 %28, 0
-  br i1 %.not54.i, label %merge13.i, label %"$place_model.667.exit"
+  br i1 %.not54.i, label %merge13.i, label %"$place_model.675.exit"
 
 merge13.i:                                        ; preds = %merge8.i
   %29 = load ptr, ptr %0, align 8
@@ -55197,14 +55951,14 @@ forbody.i:                                        ; preds = %merge19.i, %forbody
   %54 = load ptr, ptr %53, align 8
   %55 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.294", ptr nonnull @"$string.404", ptr %54)
   %.not.i.i.i = icmp eq i32 %55, 0
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.667.exit"
+  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.675.exit"
 
 merge.i.i.i:                                      ; preds = %forbody.i
   %56 = getelementptr i8, ptr %42, i64 16
   %57 = load ptr, ptr %56, align 8
   %58 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.301", ptr nonnull @"$string.404", ptr %57)
   %.not75.i.i.i = icmp eq i32 %58, 0
-  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.667.exit"
+  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.675.exit"
 
 merge2.i.i.i:                                     ; preds = %merge.i.i.i
   %59 = load ptr, ptr %0, align 8
@@ -55218,14 +55972,14 @@ then7.i.i.i:                                      ; preds = %merge2.i.i.i
   %64 = load ptr, ptr %63, align 8
   %65 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.299", ptr nonnull @"$string.404", ptr %64)
   %.not76.i.i.i = icmp eq i32 %65, 0
-  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.667.exit"
+  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.675.exit"
 
 merge10.i.i.i:                                    ; preds = %then7.i.i.i
   %66 = getelementptr i8, ptr %42, i64 32
   %67 = load ptr, ptr %66, align 8
   %68 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.300", ptr nonnull @"$string.404", ptr %67)
   %.not77.i.i.i = icmp eq i32 %68, 0
-  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.667.exit"
+  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.675.exit"
 
 merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %merge2.i.i.i
   %69 = getelementptr i8, ptr %42, i64 40
@@ -55241,7 +55995,7 @@ merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %mer
   %73 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.295", ptr nonnull %part.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i)
   %.not78.i.i.i = icmp eq i32 %73, 0
-  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.667.exit"
+  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.675.exit"
 
 merge20.i.i.i:                                    ; preds = %merge6.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i84.i.i.i)
@@ -55255,7 +56009,7 @@ merge20.i.i.i:                                    ; preds = %merge6.i.i.i
   %76 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.296", ptr nonnull %part.i84.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i)
   %.not79.i.i.i = icmp eq i32 %76, 0
-  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.667.exit"
+  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.675.exit"
 
 merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %77 = add i32 %52, %49
@@ -55268,9 +56022,9 @@ merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %78 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.297", ptr nonnull %part.i89.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i)
   %.not80.i.i.i = icmp eq i32 %78, 0
-  br i1 %.not80.i.i.i, label %"$place_attention.671.exit.i.i", label %"$place_model.667.exit"
+  br i1 %.not80.i.i.i, label %"$place_attention.679.exit.i.i", label %"$place_model.675.exit"
 
-"$place_attention.671.exit.i.i":                  ; preds = %merge25.i.i.i
+"$place_attention.679.exit.i.i":                  ; preds = %merge25.i.i.i
   %79 = getelementptr i8, ptr %42, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i)
   %80 = getelementptr i8, ptr %42, i64 88
@@ -55287,9 +56041,9 @@ merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %86 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.298", ptr nonnull %part.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i)
   %.not.i.i = icmp eq i32 %86, 0
-  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.667.exit"
+  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.675.exit"
 
-merge.i.i:                                        ; preds = %"$place_attention.671.exit.i.i"
+merge.i.i:                                        ; preds = %"$place_attention.679.exit.i.i"
   %87 = load i8, ptr %42, align 1
   %88 = trunc i8 %87 to i1
   br i1 %88, label %merge1.i.i, label %then2.i.i
@@ -55313,7 +56067,7 @@ then2.i.i:                                        ; preds = %merge.i.i
   %98 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.303", ptr nonnull %part.i.i31.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i)
   %.not.i36.i.i = icmp eq i32 %98, 0
-  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.667.exit"
+  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.675.exit"
 
 merge.i38.i.i:                                    ; preds = %then2.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i)
@@ -55325,7 +56079,7 @@ merge.i38.i.i:                                    ; preds = %then2.i.i
   %99 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.304", ptr nonnull %part.i19.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i)
   %.not18.i.i.i = icmp eq i32 %99, 0
-  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.667.exit"
+  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.675.exit"
 
 merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i)
@@ -55342,7 +56096,7 @@ merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   store i64 %105, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i, align 8
   %106 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.305", ptr nonnull %part.i24.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i)
-  br label %"$place_layer.670.exit.i"
+  br label %"$place_layer.678.exit.i"
 
 merge1.i.i:                                       ; preds = %merge.i.i
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i)
@@ -55406,7 +56160,7 @@ forbody.lr.ph.i.i.i:                              ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i to i64
   br label %forbody.i.i.i
 
-forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).672.exit.i.i.i"
+forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).680.exit.i.i.i"
   %indvars.iv.next.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i, 1
   %exitcond.not.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i, %wide.trip.count.i.i.i
   br i1 %exitcond.not.i.i.i, label %merge6.i.i, label %forbody.i.i.i
@@ -55487,9 +56241,9 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   %157 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.310", ptr nonnull %part.i19.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
   %.not18.i.i.i.i = icmp eq i32 %157, 0
-  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).672.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
+  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).680.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
 
-"$anon (./terra/checkpoint/weights_place.t:165).672.exit.i.i.i": ; preds = %merge.i.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:165).680.exit.i.i.i": ; preds = %merge.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
   %158 = load i32, ptr %34, align 8
   %159 = load i32, ptr %35, align 4
@@ -55505,11 +56259,11 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   %.not40.i.i.i = icmp eq i32 %162, 0
   br i1 %.not40.i.i.i, label %forcond.i.i.i, label %"$place_experts.exit.thread.i.i"
 
-"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:165).672.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
-  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:165).672.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
+"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:165).680.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
+  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:165).680.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i)
-  br label %"$place_model.667.exit"
+  br label %"$place_model.675.exit"
 
 merge6.i.i:                                       ; preds = %forcond.i.i.i, %"$Layout.num_local_experts.exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
@@ -55539,7 +56293,7 @@ merge10.i.i:                                      ; preds = %merge6.i.i
   %176 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.313", ptr nonnull %part.i.i48.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i)
   %.not.i53.i.i = icmp eq i32 %176, 0
-  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.667.exit"
+  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.675.exit"
 
 merge.i55.i.i:                                    ; preds = %merge10.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
@@ -55551,7 +56305,7 @@ merge.i55.i.i:                                    ; preds = %merge10.i.i
   %177 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.314", ptr nonnull %part.i19.i47.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
   %.not18.i60.i.i = icmp eq i32 %177, 0
-  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.667.exit"
+  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.675.exit"
 
 merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
@@ -55568,14 +56322,14 @@ merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
   store i64 %183, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i, align 8
   %184 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.315", ptr nonnull %part.i24.i46.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
-  br label %"$place_layer.670.exit.i"
+  br label %"$place_layer.678.exit.i"
 
-"$place_layer.670.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
+"$place_layer.678.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
   %common.ret.op.i.i = phi i32 [ %106, %merge2.i39.i.i ], [ %184, %merge2.i61.i.i ]
   %.not55.i = icmp eq i32 %common.ret.op.i.i, 0
-  br i1 %.not55.i, label %merge19.i, label %"$place_model.667.exit"
+  br i1 %.not55.i, label %merge19.i, label %"$place_model.675.exit"
 
-merge19.i:                                        ; preds = %"$place_layer.670.exit.i", %merge6.i.i
+merge19.i:                                        ; preds = %"$place_layer.678.exit.i", %merge6.i.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
   br i1 %exitcond.not.i, label %merge17.i, label %forbody.i
@@ -55584,14 +56338,14 @@ merge17.i:                                        ; preds = %merge19.i, %merge13
   %185 = getelementptr i8, ptr %0, i64 37
   %186 = load i8, ptr %185, align 1
   %187 = trunc i8 %186 to i1
-  br i1 %187, label %then24.i, label %"$place_model.667.exit"
+  br i1 %187, label %then24.i, label %"$place_model.675.exit"
 
 then24.i:                                         ; preds = %merge17.i
   %188 = call fastcc i32 @"$place_head_scales"(ptr nonnull %placer, ptr %1)
-  br label %"$place_model.667.exit"
+  br label %"$place_model.675.exit"
 
-"$place_model.667.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.671.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.670.exit.i", %merge.i, %merge4.i, %merge8.i, %"$place_experts.exit.thread.i.i", %merge17.i, %then24.i
-  %common.ret.op.i = phi i32 [ %188, %then24.i ], [ 0, %merge17.i ], [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ %common.ret.op.i.i, %"$place_layer.670.exit.i" ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.671.exit.i.i" ]
+"$place_model.675.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.679.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.678.exit.i", %merge.i, %merge4.i, %merge8.i, %"$place_experts.exit.thread.i.i", %merge17.i, %then24.i
+  %common.ret.op.i = phi i32 [ %188, %then24.i ], [ 0, %merge17.i ], [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ %common.ret.op.i.i, %"$place_layer.678.exit.i" ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.679.exit.i.i" ]
   ret i32 %common.ret.op.i
 }
 
@@ -55881,7 +56635,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.668", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.676", ptr %27, ptr nonnull %name)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -55938,7 +56692,7 @@ then:                                             ; preds = %entry
   %19 = load ptr, ptr %0, align 8
   %20 = getelementptr i8, ptr %19, i64 28
   %21 = load i32, ptr %20, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.669", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.677", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %10)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -56342,7 +57096,7 @@ then:                                             ; preds = %"$MappedFile.is_bro
 then3:                                            ; preds = %then
   %11 = load ptr, ptr %0, align 8
   %12 = load ptr, ptr %6, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.675", ptr %11, ptr %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.683", ptr %11, ptr %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -56382,7 +57136,7 @@ entry:
   %info.i = alloca %94, align 8
   %2 = getelementptr i8, ptr %0, i64 8
   %.val13 = load ptr, ptr %2, align 8
-  %3 = getelementptr i8, ptr %0, i64 5960
+  %3 = getelementptr i8, ptr %0, i64 6096
   %.val14 = load ptr, ptr %3, align 8
   %4 = getelementptr i8, ptr %.val13, i64 72
   %.val13.val = load ptr, ptr %4, align 8
@@ -56402,14 +57156,14 @@ entry:
   %11 = getelementptr inbounds i8, ptr %time.i, i64 8
   %12 = load i64, ptr %11, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %13 = getelementptr i8, ptr %0, i64 5952
-  %14 = getelementptr i8, ptr %0, i64 5265
+  %13 = getelementptr i8, ptr %0, i64 6088
+  %14 = getelementptr i8, ptr %0, i64 5401
   %15 = load i8, ptr %14, align 1
   %16 = trunc i8 %15 to i1
   br i1 %16, label %merge.i, label %merge
 
 merge.i:                                          ; preds = %entry
-  %17 = getelementptr i8, ptr %0, i64 5404
+  %17 = getelementptr i8, ptr %0, i64 5540
   call void @llvm.lifetime.start.p0(i64 352, ptr nonnull %plan.i.i.i)
   %18 = getelementptr inbounds i8, ptr %plan.i.i.i, i64 64
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(352) %18, i8 0, i64 224, i1 false)
@@ -56421,13 +57175,13 @@ merge.i:                                          ; preds = %entry
   %23 = add nsw i64 %22, 63
   %24 = sdiv i64 %23, 64
   %25 = mul nsw i64 %24, 192
-  %26 = getelementptr i8, ptr %0, i64 5408
+  %26 = getelementptr i8, ptr %0, i64 5544
   %27 = load i32, ptr %26, align 4
   %28 = sext i32 %27 to i64
   %29 = shl nsw i64 %28, 2
   %30 = add nsw i64 %29, 63
   %31 = sdiv i64 %30, 64
-  %32 = getelementptr i8, ptr %0, i64 5416
+  %32 = getelementptr i8, ptr %0, i64 5552
   %33 = load i32, ptr %32, align 4
   %34 = sext i32 %33 to i64
   %35 = shl nsw i64 %34, 2
@@ -56443,16 +57197,16 @@ merge.i:                                          ; preds = %entry
   %45 = shl nsw <2 x i64> %44, <i64 2, i64 2>
   %46 = add nsw <2 x i64> %45, <i64 63, i64 63>
   %47 = sdiv <2 x i64> %46, <i64 64, i64 64>
-  %48 = getelementptr i8, ptr %0, i64 5420
+  %48 = getelementptr i8, ptr %0, i64 5556
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
   %51 = shl nsw i64 %50, 2
   %52 = add nsw i64 %51, 63
   %53 = sdiv i64 %52, 64
-  %54 = getelementptr i8, ptr %0, i64 5424
+  %54 = getelementptr i8, ptr %0, i64 5560
   %55 = load i32, ptr %54, align 4
   %56 = sext i32 %55 to i64
-  %57 = getelementptr i8, ptr %0, i64 5428
+  %57 = getelementptr i8, ptr %0, i64 5564
   %.val.i.i.i.i = load i32, ptr %57, align 4
   %58 = sext i32 %.val.i.i.i.i to i64
   %59 = add nsw i64 %58, 31
@@ -56461,7 +57215,7 @@ merge.i:                                          ; preds = %entry
   %62 = mul nsw i64 %61, %60
   %63 = add nsw i64 %62, 63
   %64 = sdiv i64 %63, 64
-  %65 = getelementptr i8, ptr %0, i64 5412
+  %65 = getelementptr i8, ptr %0, i64 5548
   %66 = load i32, ptr %65, align 4
   %67 = mul i32 %66, %27
   %68 = sext i32 %67 to i64
@@ -56500,7 +57254,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not.i.i.i, label %"$warm_up.exit.thread.i.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.676", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.684", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %88 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %88, i64 1023)
@@ -56685,7 +57439,7 @@ then2:                                            ; preds = %merge
   %reass.mul = mul i64 %reass.add, 1000000000
   %176 = sub i64 %175, %12
   %177 = add i64 %176, %reass.mul
-  %178 = getelementptr i8, ptr %0, i64 8944
+  %178 = getelementptr i8, ptr %0, i64 9080
   store i64 %177, ptr %178, align 8
   %.val = load ptr, ptr %2, align 8
   %.val12 = load ptr, ptr %3, align 8
@@ -56702,7 +57456,7 @@ then2:                                            ; preds = %merge
   %common.ret.op.i19 = select i1 %.not.i18, i64 %183, i64 0
   call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %info.i17)
   %184 = sub i64 %common.ret.op.i, %common.ret.op.i19
-  %185 = getelementptr i8, ptr %0, i64 8952
+  %185 = getelementptr i8, ptr %0, i64 9088
   store i64 %184, ptr %185, align 8
   br label %common.ret
 }
@@ -56733,7 +57487,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.677", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.685", i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -56799,7 +57553,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   %36 = load ptr, ptr %12, align 8
   %37 = getelementptr ptr, ptr %36, i64 %indvars.iv
   %38 = getelementptr i8, ptr %37, i64 -8
-  store ptr @"$string.678", ptr %25, align 8
+  store ptr @"$string.686", ptr %25, align 8
   store i32 -1, ptr %26, align 4
   %39 = load i64, ptr %27, align 8
   %40 = add i64 %39, 1
@@ -56841,7 +57595,7 @@ then3.i:                                          ; preds = %merge.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
-  store ptr @"$string.678", ptr %25, align 8
+  store ptr @"$string.686", ptr %25, align 8
   store i32 -1, ptr %26, align 4
   %57 = load i64, ptr %27, align 8
   %58 = add i64 %57, 1
@@ -56877,7 +57631,7 @@ merge5:                                           ; preds = %merge2.i
 
 merge4:                                           ; preds = %merge5, %merge
   %69 = getelementptr i8, ptr %0, i64 1896
-  store ptr @"$string.679", ptr %69, align 8
+  store ptr @"$string.687", ptr %69, align 8
   %70 = getelementptr i8, ptr %0, i64 1904
   store i32 -1, ptr %70, align 4
   %71 = getelementptr i8, ptr %0, i64 1912
@@ -56923,20 +57677,20 @@ entry:
   %attributes.i.i = alloca %108, align 8
   %raw.i = alloca [1024 x i8], align 1
   %chosen.sroa.9 = alloca [30 x i8], align 2
-  %2 = getelementptr i8, ptr %0, i64 5404
+  %2 = getelementptr i8, ptr %0, i64 5540
   %3 = load i32, ptr %2, align 4
   %4 = sext i32 %3 to i64
   %5 = shl nsw i64 %4, 2
   %6 = add nsw i64 %5, 63
   %7 = sdiv i64 %6, 64
   %8 = mul nsw i64 %7, 192
-  %9 = getelementptr i8, ptr %0, i64 5408
+  %9 = getelementptr i8, ptr %0, i64 5544
   %10 = load i32, ptr %9, align 4
   %11 = sext i32 %10 to i64
   %12 = shl nsw i64 %11, 2
   %13 = add nsw i64 %12, 63
   %14 = sdiv i64 %13, 64
-  %15 = getelementptr i8, ptr %0, i64 5416
+  %15 = getelementptr i8, ptr %0, i64 5552
   %16 = load i32, ptr %15, align 4
   %17 = sext i32 %16 to i64
   %18 = shl nsw i64 %17, 2
@@ -56952,16 +57706,16 @@ entry:
   %28 = shl nsw <2 x i64> %27, <i64 2, i64 2>
   %29 = add nsw <2 x i64> %28, <i64 63, i64 63>
   %30 = sdiv <2 x i64> %29, <i64 64, i64 64>
-  %31 = getelementptr i8, ptr %0, i64 5420
+  %31 = getelementptr i8, ptr %0, i64 5556
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
   %34 = shl nsw i64 %33, 2
   %35 = add nsw i64 %34, 63
   %36 = sdiv i64 %35, 64
-  %37 = getelementptr i8, ptr %0, i64 5424
+  %37 = getelementptr i8, ptr %0, i64 5560
   %38 = load i32, ptr %37, align 4
   %39 = sext i32 %38 to i64
-  %40 = getelementptr i8, ptr %0, i64 5428
+  %40 = getelementptr i8, ptr %0, i64 5564
   %.val.i = load i32, ptr %40, align 4
   %41 = sext i32 %.val.i to i64
   %42 = add nsw i64 %41, 31
@@ -56970,7 +57724,7 @@ entry:
   %45 = mul nsw i64 %44, %43
   %46 = add nsw i64 %45, 63
   %47 = sdiv i64 %46, 64
-  %48 = getelementptr i8, ptr %0, i64 5412
+  %48 = getelementptr i8, ptr %0, i64 5548
   %49 = load i32, ptr %48, align 4
   %50 = mul i32 %49, %10
   %51 = sext i32 %50 to i64
@@ -57001,7 +57755,7 @@ entry:
   %67 = add nsw i64 %66, %60
   %68 = add nsw i64 %67, %59
   %69 = tail call ptr @calloc(i64 1, i64 %68)
-  %70 = getelementptr i8, ptr %0, i64 8960
+  %70 = getelementptr i8, ptr %0, i64 9096
   store ptr %69, ptr %70, align 8
   %71 = icmp eq ptr %69, null
   br i1 %71, label %then, label %merge
@@ -57011,7 +57765,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.676", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.684", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %72 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %72, i64 1023)
@@ -57036,73 +57790,73 @@ common.ret:                                       ; preds = %merge2.i, %"$printa
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %77 = getelementptr i8, ptr %0, i64 5296
+  %77 = getelementptr i8, ptr %0, i64 5432
   %78 = load i32, ptr %77, align 4
-  %79 = getelementptr i8, ptr %0, i64 5156
-  %80 = getelementptr i8, ptr %0, i64 5152
+  %79 = getelementptr i8, ptr %0, i64 5292
+  %80 = getelementptr i8, ptr %0, i64 5288
   %81 = load i32, ptr %80, align 4
-  %82 = getelementptr i8, ptr %0, i64 5180
-  %83 = getelementptr i8, ptr %0, i64 5188
+  %82 = getelementptr i8, ptr %0, i64 5316
+  %83 = getelementptr i8, ptr %0, i64 5324
   %84 = load i32, ptr %83, align 4
   %85 = icmp ne i32 %84, 0
   %86 = zext i1 %85 to i8
   %chosen.sroa.9.28.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.9, i64 2
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(28) %chosen.sroa.9.28.sroa_idx, ptr noundef nonnull align 4 dereferenceable(28) %2, i64 28, i1 false)
-  %87 = getelementptr i8, ptr %0, i64 5266
+  %87 = getelementptr i8, ptr %0, i64 5402
   %88 = load i8, ptr %87, align 1
   %89 = getelementptr i8, ptr %69, i64 %59
-  %90 = getelementptr i8, ptr %0, i64 6256
+  %90 = getelementptr i8, ptr %0, i64 6392
   %91 = getelementptr i8, ptr %0, i64 4336
-  %92 = getelementptr i8, ptr %0, i64 5952
-  %93 = getelementptr i8, ptr %0, i64 6344
+  %92 = getelementptr i8, ptr %0, i64 6088
+  %93 = getelementptr i8, ptr %0, i64 6480
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(2672) %93, i8 0, i64 2584, i1 false)
-  %94 = getelementptr i8, ptr %0, i64 6264
+  %94 = getelementptr i8, ptr %0, i64 6400
   store ptr %91, ptr %94, align 8
-  %95 = getelementptr i8, ptr %0, i64 6272
+  %95 = getelementptr i8, ptr %0, i64 6408
   store i32 %78, ptr %95, align 8
-  %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6276
+  %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6412
   %96 = load <2 x i32>, ptr %79, align 4
   %97 = shufflevector <2 x i32> %96, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
   store <2 x i32> %97, ptr %chosen.sroa.2.0..sroa_idx, align 4
-  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6284
+  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6420
   store i32 %81, ptr %chosen.sroa.4.0..sroa_idx, align 4
-  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6288
-  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6292
+  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6424
+  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6428
   %98 = load <2 x i32>, ptr %82, align 4
   store <2 x i32> %98, ptr %chosen.sroa.5.0..sroa_idx, align 8
-  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6296
+  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6432
   store i8 %86, ptr %chosen.sroa.7.0..sroa_idx, align 8
-  %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6297
+  %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6433
   store i8 %88, ptr %chosen.sroa.8.0..sroa_idx, align 1
-  %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6298
+  %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6434
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(30) %chosen.sroa.9.0..sroa_idx, ptr noundef nonnull align 2 dereferenceable(30) %chosen.sroa.9, i64 30, i1 false)
-  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 6328
+  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 6464
   store ptr %69, ptr %chosen.sroa.10.0..sroa_idx, align 8
-  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 6336
+  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 6472
   store ptr %89, ptr %chosen.sroa.11.0..sroa_idx, align 8
   store ptr %92, ptr %90, align 8
-  %99 = getelementptr i8, ptr %0, i64 8600
+  %99 = getelementptr i8, ptr %0, i64 8736
   store i32 -1, ptr %99, align 4
-  %100 = getelementptr i8, ptr %0, i64 8608
+  %100 = getelementptr i8, ptr %0, i64 8744
   store i64 1, ptr %100, align 8
-  %101 = getelementptr i8, ptr %0, i64 7453
+  %101 = getelementptr i8, ptr %0, i64 7589
   store i8 1, ptr %101, align 1
-  %102 = getelementptr i8, ptr %0, i64 7200
+  %102 = getelementptr i8, ptr %0, i64 7336
   %103 = tail call i32 @pthread_mutex_init(ptr %102, ptr null)
-  %104 = getelementptr i8, ptr %0, i64 7240
+  %104 = getelementptr i8, ptr %0, i64 7376
   %105 = tail call i32 @pthread_cond_init(ptr %104, ptr null)
-  %106 = getelementptr i8, ptr %0, i64 7288
+  %106 = getelementptr i8, ptr %0, i64 7424
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %106, i8 0, i64 16, i1 false)
-  %107 = getelementptr i8, ptr %0, i64 7304
+  %107 = getelementptr i8, ptr %0, i64 7440
   %108 = tail call i32 @pthread_mutex_init(ptr %107, ptr null)
-  %109 = getelementptr i8, ptr %0, i64 7344
+  %109 = getelementptr i8, ptr %0, i64 7480
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i.i)
   %110 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i.i)
   %111 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i.i, i32 1)
   %112 = call i32 @pthread_cond_init(ptr %109, ptr nonnull %attributes.i.i)
   %113 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i.i)
-  %114 = getelementptr i8, ptr %0, i64 7392
+  %114 = getelementptr i8, ptr %0, i64 7528
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i25.i)
   %115 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i25.i)
   %116 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i25.i, i32 1)
@@ -57112,11 +57866,11 @@ merge:                                            ; preds = %entry
   %119 = load i32, ptr %chosen.sroa.4.0..sroa_idx, align 4
   %120 = load i32, ptr %chosen.sroa.6.0..sroa_idx, align 4
   %121 = add i32 %120, %119
-  %122 = getelementptr i8, ptr %0, i64 8552
+  %122 = getelementptr i8, ptr %0, i64 8688
   store i32 %121, ptr %122, align 4
   %123 = shl i32 %121, 1
-  %124 = getelementptr i8, ptr %0, i64 8896
-  %125 = getelementptr i8, ptr %0, i64 8904
+  %124 = getelementptr i8, ptr %0, i64 9032
+  %125 = getelementptr i8, ptr %0, i64 9040
   %126 = call dereferenceable_or_null(229376) ptr @calloc(i64 4096, i64 56)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %125, i8 0, i64 16, i1 false)
   store ptr %126, ptr %124, align 8
@@ -57136,14 +57890,14 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i, 
 "$EventRing.init.exit.i.i":                       ; preds = %condition.i.i.i.i
   %130 = shl i32 %121, 3
   %131 = call i32 @llvm.smax.i32(i32 %130, i32 65536)
-  %132 = getelementptr i8, ptr %0, i64 8560
+  %132 = getelementptr i8, ptr %0, i64 8696
   %133 = zext nneg i32 %131 to i64
-  %134 = getelementptr i8, ptr %0, i64 8568
+  %134 = getelementptr i8, ptr %0, i64 8704
   store i64 %power.0.i.i.i.i, ptr %134, align 8
   %135 = call i64 @llvm.smax.i64(i64 %power.0.i.i.i.i, i64 %133)
-  %136 = getelementptr i8, ptr %0, i64 8576
+  %136 = getelementptr i8, ptr %0, i64 8712
   store i64 %135, ptr %136, align 8
-  %137 = getelementptr i8, ptr %0, i64 8584
+  %137 = getelementptr i8, ptr %0, i64 8720
   %138 = mul i64 %power.0.i.i.i.i, 472
   %139 = call ptr @malloc(i64 %138)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %137, i8 0, i64 16, i1 false)
@@ -57153,8 +57907,8 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i, 
 
 and.lhs.true.i.i:                                 ; preds = %merge7.i42.i.i, %and.lhs.true1.i.i
   %.pre-phi59.i.i = phi i64 [ %.pre58.i.i, %merge7.i42.i.i ], [ %.pre-phi.i.i, %and.lhs.true1.i.i ]
-  %140 = getelementptr i8, ptr %0, i64 8528
-  %141 = getelementptr i8, ptr %0, i64 8544
+  %140 = getelementptr i8, ptr %0, i64 8664
+  %141 = getelementptr i8, ptr %0, i64 8680
   %142 = load i64, ptr %141, align 8
   %.not.i.i.i = icmp slt i64 %142, %.pre-phi59.i.i
   br i1 %.not.i.i.i, label %merge.i.i.i, label %and.rhs.i.i
@@ -57176,8 +57930,8 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
 
 and.lhs.true1.i.i:                                ; preds = %merge7.i49.i.i, %and.lhs.true2.i.i
   %.pre-phi.i.i = phi i64 [ %.pre57.i.i, %merge7.i49.i.i ], [ %157, %and.lhs.true2.i.i ]
-  %148 = getelementptr i8, ptr %0, i64 8504
-  %149 = getelementptr i8, ptr %0, i64 8520
+  %148 = getelementptr i8, ptr %0, i64 8640
+  %149 = getelementptr i8, ptr %0, i64 8656
   %150 = load i64, ptr %149, align 8
   %.not.i37.i.i = icmp slt i64 %150, %.pre-phi.i.i
   br i1 %.not.i37.i.i, label %merge.i39.i.i, label %and.lhs.true.i.i
@@ -57200,9 +57954,9 @@ merge7.i42.i.i:                                   ; preds = %merge.i39.i.i
   br label %and.lhs.true.i.i
 
 and.lhs.true2.i.i:                                ; preds = %merge
-  %156 = getelementptr i8, ptr %0, i64 8480
+  %156 = getelementptr i8, ptr %0, i64 8616
   %157 = sext i32 %121 to i64
-  %158 = getelementptr i8, ptr %0, i64 8496
+  %158 = getelementptr i8, ptr %0, i64 8632
   %159 = load i64, ptr %158, align 8
   %.not.i44.i.i = icmp slt i64 %159, %157
   br i1 %.not.i44.i.i, label %merge.i46.i.i, label %and.lhs.true1.i.i
@@ -57230,7 +57984,7 @@ then.i.i:                                         ; preds = %merge.i46.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %165 = load i32, ptr %122, align 4
-  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.681", i32 %165)
+  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.689", i32 %165)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %167 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %167, i64 1023)
@@ -57264,7 +58018,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %174 = call ptr @__errno_location()
   %175 = load i32, ptr %174, align 4
   %176 = call ptr @strerror(i32 %175)
-  %177 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.682", ptr %176)
+  %177 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.690", ptr %176)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %178 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i29.i = call i64 @llvm.smin.i64(i64 %178, i64 1023)
@@ -57285,18 +58039,18 @@ then2.i.i30.i:                                    ; preds = %then11.i.i
   br label %common.ret
 
 merge.i:                                          ; preds = %merge.i.i
-  %183 = getelementptr i8, ptr %0, i64 6300
-  %184 = getelementptr i8, ptr %0, i64 6848
-  %185 = getelementptr i8, ptr %0, i64 6888
+  %183 = getelementptr i8, ptr %0, i64 6436
+  %184 = getelementptr i8, ptr %0, i64 6984
+  %185 = getelementptr i8, ptr %0, i64 7024
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %185, ptr noundef nonnull align 4 dereferenceable(28) %183, i64 28, i1 false)
-  %186 = getelementptr i8, ptr %0, i64 6920
+  %186 = getelementptr i8, ptr %0, i64 7056
   %187 = load ptr, ptr %chosen.sroa.10.0..sroa_idx, align 8
   call fastcc void @"$anon (./terra/scheduling/batch.t:114)"(ptr %186, ptr %185, ptr %187)
-  %188 = getelementptr i8, ptr %0, i64 7136
+  %188 = getelementptr i8, ptr %0, i64 7272
   %189 = load ptr, ptr %chosen.sroa.11.0..sroa_idx, align 8
-  %190 = getelementptr i8, ptr %0, i64 7152
+  %190 = getelementptr i8, ptr %0, i64 7288
   store ptr %189, ptr %190, align 8
-  %191 = getelementptr i8, ptr %0, i64 6900
+  %191 = getelementptr i8, ptr %0, i64 7036
   %192 = load i32, ptr %191, align 4
   %193 = sext i32 %192 to i64
   %194 = shl nsw i64 %193, 2
@@ -57304,16 +58058,16 @@ merge.i:                                          ; preds = %merge.i.i
   %196 = sdiv i64 %195, 64
   %197 = shl nsw i64 %196, 6
   %198 = getelementptr i8, ptr %189, i64 %197
-  %199 = getelementptr i8, ptr %0, i64 7160
+  %199 = getelementptr i8, ptr %0, i64 7296
   store ptr %198, ptr %199, align 8
   %200 = shl nsw i64 %196, 7
   %201 = getelementptr i8, ptr %189, i64 %200
-  %202 = getelementptr i8, ptr %0, i64 7168
+  %202 = getelementptr i8, ptr %0, i64 7304
   store ptr %201, ptr %202, align 8
   %203 = mul nsw i64 %196, 3
   %204 = mul nsw i64 %196, 192
   %205 = getelementptr i8, ptr %189, i64 %204
-  %206 = getelementptr i8, ptr %0, i64 7176
+  %206 = getelementptr i8, ptr %0, i64 7312
   store ptr %205, ptr %206, align 8
   %207 = mul i32 %192, 20
   %208 = sext i32 %207 to i64
@@ -57323,43 +58077,43 @@ merge.i:                                          ; preds = %merge.i.i
   %212 = add nsw i64 %211, %203
   %213 = shl nsw i64 %212, 6
   %214 = getelementptr i8, ptr %189, i64 %213
-  %215 = getelementptr i8, ptr %0, i64 7184
+  %215 = getelementptr i8, ptr %0, i64 7320
   store ptr %214, ptr %215, align 8
   %216 = add nsw i64 %212, %211
   %217 = shl i64 %216, 6
   store ptr %189, ptr %188, align 8
-  %218 = getelementptr i8, ptr %0, i64 7144
+  %218 = getelementptr i8, ptr %0, i64 7280
   store i64 %217, ptr %218, align 8
-  %219 = getelementptr i8, ptr %0, i64 7192
+  %219 = getelementptr i8, ptr %0, i64 7328
   store ptr null, ptr %219, align 8
-  %220 = getelementptr i8, ptr %0, i64 6968
+  %220 = getelementptr i8, ptr %0, i64 7104
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(40) %184, i8 0, i64 40, i1 false)
   %221 = load ptr, ptr %220, align 8
   store i32 0, ptr %221, align 4
-  %222 = getelementptr i8, ptr %0, i64 7096
+  %222 = getelementptr i8, ptr %0, i64 7232
   %223 = load ptr, ptr %222, align 8
   store i32 0, ptr %223, align 4
   %224 = load i32, ptr %chosen.sroa.5.0..sroa_idx, align 4
   %225 = load i32, ptr %122, align 4
   %226 = load i8, ptr %chosen.sroa.7.0..sroa_idx, align 1
-  %227 = getelementptr i8, ptr %0, i64 6344
-  %228 = getelementptr i8, ptr %0, i64 6369
+  %227 = getelementptr i8, ptr %0, i64 6480
+  %228 = getelementptr i8, ptr %0, i64 6505
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(504) %228, i8 0, i64 479, i1 false)
-  %chosen.sroa.6.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6356
+  %chosen.sroa.6.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6492
   %229 = load <4 x i32>, ptr %95, align 4
   store <4 x i32> %229, ptr %227, align 4
-  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6360
+  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6496
   store i32 %224, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %chosen.sroa.9.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6364
+  %chosen.sroa.9.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6500
   store i32 %225, ptr %chosen.sroa.9.0..sroa_idx.i.i, align 4
-  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6368
+  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6504
   store i8 %226, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
-  %230 = getelementptr i8, ptr %0, i64 6496
+  %230 = getelementptr i8, ptr %0, i64 6632
   store ptr %184, ptr %230, align 8
-  %231 = getelementptr i8, ptr %0, i64 6768
+  %231 = getelementptr i8, ptr %0, i64 6904
   %232 = extractelement <4 x i32> %229, i64 3
   store i32 %232, ptr %231, align 4
-  %233 = getelementptr i8, ptr %0, i64 6892
+  %233 = getelementptr i8, ptr %0, i64 7028
   %234 = load i32, ptr %233, align 4
   %235 = icmp sgt i32 %232, %234
   br i1 %235, label %then.i.i.i, label %merge.i.i26.i
@@ -57369,7 +58123,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not41.i.i.i, label %common.ret, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %236 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.683", i32 %232, i32 %234)
+  %236 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.691", i32 %232, i32 %234)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %237 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %237, i64 1023)
@@ -57390,7 +58144,7 @@ then2.i.i.i.i.i:                                  ; preds = %then2.i.i.i
   br label %common.ret
 
 merge.i.i26.i:                                    ; preds = %merge.i
-  %242 = getelementptr i8, ptr %0, i64 6376
+  %242 = getelementptr i8, ptr %0, i64 6512
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(120) %242, i8 0, i64 120, i1 false)
   %243 = extractelement <4 x i32> %229, i64 0
   %244 = icmp slt i32 %243, 0
@@ -57404,7 +58158,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not69.i.i.i.i, label %common.ret, label %then2.i.i.i28.i
 
 then2.i.i.i28.i:                                  ; preds = %then.i.i.i.i
-  %247 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.684", i32 %243, i32 %245)
+  %247 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.692", i32 %243, i32 %245)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %248 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %248, i64 1023)
@@ -57426,9 +58180,9 @@ then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i28.i
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i26.i
   store i32 %243, ptr %242, align 4
-  %253 = getelementptr i8, ptr %0, i64 6380
+  %253 = getelementptr i8, ptr %0, i64 6516
   store i32 %243, ptr %253, align 4
-  %254 = getelementptr i8, ptr %0, i64 6384
+  %254 = getelementptr i8, ptr %0, i64 6520
   store i32 %245, ptr %254, align 4
   %255 = shl nuw i32 %243, 1
   %invariant.smin.i.i.i.i.i = call i32 @llvm.smin.i32(i32 %255, i32 536870912)
@@ -57441,43 +58195,43 @@ condition.i.i.i.i.i:                              ; preds = %condition.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i, label %condition.i.i.i.i.i, label %"$bucket_count.exit.i.i.i.i"
 
 "$bucket_count.exit.i.i.i.i":                     ; preds = %condition.i.i.i.i.i
-  %257 = getelementptr i8, ptr %0, i64 6400
+  %257 = getelementptr i8, ptr %0, i64 6536
   store i32 %count.0.i.i.i.i.i, ptr %257, align 4
-  %258 = getelementptr i8, ptr %0, i64 6416
+  %258 = getelementptr i8, ptr %0, i64 6552
   store i64 -1, ptr %258, align 8
-  %259 = getelementptr i8, ptr %0, i64 6404
+  %259 = getelementptr i8, ptr %0, i64 6540
   store i32 -1, ptr %259, align 4
-  %260 = getelementptr i8, ptr %0, i64 6408
+  %260 = getelementptr i8, ptr %0, i64 6544
   store i32 -1, ptr %260, align 4
   %261 = call i32 @llvm.umax.i32(i32 %243, i32 1)
   %262 = zext nneg i32 %261 to i64
   %263 = call ptr @calloc(i64 %262, i64 40)
-  %264 = getelementptr i8, ptr %0, i64 6440
+  %264 = getelementptr i8, ptr %0, i64 6576
   store ptr %263, ptr %264, align 8
   %265 = zext nneg i32 %243 to i64
   %266 = zext nneg i32 %245 to i64
   %267 = mul nuw nsw i64 %266, %265
   %268 = call i64 @llvm.umax.i64(i64 %267, i64 1)
   %269 = call noalias noundef ptr @calloc(i64 %268, i64 4)
-  %270 = getelementptr i8, ptr %0, i64 6448
+  %270 = getelementptr i8, ptr %0, i64 6584
   store ptr %269, ptr %270, align 8
   %271 = call i64 @llvm.umax.i64(i64 %265, i64 1)
   %272 = call noalias noundef ptr @calloc(i64 %271, i64 4)
-  %273 = getelementptr i8, ptr %0, i64 6456
+  %273 = getelementptr i8, ptr %0, i64 6592
   store ptr %272, ptr %273, align 8
   %274 = call i32 @llvm.smax.i32(i32 %count.0.i.i.i.i.i, i32 1)
   %275 = zext nneg i32 %274 to i64
   %276 = call noalias noundef ptr @calloc(i64 %275, i64 4)
-  %277 = getelementptr i8, ptr %0, i64 6464
+  %277 = getelementptr i8, ptr %0, i64 6600
   store ptr %276, ptr %277, align 8
   %278 = call noalias noundef ptr @calloc(i64 %271, i64 4)
-  %279 = getelementptr i8, ptr %0, i64 6472
+  %279 = getelementptr i8, ptr %0, i64 6608
   store ptr %278, ptr %279, align 8
   %280 = call noalias noundef ptr @calloc(i64 %271, i64 4)
-  %281 = getelementptr i8, ptr %0, i64 6480
+  %281 = getelementptr i8, ptr %0, i64 6616
   store ptr %280, ptr %281, align 8
   %282 = call noalias noundef ptr @calloc(i64 %271, i64 4)
-  %283 = getelementptr i8, ptr %0, i64 6488
+  %283 = getelementptr i8, ptr %0, i64 6624
   store ptr %282, ptr %283, align 8
   %284 = icmp eq ptr %263, null
   br i1 %284, label %then5.i.i.i.i, label %or.lhs.false12.i.i.i.i
@@ -57513,7 +58267,7 @@ or.lhs.false12.i.i.i.i:                           ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false10.i.i.i.i
 
 then15.i.i.i.i:                                   ; preds = %then5.i.i.i.i
-  %292 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.685", i32 %243, i32 %245)
+  %292 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.693", i32 %243, i32 %245)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
   %293 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %293, i64 1023)
@@ -57578,7 +58332,7 @@ merge18.loopexit.i.i.i.i:                         ; preds = %forbody.i.i.i.i
 
 merge18.i.i.i.i:                                  ; preds = %merge18.loopexit.i.i.i.i, %forcond.preheader.i.i.i.i
   %314 = phi i32 [ %.pre.i.i.i.i, %merge18.loopexit.i.i.i.i ], [ %243, %forcond.preheader.i.i.i.i ]
-  %315 = getelementptr i8, ptr %0, i64 6388
+  %315 = getelementptr i8, ptr %0, i64 6524
   store i32 0, ptr %315, align 4
   %316 = icmp sgt i32 %314, 0
   br i1 %316, label %forbody.i.i.i.i.i.preheader, label %merge4.i.i.i
@@ -57696,9 +58450,9 @@ merge4.i.i.i:                                     ; preds = %merge4.i.i.i.loopex
   br i1 %371, label %forbody.lr.ph.i.i.i.i, label %merge.i42.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge4.i.i.i
-  %372 = getelementptr i8, ptr %0, i64 6696
-  %373 = getelementptr i8, ptr %0, i64 6704
-  %374 = getelementptr i8, ptr %0, i64 6712
+  %372 = getelementptr i8, ptr %0, i64 6832
+  %373 = getelementptr i8, ptr %0, i64 6840
+  %374 = getelementptr i8, ptr %0, i64 6848
   %.pre.i45.i.i.i = load i64, ptr %373, align 8
   br label %forbody.i46.i.i.i
 
@@ -57742,10 +58496,10 @@ merge1.i.i.i.i:                                   ; preds = %merge7.i.i.i.i.i.i,
   br i1 %exitcond.not.i47.i.i.i, label %merge.i42.i.i.i, label %forbody.i46.i.i.i
 
 merge.i42.i.i.i:                                  ; preds = %merge1.i.i.i.i, %merge4.i.i.i
-  %391 = getelementptr i8, ptr %0, i64 6504
+  %391 = getelementptr i8, ptr %0, i64 6640
   %392 = load i32, ptr %chosen.sroa.9.0..sroa_idx.i.i, align 4
   %393 = sext i32 %392 to i64
-  %394 = getelementptr i8, ptr %0, i64 6520
+  %394 = getelementptr i8, ptr %0, i64 6656
   %395 = load i64, ptr %394, align 8
   %.not.i.i.i.i.i = icmp slt i64 %395, %393
   br i1 %.not.i.i.i.i.i, label %merge.i33.i.i.i.i, label %and.lhs.true8.i.i.i.i
@@ -57766,23 +58520,23 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i33.i.i.i.i
   br label %and.lhs.true8.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i.i
-  %401 = getelementptr i8, ptr %0, i64 6720
+  %401 = getelementptr i8, ptr %0, i64 6856
   %402 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %403 = sext i32 %402 to i64
-  %404 = call fastcc zeroext i1 @"$Vector.reserve.687"(ptr %401, i64 %403)
+  %404 = call fastcc zeroext i1 @"$Vector.reserve.695"(ptr %401, i64 %403)
   br i1 %404, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then9.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %merge7.i61.i.i.i, %and.lhs.true3.i.i.i.i
   %.pre-phi.i.i.i = phi i64 [ %.pre68.i.i.i, %merge7.i61.i.i.i ], [ %409, %and.lhs.true3.i.i.i.i ]
-  %405 = getelementptr i8, ptr %0, i64 6672
-  %406 = call fastcc zeroext i1 @"$Vector.reserve.680"(ptr %405, i64 %.pre-phi.i.i.i)
+  %405 = getelementptr i8, ptr %0, i64 6808
+  %406 = call fastcc zeroext i1 @"$Vector.reserve.688"(ptr %405, i64 %.pre-phi.i.i.i)
   br i1 %406, label %and.lhs.true.i.i.i.i, label %then9.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
-  %407 = getelementptr i8, ptr %0, i64 6648
+  %407 = getelementptr i8, ptr %0, i64 6784
   %408 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %409 = sext i32 %408 to i64
-  %410 = getelementptr i8, ptr %0, i64 6664
+  %410 = getelementptr i8, ptr %0, i64 6800
   %411 = load i64, ptr %410, align 8
   %.not.i56.i.i.i = icmp slt i64 %411, %409
   br i1 %.not.i56.i.i.i, label %merge.i58.i.i.i, label %and.lhs.true2.i.i.i.i
@@ -57806,9 +58560,9 @@ merge7.i61.i.i.i:                                 ; preds = %merge.i58.i.i.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i39.i.i.i.i, %and.lhs.true5.i.i.i.i
   %417 = phi i32 [ %.pre70.i.i.i.i, %merge7.i39.i.i.i.i ], [ %427, %and.lhs.true5.i.i.i.i ]
-  %418 = getelementptr i8, ptr %0, i64 6624
+  %418 = getelementptr i8, ptr %0, i64 6760
   %419 = sext i32 %417 to i64
-  %420 = getelementptr i8, ptr %0, i64 6640
+  %420 = getelementptr i8, ptr %0, i64 6776
   %421 = load i64, ptr %420, align 8
   %.not.i53.i.i.i = icmp slt i64 %421, %419
   br i1 %.not.i53.i.i.i, label %merge.i55.i.i.i, label %and.lhs.true3.i.i.i.i
@@ -57830,10 +58584,10 @@ merge7.i.i.i.i:                                   ; preds = %merge.i55.i.i.i
 
 and.lhs.true5.i.i.i.i:                            ; preds = %merge7.i45.i.i.i.i, %and.lhs.true6.i.i.i.i
   %427 = phi i32 [ %.pre69.i.i.i.i, %merge7.i45.i.i.i.i ], [ %439, %and.lhs.true6.i.i.i.i ]
-  %428 = getelementptr i8, ptr %0, i64 6600
+  %428 = getelementptr i8, ptr %0, i64 6736
   %429 = shl i32 %427, 2
   %430 = sext i32 %429 to i64
-  %431 = getelementptr i8, ptr %0, i64 6616
+  %431 = getelementptr i8, ptr %0, i64 6752
   %432 = load i64, ptr %431, align 8
   %.not.i34.i.i.i.i = icmp slt i64 %432, %430
   br i1 %.not.i34.i.i.i.i, label %merge.i36.i.i.i.i, label %and.lhs.true4.i.i.i.i
@@ -57855,10 +58609,10 @@ merge7.i39.i.i.i.i:                               ; preds = %merge.i36.i.i.i.i
   br label %and.lhs.true4.i.i.i.i
 
 and.lhs.true6.i.i.i.i:                            ; preds = %merge7.i52.i.i.i.i, %and.lhs.true7.i.i.i.i
-  %438 = getelementptr i8, ptr %0, i64 6576
+  %438 = getelementptr i8, ptr %0, i64 6712
   %439 = load i32, ptr %chosen.sroa.9.0..sroa_idx.i.i, align 4
   %440 = sext i32 %439 to i64
-  %441 = getelementptr i8, ptr %0, i64 6592
+  %441 = getelementptr i8, ptr %0, i64 6728
   %442 = load i64, ptr %441, align 8
   %.not.i40.i.i.i.i = icmp slt i64 %442, %440
   br i1 %.not.i40.i.i.i.i, label %merge.i42.i.i.i.i, label %and.lhs.true5.i.i.i.i
@@ -57881,8 +58635,8 @@ merge7.i45.i.i.i.i:                               ; preds = %merge.i42.i.i.i.i
 
 and.lhs.true7.i.i.i.i:                            ; preds = %merge7.i59.i.i.i.i, %and.lhs.true8.i.i.i.i
   %.pre-phi.i.i.i.i = phi i64 [ %.pre71.i.i.i.i, %merge7.i59.i.i.i.i ], [ %458, %and.lhs.true8.i.i.i.i ]
-  %448 = getelementptr i8, ptr %0, i64 6552
-  %449 = getelementptr i8, ptr %0, i64 6568
+  %448 = getelementptr i8, ptr %0, i64 6688
+  %449 = getelementptr i8, ptr %0, i64 6704
   %450 = load i64, ptr %449, align 8
   %.not.i47.i.i.i.i = icmp slt i64 %450, %.pre-phi.i.i.i.i
   br i1 %.not.i47.i.i.i.i, label %merge.i49.i.i.i.i, label %and.lhs.true6.i.i.i.i
@@ -57903,10 +58657,10 @@ merge7.i52.i.i.i.i:                               ; preds = %merge.i49.i.i.i.i
   br label %and.lhs.true6.i.i.i.i
 
 and.lhs.true8.i.i.i.i:                            ; preds = %merge7.i.i.i.i.i, %merge.i42.i.i.i
-  %456 = getelementptr i8, ptr %0, i64 6528
+  %456 = getelementptr i8, ptr %0, i64 6664
   %457 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %458 = sext i32 %457 to i64
-  %459 = getelementptr i8, ptr %0, i64 6544
+  %459 = getelementptr i8, ptr %0, i64 6680
   %460 = load i64, ptr %459, align 8
   %.not.i54.i.i.i.i = icmp slt i64 %460, %458
   br i1 %.not.i54.i.i.i.i, label %merge.i56.i.i.i.i, label %and.lhs.true7.i.i.i.i
@@ -57929,10 +58683,10 @@ merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
   br label %and.lhs.true7.i.i.i.i
 
 "$Scheduler.reserve_lists.exit.i.i.i":            ; preds = %and.lhs.true.i.i.i.i
-  %466 = getelementptr i8, ptr %0, i64 6744
+  %466 = getelementptr i8, ptr %0, i64 6880
   %467 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %468 = sext i32 %467 to i64
-  %469 = call fastcc zeroext i1 @"$Vector.reserve.687"(ptr %466, i64 %468)
+  %469 = call fastcc zeroext i1 @"$Vector.reserve.695"(ptr %466, i64 %468)
   br i1 %469, label %merge2.i, label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i56.i.i.i.i, %merge.i49.i.i.i.i, %merge.i42.i.i.i.i, %merge.i36.i.i.i.i, %merge.i55.i.i.i, %merge.i58.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i33.i.i.i.i
@@ -57940,7 +58694,7 @@ then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not40.i.i.i, label %common.ret, label %then13.i.i.i
 
 then13.i.i.i:                                     ; preds = %then9.i.i.i
-  %470 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.688", i32 %225)
+  %470 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.696", i32 %225)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i49.i.i.i)
   %471 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i50.i.i.i = call i64 @llvm.smin.i64(i64 %471, i64 1023)
@@ -57961,42 +58715,42 @@ then2.i.i51.i.i.i:                                ; preds = %then13.i.i.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
-  %476 = getelementptr i8, ptr %0, i64 8632
-  %477 = getelementptr i8, ptr %0, i64 6792
+  %476 = getelementptr i8, ptr %0, i64 8768
+  %477 = getelementptr i8, ptr %0, i64 6928
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(56) %476, ptr noundef nonnull align 8 dereferenceable(56) %477, i64 56, i1 false)
   %478 = load i32, ptr %253, align 4
-  %479 = getelementptr i8, ptr %0, i64 8688
+  %479 = getelementptr i8, ptr %0, i64 8824
   store i32 %478, ptr %479, align 4
-  %480 = getelementptr i8, ptr %0, i64 8692
+  %480 = getelementptr i8, ptr %0, i64 8828
   %481 = load <2 x i32>, ptr %315, align 4
   store <2 x i32> %481, ptr %480, align 4
-  %482 = getelementptr i8, ptr %0, i64 6396
+  %482 = getelementptr i8, ptr %0, i64 6532
   %483 = load i32, ptr %482, align 4
-  %484 = getelementptr i8, ptr %0, i64 8700
+  %484 = getelementptr i8, ptr %0, i64 8836
   store i32 %483, ptr %484, align 4
-  %485 = getelementptr i8, ptr %0, i64 6432
+  %485 = getelementptr i8, ptr %0, i64 6568
   %486 = load i64, ptr %485, align 8
-  %487 = getelementptr i8, ptr %0, i64 8704
+  %487 = getelementptr i8, ptr %0, i64 8840
   store i64 %486, ptr %487, align 8
-  %488 = getelementptr i8, ptr %0, i64 6512
+  %488 = getelementptr i8, ptr %0, i64 6648
   %489 = load i64, ptr %488, align 8
   %490 = trunc i64 %489 to i32
-  %491 = getelementptr i8, ptr %0, i64 8712
+  %491 = getelementptr i8, ptr %0, i64 8848
   store i32 %490, ptr %491, align 4
-  %492 = getelementptr i8, ptr %0, i64 6536
+  %492 = getelementptr i8, ptr %0, i64 6672
   %493 = load i64, ptr %492, align 8
   %494 = trunc i64 %493 to i32
-  %495 = getelementptr i8, ptr %0, i64 8716
+  %495 = getelementptr i8, ptr %0, i64 8852
   store i32 %494, ptr %495, align 4
-  %496 = getelementptr i8, ptr %0, i64 6776
+  %496 = getelementptr i8, ptr %0, i64 6912
   %497 = load i32, ptr %496, align 4
-  %498 = getelementptr i8, ptr %0, i64 8720
+  %498 = getelementptr i8, ptr %0, i64 8856
   store i32 %497, ptr %498, align 4
-  %499 = getelementptr i8, ptr %0, i64 8752
-  %500 = getelementptr i8, ptr %0, i64 8728
-  %501 = getelementptr i8, ptr %0, i64 8768
+  %499 = getelementptr i8, ptr %0, i64 8888
+  %500 = getelementptr i8, ptr %0, i64 8864
+  %501 = getelementptr i8, ptr %0, i64 8904
   %502 = load i64, ptr %501, align 8
-  %503 = getelementptr i8, ptr %0, i64 8744
+  %503 = getelementptr i8, ptr %0, i64 8880
   store i64 %502, ptr %503, align 8
   %504 = load <2 x i64>, ptr %499, align 8
   store <2 x i64> %504, ptr %500, align 8
@@ -58004,7 +58758,7 @@ merge2.i:                                         ; preds = %"$Scheduler.reserve
 }
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.680"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.688"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -58034,7 +58788,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.687"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.695"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -58082,7 +58836,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.691")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.586", ptr nonnull @"$string.699")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -58182,25 +58936,25 @@ then2.i.i51:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %45 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %46 = getelementptr i8, ptr %35, i64 6256
+  %46 = getelementptr i8, ptr %35, i64 6392
   %47 = icmp ne i32 %3, 0
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %48 = icmp eq ptr %6, null
   %spec.select.i = select i1 %48, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %49 = getelementptr i8, ptr %35, i64 7200
+  %49 = getelementptr i8, ptr %35, i64 7336
   %50 = tail call i32 @pthread_mutex_lock(ptr %49)
-  %51 = getelementptr i8, ptr %35, i64 7288
+  %51 = getelementptr i8, ptr %35, i64 7424
   %52 = load i64, ptr %51, align 8
   %53 = add i64 %52, 1
   store i64 %53, ptr %51, align 8
-  %54 = getelementptr i8, ptr %35, i64 7296
+  %54 = getelementptr i8, ptr %35, i64 7432
   %55 = load i64, ptr %54, align 8
   %.not8.i.i.i = icmp eq i64 %55, %52
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %56 = getelementptr i8, ptr %35, i64 7240
+  %56 = getelementptr i8, ptr %35, i64 7376
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -58213,15 +58967,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   %59 = tail call i32 @pthread_mutex_unlock(ptr nonnull %49)
   tail call fastcc void @"$Loop.land"(ptr nonnull %46)
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i.i)
-  %60 = getelementptr i8, ptr %35, i64 7304
+  %60 = getelementptr i8, ptr %35, i64 7440
   %61 = tail call i32 @pthread_mutex_lock(ptr %60)
-  %62 = getelementptr i8, ptr %35, i64 7453
+  %62 = getelementptr i8, ptr %35, i64 7589
   %63 = load i8, ptr %62, align 1
   %64 = trunc i8 %63 to i1
   br i1 %64, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %65 = getelementptr i8, ptr %35, i64 7454
+  %65 = getelementptr i8, ptr %35, i64 7590
   %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.15", ptr %65)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %67 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -58245,17 +58999,17 @@ then2.i.i.i.i:                                    ; preds = %then.i.i
 
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %73 = tail call i32 @pthread_mutex_unlock(ptr %60)
-  %74 = getelementptr i8, ptr %35, i64 6264
+  %74 = getelementptr i8, ptr %35, i64 6400
   %75 = load ptr, ptr %74, align 8, !noalias !110
   %76 = getelementptr i8, ptr %75, i64 72
   %77 = load i32, ptr %76, align 4, !noalias !110
-  %78 = getelementptr i8, ptr %35, i64 6280
+  %78 = getelementptr i8, ptr %35, i64 6416
   %79 = load i32, ptr %78, align 4, !noalias !110
-  %80 = getelementptr i8, ptr %35, i64 6316
+  %80 = getelementptr i8, ptr %35, i64 6452
   %81 = load i32, ptr %80, align 4, !noalias !110
-  %82 = getelementptr i8, ptr %35, i64 6276
+  %82 = getelementptr i8, ptr %35, i64 6412
   %83 = load i32, ptr %82, align 4, !noalias !110
-  %84 = getelementptr i8, ptr %35, i64 8688
+  %84 = getelementptr i8, ptr %35, i64 8824
   %85 = load i32, ptr %84, align 4, !noalias !110
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
@@ -58271,7 +59025,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not43.i.i, label %merge2.i.i, label %"$Loop.prefill.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %87 = getelementptr i8, ptr %35, i64 6348
+  %87 = getelementptr i8, ptr %35, i64 6484
   %.val.i.i = load i32, ptr %87, align 4
   %88 = add i32 %2, -1
   %89 = add i32 %88, %.val.i.i
@@ -58280,7 +59034,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %91, label %then.i.i.i55, label %merge7.i.i
 
 then.i.i.i55:                                     ; preds = %merge2.i.i
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.613", i32 %90, i32 %83, i32 %85)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.620", i32 %90, i32 %83, i32 %85)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %93, i64 1023)
@@ -58301,15 +59055,15 @@ then2.i.i.i.i.i:                                  ; preds = %then.i.i.i55
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %98 = getelementptr i8, ptr %35, i64 6704
+  %98 = getelementptr i8, ptr %35, i64 6840
   %99 = load i64, ptr %98, align 8
   %100 = icmp eq i64 %99, 0
   br i1 %100, label %then.i49.i.i, label %merge.i.i.i54
 
 then.i49.i.i:                                     ; preds = %merge7.i.i
-  %101 = getelementptr i8, ptr %35, i64 6284
+  %101 = getelementptr i8, ptr %35, i64 6420
   %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.693", i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.701", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -58351,7 +59105,7 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
   %114 = load i32, ptr %78, align 4
-  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.694", i32 %114)
+  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.702", i32 %114)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   %116 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %116, i64 1023)
@@ -58385,7 +59139,7 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   store i64 %125, ptr %127, align 8
   %128 = getelementptr i8, ptr %calloc.i.i.i.i, i64 40
   store i32 %2, ptr %128, align 4
-  %129 = getelementptr i8, ptr %35, i64 6696
+  %129 = getelementptr i8, ptr %35, i64 6832
   %130 = load i64, ptr %98, align 8
   %131 = add i64 %130, -1
   store i64 %131, ptr %98, align 8
@@ -58393,9 +59147,9 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   %133 = getelementptr i32, ptr %132, i64 %131
   %134 = load i32, ptr %133, align 4
   store i32 %134, ptr %109, align 4
-  %135 = getelementptr i8, ptr %35, i64 6552
+  %135 = getelementptr i8, ptr %35, i64 6688
   %136 = load ptr, ptr %135, align 8
-  %137 = getelementptr i8, ptr %35, i64 6560
+  %137 = getelementptr i8, ptr %35, i64 6696
   %138 = load i64, ptr %137, align 8
   %139 = getelementptr ptr, ptr %136, i64 %138
   store ptr %calloc.i.i.i.i, ptr %139, align 8
@@ -58416,16 +59170,16 @@ then18.i.i:                                       ; preds = %merge12.i.i
   call void @llvm.lifetime.end.p0(i64 20, ptr nonnull %limits.i.i)
   call fastcc void @"$Loop.publish"(ptr nonnull %46)
   %143 = call i32 @pthread_mutex_lock(ptr %60)
-  %144 = getelementptr i8, ptr %35, i64 7451
+  %144 = getelementptr i8, ptr %35, i64 7587
   store i8 1, ptr %144, align 1
-  %145 = getelementptr i8, ptr %35, i64 7344
+  %145 = getelementptr i8, ptr %35, i64 7480
   %146 = call i32 @pthread_cond_signal(ptr %145)
   %147 = call i32 @pthread_mutex_unlock(ptr %60)
   %148 = call i32 @pthread_mutex_lock(ptr %49)
   %149 = load i64, ptr %54, align 8
   %150 = add i64 %149, 1
   store i64 %150, ptr %54, align 8
-  %151 = getelementptr i8, ptr %35, i64 7240
+  %151 = getelementptr i8, ptr %35, i64 7376
   %152 = call i32 @pthread_cond_broadcast(ptr %151)
   %153 = call i32 @pthread_mutex_unlock(ptr %49)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -58443,7 +59197,7 @@ then18:                                           ; preds = %merge13
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.696", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.704", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %156, i64 1023)
@@ -58955,7 +59709,7 @@ common.ret:                                       ; preds = %merge, %"$printable
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %38 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %39 = getelementptr i8, ptr %28, i64 6256
+  %39 = getelementptr i8, ptr %28, i64 6392
   %40 = tail call fastcc i32 @"$Loop.check_batch_arguments"(ptr %39, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6)
   %.not = icmp eq i32 %40, 0
   br i1 %.not, label %merge5, label %common.ret
@@ -59043,7 +59797,7 @@ then10:                                           ; preds = %"$find_states.exit"
   br i1 %.not41, label %common.ret, label %then14
 
 then14:                                           ; preds = %then10
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.701", i32 %1)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.709", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i45 = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -59068,19 +59822,19 @@ merge9:                                           ; preds = %"$find_state.exit.i
   %82 = icmp eq ptr %6, null
   %spec.select.i = select i1 %82, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %83 = getelementptr i8, ptr %28, i64 7200
+  %83 = getelementptr i8, ptr %28, i64 7336
   %84 = tail call i32 @pthread_mutex_lock(ptr %83)
-  %85 = getelementptr i8, ptr %28, i64 7288
+  %85 = getelementptr i8, ptr %28, i64 7424
   %86 = load i64, ptr %85, align 8
   %87 = add i64 %86, 1
   store i64 %87, ptr %85, align 8
-  %88 = getelementptr i8, ptr %28, i64 7296
+  %88 = getelementptr i8, ptr %28, i64 7432
   %89 = load i64, ptr %88, align 8
   %.not8.i.i.i = icmp eq i64 %89, %86
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge9
-  %90 = getelementptr i8, ptr %28, i64 7240
+  %90 = getelementptr i8, ptr %28, i64 7376
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -59092,15 +59846,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge9
   %93 = tail call i32 @pthread_mutex_unlock(ptr nonnull %83)
   tail call fastcc void @"$Loop.land"(ptr nonnull %39)
-  %94 = getelementptr i8, ptr %28, i64 7304
+  %94 = getelementptr i8, ptr %28, i64 7440
   %95 = tail call i32 @pthread_mutex_lock(ptr %94)
-  %96 = getelementptr i8, ptr %28, i64 7453
+  %96 = getelementptr i8, ptr %28, i64 7589
   %97 = load i8, ptr %96, align 1
   %98 = trunc i8 %97 to i1
   br i1 %98, label %merge.i.i, label %then.i.i.i.i49
 
 then.i.i.i.i49:                                   ; preds = %"$Loop.enter_turn.exit.i"
-  %99 = getelementptr i8, ptr %28, i64 7454
+  %99 = getelementptr i8, ptr %28, i64 7590
   %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.15", ptr %99)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %101 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -59161,7 +59915,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %116 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %117 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.702", i32 %116, i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.710", i32 %116, i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i91.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i93.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -59202,7 +59956,7 @@ merge2.thread.i.i:                                ; preds = %forcond.preheader.i
   br i1 %126, label %"$Loop.run_batch_decode.exit", label %merge10.i.thread.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge8.i.i.i
-  %127 = getelementptr i8, ptr %28, i64 6348
+  %127 = getelementptr i8, ptr %28, i64 6484
   %.val.i.i = load i32, ptr %127, align 4
   %128 = add i32 %4, -1
   %129 = add i32 %128, %.val.i.i
@@ -59275,18 +60029,18 @@ forbody.i.i.epil:                                 ; preds = %merge10.i.i.unr-lcs
 
 merge10.i.i:                                      ; preds = %merge10.i.i.unr-lcssa, %forbody.i.i.epil
   %.lcssa100 = phi i32 [ %.lcssa100.ph, %merge10.i.i.unr-lcssa ], [ %166, %forbody.i.i.epil ]
-  %167 = getelementptr i8, ptr %28, i64 6388
+  %167 = getelementptr i8, ptr %28, i64 6524
   %.val12.i.i.i = load i32, ptr %167, align 4
-  %168 = getelementptr i8, ptr %28, i64 6396
+  %168 = getelementptr i8, ptr %28, i64 6532
   %.val13.i.i.i = load i32, ptr %168, align 4
   %169 = add i32 %.val13.i.i.i, %.val12.i.i.i
   %170 = icmp slt i32 %169, %.lcssa100
   br i1 %170, label %then.i.i.i50, label %forbody18.lr.ph.i.i
 
 merge10.i.thread.i:                               ; preds = %merge2.thread.i.i
-  %171 = getelementptr i8, ptr %28, i64 6388
+  %171 = getelementptr i8, ptr %28, i64 6524
   %.val12.i.i7.i = load i32, ptr %171, align 4
-  %172 = getelementptr i8, ptr %28, i64 6396
+  %172 = getelementptr i8, ptr %28, i64 6532
   %.val13.i.i8.i = load i32, ptr %172, align 4
   %173 = add i32 %.val13.i.i8.i, %.val12.i.i7.i
   %174 = icmp slt i32 %173, 0
@@ -59310,7 +60064,7 @@ forbody18.lr.ph.i.i:                              ; preds = %merge10.i.i
 then.i.i.i50:                                     ; preds = %merge10.i.thread.i, %merge10.i.i
   %187 = phi i32 [ %173, %merge10.i.thread.i ], [ %169, %merge10.i.i ]
   %missing.0.lcssa.i9.i = phi i32 [ 0, %merge10.i.thread.i ], [ %.lcssa100, %merge10.i.i ]
-  %188 = getelementptr i8, ptr %28, i64 6380
+  %188 = getelementptr i8, ptr %28, i64 6516
   %189 = load i32, ptr %188, align 4
   %190 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.21", i32 %missing.0.lcssa.i9.i, i32 %187, i32 %189)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
@@ -59337,34 +60091,34 @@ forcond25.preheader.i.i:                          ; preds = %merge21.i.i, %merge
   br i1 %196, label %forbody26.lr.ph.i.i, label %"$Loop.run_batch_decode.exit"
 
 forbody26.lr.ph.i.i:                              ; preds = %forcond25.preheader.i.i
-  %197 = getelementptr i8, ptr %28, i64 6848
-  %198 = getelementptr i8, ptr %28, i64 7192
-  %199 = getelementptr i8, ptr %28, i64 6968
-  %200 = getelementptr i8, ptr %28, i64 7096
-  %201 = getelementptr i8, ptr %28, i64 6276
-  %202 = getelementptr i8, ptr %28, i64 6960
-  %203 = getelementptr i8, ptr %28, i64 6896
-  %204 = getelementptr i8, ptr %28, i64 7128
-  %205 = getelementptr i8, ptr %28, i64 6936
-  %206 = getelementptr i8, ptr %28, i64 6944
-  %207 = getelementptr i8, ptr %28, i64 6952
-  %208 = getelementptr i8, ptr %28, i64 6976
-  %209 = getelementptr i8, ptr %28, i64 6856
-  %210 = getelementptr i8, ptr %28, i64 6984
-  %211 = getelementptr i8, ptr %28, i64 6860
-  %212 = getelementptr i8, ptr %28, i64 6852
-  %213 = getelementptr i8, ptr %28, i64 6344
+  %197 = getelementptr i8, ptr %28, i64 6984
+  %198 = getelementptr i8, ptr %28, i64 7328
+  %199 = getelementptr i8, ptr %28, i64 7104
+  %200 = getelementptr i8, ptr %28, i64 7232
+  %201 = getelementptr i8, ptr %28, i64 6412
+  %202 = getelementptr i8, ptr %28, i64 7096
+  %203 = getelementptr i8, ptr %28, i64 7032
+  %204 = getelementptr i8, ptr %28, i64 7264
+  %205 = getelementptr i8, ptr %28, i64 7072
+  %206 = getelementptr i8, ptr %28, i64 7080
+  %207 = getelementptr i8, ptr %28, i64 7088
+  %208 = getelementptr i8, ptr %28, i64 7112
+  %209 = getelementptr i8, ptr %28, i64 6992
+  %210 = getelementptr i8, ptr %28, i64 7120
+  %211 = getelementptr i8, ptr %28, i64 6996
+  %212 = getelementptr i8, ptr %28, i64 6988
+  %213 = getelementptr i8, ptr %28, i64 6480
   %wide.trip.count.i102.i.i = zext nneg i32 %1 to i64
-  %214 = getelementptr i8, ptr %28, i64 6768
-  %215 = getelementptr i8, ptr %28, i64 6772
-  %216 = getelementptr i8, ptr %28, i64 6496
-  %217 = getelementptr i8, ptr %28, i64 7136
-  %218 = getelementptr i8, ptr %28, i64 6792
-  %219 = getelementptr i8, ptr %28, i64 6356
-  %220 = getelementptr i8, ptr %28, i64 6808
-  %221 = getelementptr i8, ptr %28, i64 6800
-  %222 = getelementptr i8, ptr %28, i64 7160
-  %223 = getelementptr i8, ptr %28, i64 7152
+  %214 = getelementptr i8, ptr %28, i64 6904
+  %215 = getelementptr i8, ptr %28, i64 6908
+  %216 = getelementptr i8, ptr %28, i64 6632
+  %217 = getelementptr i8, ptr %28, i64 7272
+  %218 = getelementptr i8, ptr %28, i64 6928
+  %219 = getelementptr i8, ptr %28, i64 6492
+  %220 = getelementptr i8, ptr %28, i64 6944
+  %221 = getelementptr i8, ptr %28, i64 6936
+  %222 = getelementptr i8, ptr %28, i64 7296
+  %223 = getelementptr i8, ptr %28, i64 7288
   %wide.trip.count180.i.i = zext nneg i32 %4 to i64
   br label %forbody26.i.i
 
@@ -59686,7 +60440,7 @@ then.i.i115.i.i:                                  ; preds = %"$Loop.write_batch_
 
 then.i109.i.i:                                    ; preds = %"$RankGroup.step.exit.i.i.i", %"$Scheduler.write_table_range.exit.i.i.i"
   %common.ret.op.i26.i.i.i = phi i32 [ %401, %"$RankGroup.step.exit.i.i.i" ], [ %400, %"$Scheduler.write_table_range.exit.i.i.i" ]
-  %402 = getelementptr i8, ptr %28, i64 7454
+  %402 = getelementptr i8, ptr %28, i64 7590
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %402, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %39)
   br label %"$Loop.run_batch_decode.exit"
@@ -59734,7 +60488,7 @@ forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge
 then.i127.i.i:                                    ; preds = %forbody.i120.i.i
   %430 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %431 = add i64 %420, -1
-  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.703", i32 %430, i64 %431)
+  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.711", i32 %430, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
   %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
@@ -59764,7 +60518,7 @@ else.i.i.i:                                       ; preds = %forbody.i120.i.i
 then5.i.i.i:                                      ; preds = %else.i.i.i
   %442 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %443 = add i64 %420, -1
-  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.704", i32 %442, i64 %443)
+  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.712", i32 %442, i64 %443)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -59850,16 +60604,16 @@ merge34.i.i:                                      ; preds = %"$Vector.push.exit.
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i26.i.i.i, %then.i109.i.i ], [ 7, %"$printable.clean.exit.i.i.i.i" ], [ 1, %merge.i.i ], [ 1, %"$printable.clean.exit.i.i94.i.i" ], [ 3, %"$printable.clean.exit.i.i.i" ], [ 8, %"$printable.clean.exit.i130.i.i" ], [ 8, %"$printable.clean.exit45.i.i.i" ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge2.thread.i.i ], [ 0, %merge34.i.i ], [ %233, %forbody18.i.i ], [ %250, %then2.i100.i.i ], [ %259, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge3.i.i.i ], [ 1, %forbody.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %39)
   %474 = call i32 @pthread_mutex_lock(ptr %94)
-  %475 = getelementptr i8, ptr %28, i64 7451
+  %475 = getelementptr i8, ptr %28, i64 7587
   store i8 1, ptr %475, align 1
-  %476 = getelementptr i8, ptr %28, i64 7344
+  %476 = getelementptr i8, ptr %28, i64 7480
   %477 = call i32 @pthread_cond_signal(ptr %476)
   %478 = call i32 @pthread_mutex_unlock(ptr %94)
   %479 = call i32 @pthread_mutex_lock(ptr %83)
   %480 = load i64, ptr %88, align 8
   %481 = add i64 %480, 1
   store i64 %481, ptr %88, align 8
-  %482 = getelementptr i8, ptr %28, i64 7240
+  %482 = getelementptr i8, ptr %28, i64 7376
   %483 = call i32 @pthread_cond_broadcast(ptr %482)
   %484 = call i32 @pthread_mutex_unlock(ptr %83)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -59887,7 +60641,7 @@ then:                                             ; preds = %entry
   br i1 %.not61, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.697", i32 %1, i32 %9)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.705", i32 %1, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -59920,7 +60674,7 @@ then5:                                            ; preds = %merge
   br i1 %.not60, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.698", i32 %4)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.706", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i65 = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -59950,7 +60704,7 @@ then13:                                           ; preds = %merge4
   br i1 %.not59, label %common.ret, label %then17
 
 then17:                                           ; preds = %then13
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.699", i32 %1, i32 %25)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.707", i32 %1, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i68)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i69 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -59991,7 +60745,7 @@ or.lhs.false23:                                   ; preds = %and.lhs.true
   br i1 %or.cond63, label %common.ret, label %then21
 
 then28:                                           ; preds = %then21
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.700", i64 35, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.708", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -60013,52 +60767,52 @@ then2.i.i74:                                      ; preds = %then28
 }
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i32 @llvm.smin.i32(i32, i32) #25
+declare i32 @llvm.smin.i32(i32, i32) #24
 
 ; Function Attrs: nofree nounwind willreturn memory(argmem: read)
-declare i32 @bcmp(ptr nocapture, ptr nocapture, i64) local_unnamed_addr #26
+declare i32 @bcmp(ptr nocapture, ptr nocapture, i64) local_unnamed_addr #25
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i32 @llvm.smax.i32(i32, i32) #25
+declare i32 @llvm.smax.i32(i32, i32) #24
 
 ; Function Attrs: nocallback nofree nounwind willreturn memory(argmem: write)
-declare void @llvm.memset.p0.i64(ptr nocapture writeonly, i8, i64, i1 immarg) #27
+declare void @llvm.memset.p0.i64(ptr nocapture writeonly, i8, i64, i1 immarg) #26
 
 ; Function Attrs: nocallback nofree nounwind willreturn memory(argmem: readwrite)
-declare void @llvm.memmove.p0.p0.i64(ptr nocapture writeonly, ptr nocapture readonly, i64, i1 immarg) #28
+declare void @llvm.memmove.p0.p0.i64(ptr nocapture writeonly, ptr nocapture readonly, i64, i1 immarg) #27
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i64 @llvm.smax.i64(i64, i64) #25
+declare i64 @llvm.smax.i64(i64, i64) #24
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i64 @llvm.umax.i64(i64, i64) #25
+declare i64 @llvm.umax.i64(i64, i64) #24
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i64 @llvm.smin.i64(i64, i64) #25
+declare i64 @llvm.smin.i64(i64, i64) #24
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare float @llvm.fabs.f32(float) #25
+declare float @llvm.fabs.f32(float) #24
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i32 @llvm.umax.i32(i32, i32) #25
+declare i32 @llvm.umax.i32(i32, i32) #24
 
 ; Function Attrs: nocallback nofree nosync nounwind willreturn memory(argmem: readwrite)
-declare void @llvm.lifetime.start.p0(i64 immarg, ptr nocapture) #29
+declare void @llvm.lifetime.start.p0(i64 immarg, ptr nocapture) #28
 
 ; Function Attrs: nocallback nofree nosync nounwind willreturn memory(argmem: readwrite)
-declare void @llvm.lifetime.end.p0(i64 immarg, ptr nocapture) #29
+declare void @llvm.lifetime.end.p0(i64 immarg, ptr nocapture) #28
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i64 @llvm.fshl.i64(i64, i64, i64) #25
+declare i64 @llvm.fshl.i64(i64, i64, i64) #24
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i64 @llvm.vector.reduce.mul.v4i64(<4 x i64>) #25
+declare i64 @llvm.vector.reduce.mul.v4i64(<4 x i64>) #24
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i64 @llvm.vector.reduce.add.v4i64(<4 x i64>) #25
+declare i64 @llvm.vector.reduce.add.v4i64(<4 x i64>) #24
 
 ; Function Attrs: nocallback nofree nosync nounwind willreturn memory(argmem: read)
-declare ptr @llvm.load.relative.i64(ptr, i64) #30
+declare ptr @llvm.load.relative.i64(ptr, i64) #29
 
 attributes #0 = { nofree nounwind }
 attributes #1 = { mustprogress nofree nounwind willreturn memory(argmem: read) }
@@ -60084,13 +60838,12 @@ attributes #20 = { mustprogress nofree nounwind willreturn allockind("alloc,zero
 attributes #21 = { mustprogress nofree norecurse nosync nounwind willreturn memory(none) }
 attributes #22 = { mustprogress nofree norecurse nosync nounwind willreturn memory(readwrite, inaccessiblemem: none) }
 attributes #23 = { mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: readwrite) }
-attributes #24 = { mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: read) }
-attributes #25 = { nocallback nofree nosync nounwind speculatable willreturn memory(none) }
-attributes #26 = { nofree nounwind willreturn memory(argmem: read) }
-attributes #27 = { nocallback nofree nounwind willreturn memory(argmem: write) }
-attributes #28 = { nocallback nofree nounwind willreturn memory(argmem: readwrite) }
-attributes #29 = { nocallback nofree nosync nounwind willreturn memory(argmem: readwrite) }
-attributes #30 = { nocallback nofree nosync nounwind willreturn memory(argmem: read) }
+attributes #24 = { nocallback nofree nosync nounwind speculatable willreturn memory(none) }
+attributes #25 = { nofree nounwind willreturn memory(argmem: read) }
+attributes #26 = { nocallback nofree nounwind willreturn memory(argmem: write) }
+attributes #27 = { nocallback nofree nounwind willreturn memory(argmem: readwrite) }
+attributes #28 = { nocallback nofree nosync nounwind willreturn memory(argmem: readwrite) }
+attributes #29 = { nocallback nofree nosync nounwind willreturn memory(argmem: read) }
 
 !0 = distinct !{!0, !1}
 !1 = !{!"llvm.loop.unroll.disable"}
