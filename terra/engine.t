@@ -17,8 +17,9 @@ local Sequence = sequence.Sequence
 local exports = {}
 
 local terra close_engine(engine : &Engine)
-  engine:close()
-  C.free(engine)
+  if engine:close() then
+    C.free(engine)
+  end
 end
 
 local terra open_engine(engine : &Engine, wanted : &C.engine_options, result : &&C.glm_engine, message : &C.glm_message) : int32

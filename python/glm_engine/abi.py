@@ -53,6 +53,8 @@ STRUCTS = {
         ("check_operations", "int32_t"),
         ("synthetic", "int32_t"),
         ("num_layers", "int32_t"),
+        ("memory_limit_percent", "int32_t"),
+        ("device_memory_bytes", "int64_t"),
     ],
     "engine_sampling": [
         ("temperature", "float"),

@@ -125,6 +125,11 @@ def least_width(console, table):
     return Measurement.get(console, unbounded, table).minimum
 
 
+def world_size_choice(world_size):
+    """Return what is said where the engine chose how many devices to take."""
+    return f"world size {world_size}: the least of 1, 2, 4 and 8 GPUs that holds the model"
+
+
 @contextmanager
 def bytes_progress(quiet):
     """Give a function (bytes_done, bytes_total, stage) that draws on standard error."""

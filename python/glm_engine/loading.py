@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 
-from glm_engine.console import bytes_progress
+from glm_engine.console import bytes_progress, world_size_choice
 from glm_engine.engine import Engine
 from glm_engine.sizes import cut_line
 
@@ -32,7 +32,10 @@ def load_engine(options, quiet=False, warn=say):
     with bytes_progress(quiet) as show:
         options.progress = show
         engine = in_thread(lambda: Engine(options), meanwhile=import_needed)
-    if not quiet and (line := cut_line(engine.info())):
+    info = engine.info()
+    if not (quiet or options.world_size or info["device"].startswith("CPU")):
+        warn(world_size_choice(info["world_size"]))
+    if not quiet and (line := cut_line(info)):
         warn(line)
     return engine, time.monotonic() - began
 

@@ -3,6 +3,8 @@
 import functools
 import math
 import re
+from dataclasses import dataclass
+from fractions import Fraction
 
 import click
 
@@ -13,6 +15,7 @@ from glm_engine.option_sources import Command, Option
 DEVICES = ("auto", "cpu", "cuda")
 LAYOUTS = ("tensor_parallel", "expert_parallel")
 KV_DTYPES = {"float32": 0, "bfloat16": 1, "fp8_e4m3": 2}
+SHARE = re.compile(r"[01]?\.\d{1,9}")
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 MOST, MOST_BYTES = 2**31 - 1, 2**63 - 1
 MOST_CHARACTERS = 40
@@ -46,6 +49,7 @@ class ByteSize(click.ParamType):
     """A number of bytes: 1048576, 512MB, 80GiB."""
 
     name = "size"
+    known = "a size such as 512MB or 80GiB"
 
     def convert(self, value, param, ctx):
         if isinstance(value, int):
@@ -53,12 +57,53 @@ class ByteSize(click.ParamType):
         refuse_long(self, value, f"from 0 to {MOST_BYTES} bytes", param, ctx)
         match = SIZE.fullmatch(value.strip())
         if not match:
-            self.fail(f"{value!r} is not a size such as 512MB or 80GiB", param, ctx)
+            self.fail(f"{value!r} is not {self.known}", param, ctx)
         number, unit, binary = match.groups()
-        size = int(float(number) * (1024 if binary else 1000) ** POWERS[unit.lower()])
+        size = Fraction(number) * (1024 if binary else 1000) ** POWERS[unit.lower()]
         if size > MOST_BYTES:
             self.fail(f"{value!r} is not from 0 to {MOST_BYTES} bytes", param, ctx)
+        if 0 < size < 1:
+            self.fail(f"{value!r} is less than a byte; expected {self.known}", param, ctx)
+        return int(size)
+
+
+class DeviceMemory(ByteSize):
+    """What a device has: a number of bytes above 0."""
+
+    def convert(self, value, param, ctx):
+        size = super().convert(value, param, ctx)
+        if size == 0:
+            self.fail(f"{value!r} leaves nothing; expected {self.known}", param, ctx)
         return size
+
+
+@dataclass(frozen=True)
+class FreeShare:
+    """Whole hundredths of the memory that a device has free."""
+
+    percent: int
+
+
+class MemoryLimit(ByteSize):
+    """A number of bytes, or a share of what is free: 0.9."""
+
+    name = "size|share"
+    known = "a size such as 80GB or 80GiB, nor a share of free memory such as 0.9"
+
+    def convert(self, value, param, ctx):
+        if not isinstance(value, str) or not SHARE.fullmatch(value.strip()):
+            return super().convert(value, param, ctx)
+        percent = 100 * Fraction(value.strip())
+        if percent.denominator != 1 or not 1 <= percent <= 100:
+            self.fail(f"{value!r} is not a share from 0.01 to 1.0 in hundredths", param, ctx)
+        return FreeShare(int(percent))
+
+
+class WorldSize(Whole):
+    """A number of ranks, or auto, which is the engine's 0."""
+
+    def convert(self, value, param, ctx):
+        return 0 if value == "auto" else super().convert(value, param, ctx)
 
 
 class Finite(click.FloatRange):
@@ -114,7 +159,11 @@ ENGINE = {
         help="auto takes CUDA where an NVIDIA GPU is, else the CPU.",
     ),
     "world_size": engine_option(
-        "--world-size", type=POSITIVE, show_default="1", help="Ranks to split the model over."
+        "--world-size",
+        type=WorldSize(1),
+        metavar="N|auto",
+        show_default="auto, the least of 1, 2, 4 and 8 GPUs that holds the model; on the CPU 1",
+        help="Ranks to split the model over.",
     ),
     "expert_layout": engine_option(
         "--expert-layout",
@@ -166,12 +215,12 @@ ENGINE = {
         show_default="the first that the device keeps",
         help="Type of cached K and V (CPU: float32; CUDA: bfloat16 or fp8_e4m3).",
     ),
-    "memory_limit_bytes": engine_option(
+    "memory_limit": engine_option(
         "--memory-limit",
-        "memory_limit_bytes",
-        type=ByteSize(),
-        show_default="of what is free, 97 % on a GPU and 90 % on the CPU",
-        help="Bytes a device may use, such as 80GB (CPU: all ranks together).",
+        "memory_limit",
+        type=MemoryLimit(),
+        show_default="of what is free, 0.97 on a GPU and 0.9 on the CPU",
+        help="What a device may use: 80GB, 80GiB, or 0.9 of its free memory (CPU: all ranks).",
     ),
     "prefix_cache": engine_option(
         "--prefix-cache/--no-prefix-cache",
@@ -252,6 +301,10 @@ def make_sampling(values):
 def make_engine_values(values):
     if values["kv_dtype"] is not None:
         values["kv_dtype"] = KV_DTYPES[values["kv_dtype"]]
+    limit = values.pop("memory_limit")
+    is_share = isinstance(limit, FreeShare)
+    values["memory_limit_bytes"] = None if is_share else limit
+    values["memory_limit_percent"] = limit.percent if is_share else None
     return values
 
 

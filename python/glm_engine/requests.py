@@ -17,6 +17,11 @@ INTEGER_RANGES = {
     "uint64_t": range(2**64),
 }
 INT32, FLOAT = "i", "f"
+OPTION_TYPES = {
+    name: c_type
+    for name, c_type in abi.STRUCTS["engine_options"]
+    if c_type in ("int32_t", "int64_t")
+}
 C_TYPES = {INT32: ctypes.c_int32, FLOAT: ctypes.c_float}
 FLOAT_BYTES = 4
 MASK_BITS = 32
@@ -51,12 +56,13 @@ class EngineOptions:
     check_operations: bool | None = None
     synthetic: bool | None = None
     num_layers: int | None = None
+    memory_limit_percent: int | None = None
+    device_memory_bytes: int | None = None
     progress: Callable[[int, int, str], None] | None = None
 
     def numbers(self):
         """Return the options that the caller set and that are plain numbers."""
-        names = [name for name, c_type, *_ in abi.STRUCTS["engine_options"] if "int" in c_type]
-        values = {name: getattr(self, name) for name in names if name != "struct_size"}
+        values = {name: getattr(self, name) for name in OPTION_TYPES}
         if self.expert_layout is not None:
             values["expert_layout"] = layout_number(self.expert_layout)
         return {name: value for name, value in values.items() if value is not None}
@@ -198,8 +204,7 @@ def fill_options(struct, options):
             raise BadInputError(f"{name} is {value!r}, which holds a zero byte")
         setattr(struct, name, value)
     for name, value in options.numbers().items():
-        wide = name == "memory_limit_bytes"
-        setattr(struct, name, checked_number(name, value, "int64_t" if wide else "int32_t"))
+        setattr(struct, name, checked_number(name, value, OPTION_TYPES[name]))
     return texts
 
 

@@ -141,12 +141,20 @@ terra Library:open(wanted : rawstring, library_dir : rawstring, message : &C.glm
   return code
 end
 
-terra Library:describe(info : &C.glm_device_info, message : &C.glm_message) : int32
+terra Library:describe_rank(
+  group : &C.glm_group,
+  rank : int32,
+  world_size : int32,
+  info : &C.glm_device_info,
+  message : &C.glm_message
+) : int32
   var options : C.glm_device_options
   C.memset(&options, 0, sizeof(C.glm_device_options))
   options.struct_size = sizeof(C.glm_device_options)
-  options.world_size = 1
+  options.rank = rank
+  options.world_size = world_size
   options.num_threads = 1
+  options.group = group
   var handle : &C.glm_device = nil
   status.try(self.backend.device_open(&options, &handle, message))
   C.memset(info, 0, sizeof(C.glm_device_info))
@@ -157,6 +165,49 @@ terra Library:describe(info : &C.glm_device_info, message : &C.glm_message) : in
   end
   self.backend.device_close(handle)
   return code
+end
+
+terra Library:describe_ranks(group : &C.glm_group, world_size : int32, info : &C.glm_device_info, message : &C.glm_message) : int32
+  status.try(self:describe_rank(group, 0, world_size, info, message))
+  for rank = 1, world_size do
+    var other : C.glm_device_info
+    status.try(self:describe_rank(group, rank, world_size, &other, message))
+    if other.memory_free_bytes < info.memory_free_bytes then
+      info.memory_free_bytes = other.memory_free_bytes
+    end
+  end
+  return C.GLM_OK
+end
+
+terra Library:describe(world_size : int32, info : &C.glm_device_info, message : &C.glm_message) : int32
+  if world_size == 1 then
+    return self:describe_rank(nil, 0, 1, info, message)
+  end
+  var options = C.glm_group_options { struct_size = sizeof(C.glm_group_options), world_size = world_size, devices = nil }
+  var group : &C.glm_group = nil
+  status.try(self.backend.group_create(&options, &group, message))
+  var code = self:describe_ranks(group, world_size, info, message)
+  self.backend.group_free(group)
+  return code
+end
+
+terra Library:takes_world_size(world_size : int32) : bool
+  return self:shares_memory() or world_size == 1 or world_size == 2 or world_size == 4 or world_size == 8
+end
+
+terra Library:describe_kind(world_size : int32, memory_bytes : int64, info : &C.glm_device_info, message : &C.glm_message) : int32
+  if not self:takes_world_size(world_size) then
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "world_size is %d; expected 1, 2, 4 or 8 for device %s", world_size, &self.kind[0])
+  end
+  C.memset(info, 0, sizeof(C.glm_device_info))
+  info.struct_size = sizeof(C.glm_device_info)
+  var code = self.backend.device_info(nil, info)
+  if code ~= C.GLM_OK then
+    return status.fail(message, code, "%.800s does not describe its kind of device without opening one", &self.path[0])
+  end
+  info.memory_total_bytes = memory_bytes
+  info.memory_free_bytes = memory_bytes
+  return C.GLM_OK
 end
 
 return device

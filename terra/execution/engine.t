@@ -1,6 +1,7 @@
 local abi = require("terra.base.abi")
 local batch = require("terra.scheduling.batch")
 local device = require("terra.execution.device")
+local devices = require("terra.plan.devices")
 local load = require("terra.execution.load")
 local loop = require("terra.loop.loop")
 local measures = require("terra.execution.measures")
@@ -53,9 +54,7 @@ terra Engine:start_loop(message : &C.glm_message) : int32
 end
 
 terra Engine:make_plan(wanted : &C.engine_options, message : &C.glm_message) : int32
-  status.try(self.library:describe(&self.device_info, message))
-  var shares_memory = self.library:shares_memory()
-  status.try(self.plan:make(&self.model, self.library.backend, &self.device_info, shares_memory, wanted, message))
+  status.try(devices.plan(&self.plan, &self.device_info, &self.model, &self.library, wanted, message))
   return self.plan:require_fit(message)
 end
 
@@ -87,6 +86,7 @@ end
 
 terra Engine:open(wanted : &C.engine_options, message : &C.glm_message) : int32
   status.try(options.check_struct(wanted, message))
+  status.try(options.expect_own_devices(wanted, message))
   status.try(self.library:open(wanted.device, wanted.library_dir, message))
   self.stage = model_open
   status.try(self:open_model(wanted, message))
@@ -94,15 +94,19 @@ terra Engine:open(wanted : &C.engine_options, message : &C.glm_message) : int32
   self.stage = ranks_open
   status.try(self.ranks:init(self.library.backend, self.plan.options.world_size, message))
   status.try(load.ranks(&self.ranks, &self.plan, message))
+  self.ranks.is_watched = self.device_info.is_asynchronous == 0
   status.try(self:capture(message))
   self.stage = loop_open
   return self:start_loop(message)
 end
 
-terra Engine:close()
+terra Engine:close() : bool
   if self.stage >= loop_open then
     self.loop:free()
     C.free(self.plan_memory)
+  end
+  if self.stage >= ranks_open and self.ranks:hangs() then
+    return false
   end
   if self.stage >= ranks_open then
     load.free_ranks(&self.ranks)
@@ -112,6 +116,7 @@ terra Engine:close()
     self.model:close()
     self.library:close()
   end
+  return true
 end
 
 local copied_from_config = { "vocab_size", "hidden_size", "num_layers", "num_experts" }

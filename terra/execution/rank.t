@@ -26,6 +26,10 @@ local struct Rank {
   profile : &profile.Profile
   checks_operations : bool
   shares_samples : bool
+  is_abandoned : bool
+  operation : rawstring
+  layer : int32
+  num_calls : int64
   cache : C.glm_kv_cache
   weight_memory : &opaque
   weight_bytes : int64
@@ -35,15 +39,32 @@ local struct Rank {
 
 local outside_layers = -1
 
-terra Rank:describe_failure(operation : rawstring, layer : int32, message : &C.glm_message)
+terra Rank:fail_operation(cause : rawstring, message : &C.glm_message)
+  if self.layer == outside_layers then
+    status.fail(message, C.GLM_DEVICE_ERROR, "%s failed on rank %d: %.900s", self.operation, self.index, cause)
+  else
+    status.fail(message, C.GLM_DEVICE_ERROR, "%s failed in layer %d on rank %d: %.900s", self.operation, self.layer, self.index, cause)
+  end
+end
+
+terra Rank:describe_failure(message : &C.glm_message)
   var cause : C.glm_message
   cause.text[0] = 0
   self.backend.device_message(self.device, &cause)
-  if layer == outside_layers then
-    status.fail(message, C.GLM_DEVICE_ERROR, "%s failed on rank %d: %.900s", operation, self.index, &cause.text[0])
-  else
-    status.fail(message, C.GLM_DEVICE_ERROR, "%s failed in layer %d on rank %d: %.900s", operation, layer, self.index, &cause.text[0])
+  self:fail_operation(&cause.text[0], message)
+end
+
+terra Rank:enter(operation : rawstring, layer : int32)
+  self.operation = operation
+  self.layer = layer
+  self.num_calls = self.num_calls + 1
+end
+
+terra Rank:left(code : int32) : int32
+  if self.is_abandoned then
+    return C.GLM_CANCELLED
   end
+  return code
 end
 
 terra Rank:stop_profile()
@@ -81,12 +102,13 @@ local run_as = macro(function(self, message, layer, label, method, arguments)
     if is_watched then
       self:begin_operation(label)
     end
-    var code = self.backend.[name](self.device, &arguments)
+    self:enter([name], layer)
+    var code = self:left(self.backend.[name](self.device, &arguments))
     if code == C.GLM_OK and is_watched then
       code = self:end_operation()
     end
     if code ~= C.GLM_OK then
-      self:describe_failure([name], layer, message)
+      self:describe_failure(message)
       return code
     end
   end
@@ -100,9 +122,10 @@ local call = macro(function(self, message, operation, method, ...)
   local arguments = terralib.newlist { ... }
   local name = method:asvalue()
   return quote
-    var code = self.backend.[name](self.device, [arguments])
+    self:enter(operation, outside_layers)
+    var code = self:left(self.backend.[name](self.device, [arguments]))
     if code ~= C.GLM_OK then
-      self:describe_failure(operation, outside_layers, message)
+      self:describe_failure(message)
       return code
     end
   end

@@ -2,9 +2,12 @@ local abi = require("terra.base.abi")
 local buffers = require("terra.plan.buffers")
 local rank = require("terra.execution.rank")
 local status = require("terra.base.status")
+local threads = require("terra.base.threads")
+local watch = require("terra.execution.watch")
 local C = abi.C
 
 local Rank = rank.Rank
+local ticks_after_abort = 3
 local Job = { &Rank, &opaque, &C.glm_message } -> int32
 
 local struct Flight {
@@ -28,6 +31,8 @@ local struct RankGroup {
   num_running : int32
   stopping : bool
   is_usable : bool
+  is_watched : bool
+  is_running : &bool
   job : Job
   context : &opaque
   codes : &int32
@@ -64,8 +69,9 @@ terra RankGroup:wait_for_generation(seen : int64) : bool
   return not stopping
 end
 
-terra RankGroup:report_finished()
+terra RankGroup:report_finished(index : int32)
   C.pthread_mutex_lock(&self.mutex)
+  self.is_running[index] = false
   self.num_running = self.num_running - 1
   if self.num_running == 0 then
     C.pthread_cond_signal(&self.finished)
@@ -81,7 +87,7 @@ local terra rank_thread(argument : &opaque) : &opaque
   while group:wait_for_generation(generation) do
     generation = generation + 1
     group:execute(index)
-    group:report_finished()
+    group:report_finished(index)
   end
   return nil
 end
@@ -106,6 +112,89 @@ terra RankGroup:first_failure(message : &C.glm_message) : int32
   return self.codes[failed]
 end
 
+terra RankGroup:activity() : watch.Activity
+  var found = watch.Activity { num_running = self.num_running, num_calls = 0, cpu_ns = 0 }
+  for i = 0, self.world_size do
+    if self.is_running[i] then
+      found.num_calls = found.num_calls + self.ranks[i].num_calls
+      found.cpu_ns = found.cpu_ns + watch.cpu_ns(self.threads[i])
+    end
+  end
+  return found
+end
+
+terra RankGroup:await_ranks() : bool
+  var watching : watch.Watch
+  watching:init(self:activity())
+  while self.num_running > 0 do
+    if not self.is_watched then
+      C.pthread_cond_wait(&self.finished, &self.mutex)
+    else
+      watch.wait_a_tick(&self.finished, &self.mutex)
+      if self.num_running > 0 and watching:finds_idle(self:activity()) then
+        return false
+      end
+    end
+  end
+  return true
+end
+
+terra RankGroup:first_running() : int32
+  for i = 0, self.world_size do
+    if self.is_running[i] then
+      return i
+    end
+  end
+  return -1
+end
+
+terra RankGroup:blame(index : int32)
+  var cause : int8[128]
+  C.snprintf(&cause[0], 128, "it has not come back, and for %.1f s the rank has done nothing", [watch.limit_seconds])
+  self.ranks[index]:fail_operation(&cause[0], &self.messages[index])
+  self.codes[index] = C.GLM_DEVICE_ERROR
+end
+
+terra RankGroup:abandon()
+  var first = self:first_running()
+  self.backend.group_abort(self.group)
+  for tick = 0, ticks_after_abort do
+    if self.num_running > 0 then
+      watch.wait_a_tick(&self.finished, &self.mutex)
+    end
+  end
+  if self.num_running == 0 then
+    self:blame(first)
+  end
+  for i = 0, self.world_size do
+    if self.is_running[i] then
+      self.ranks[i].is_abandoned = true
+      self:blame(i)
+    end
+  end
+end
+
+terra RankGroup:hangs() : bool
+  C.pthread_mutex_lock(&self.mutex)
+  var hangs = self.num_running > 0
+  C.pthread_mutex_unlock(&self.mutex)
+  return hangs
+end
+
+terra RankGroup:run_threads()
+  C.pthread_mutex_lock(&self.mutex)
+  self.num_running = self.world_size
+  for i = 0, self.world_size do
+    self.is_running[i] = true
+  end
+  self.generation = self.generation + 1
+  C.pthread_cond_broadcast(&self.started)
+  if not self:await_ranks() then
+    self:abandon()
+  end
+  C.pthread_mutex_unlock(&self.mutex)
+end
+
 terra RankGroup:run(job : Job, context : &opaque, message : &C.glm_message) : int32
   if not self.is_usable then
     return status.fail(message, C.GLM_DEVICE_ERROR, "the device group is lost after an earlier failure; free the engine and start it again")
@@ -116,14 +205,7 @@ terra RankGroup:run(job : Job, context : &opaque, message : &C.glm_message) : in
     self:execute(0)
     return self:first_failure(message)
   end
-  C.pthread_mutex_lock(&self.mutex)
-  self.num_running = self.world_size
-  self.generation = self.generation + 1
-  C.pthread_cond_broadcast(&self.started)
-  while self.num_running > 0 do
-    C.pthread_cond_wait(&self.finished, &self.mutex)
-  end
-  C.pthread_mutex_unlock(&self.mutex)
+  self:run_threads()
   return self:first_failure(message)
 end
 
@@ -152,12 +234,13 @@ terra RankGroup:init(backend : &C.glm_backend, world_size : int32, message : &C.
   self.is_usable = true
   C.pthread_mutex_init(&self.mutex, nil)
   C.pthread_cond_init(&self.started, nil)
-  C.pthread_cond_init(&self.finished, nil)
+  threads.init_condition(&self.finished)
   self.ranks = [&Rank](C.calloc(world_size, sizeof(Rank)))
   self.codes = [&int32](C.calloc(world_size, sizeof(int32)))
   self.messages = [&C.glm_message](C.calloc(world_size, sizeof(C.glm_message)))
   self.threads = [&C.pthread_t](C.calloc(world_size, sizeof(C.pthread_t)))
-  if self.ranks == nil or self.codes == nil or self.messages == nil or self.threads == nil then
+  self.is_running = [&bool](C.calloc(world_size, sizeof(bool)))
+  if self.ranks == nil or self.codes == nil or self.is_running == nil or self.messages == nil or self.threads == nil then
     return status.fail(message, C.GLM_OUT_OF_MEMORY, "no memory for %d ranks", world_size)
   end
   for i = 0, world_size do
@@ -186,6 +269,7 @@ terra RankGroup:free()
   end
   C.free(self.ranks)
   C.free(self.codes)
+  C.free(self.is_running)
   C.free(self.messages)
   C.free(self.threads)
   C.pthread_cond_destroy(&self.started)

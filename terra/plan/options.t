@@ -7,7 +7,7 @@ local C = abi.C
 local options = {}
 
 options.fields = {
-  { name = "world_size", otherwise = 1, least = 1, most = 64 },
+  { name = "world_size", otherwise = 0, least = 0, most = 64 },
   { name = "max_batch", otherwise = 0, least = 0, most = 65536 },
   { name = "max_seq", otherwise = 0, least = 0, most = 2 ^ 26 },
   { name = "page_size", otherwise = 16, least = 1, most = 65536 },
@@ -26,6 +26,8 @@ options.fields = {
   { name = "synthetic", otherwise = 0, least = 0, most = 1 },
   { name = "num_layers", otherwise = 0, least = 0, most = 65536 },
   { name = "memory_limit_bytes", otherwise = 0, least = 0, most = 2 ^ 60 },
+  { name = "memory_limit_percent", otherwise = 0, least = 0, most = 100 },
+  { name = "device_memory_bytes", otherwise = 0, least = 0, most = 2 ^ 60 },
 }
 
 local keeps_zero = { prefix_cache = true, kv_dtype = true, graphs = true, plan_ahead = true }
@@ -71,6 +73,18 @@ terra options.check_struct(given : &C.engine_options, message : &C.glm_message) 
   return C.GLM_OK
 end
 
+terra options.expect_own_devices(given : &C.engine_options, message : &C.glm_message) : int32
+  if given.device_memory_bytes == 0 then
+    return C.GLM_OK
+  end
+  return status.fail(
+    message,
+    C.GLM_INVALID_ARGUMENT,
+    "option device_memory_bytes is %lld; only engine_plan plans for devices that are not here",
+    given.device_memory_bytes
+  )
+end
+
 terra options.check_ranges(given : &C.engine_options, message : &C.glm_message) : int32
   escape
     for _, field in ipairs(options.fields) do
@@ -103,6 +117,9 @@ terra options.resolve(
   status.try(options.check_ranges(resolved, message))
   if resolved.num_layers > 0 and resolved.synthetic == 0 then
     return status.fail(message, C.GLM_INVALID_ARGUMENT, "option num_layers is %d, but only synthetic models can be cut", resolved.num_layers)
+  end
+  if resolved.memory_limit_bytes > 0 and resolved.memory_limit_percent > 0 then
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "options memory_limit_bytes and memory_limit_percent exclude each other")
   end
   if resolved.max_seq > model.max_position_embeddings then
     return status.fail(

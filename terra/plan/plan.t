@@ -227,6 +227,11 @@ terra Plan:refuse(reason : rawstring)
   C.snprintf(&self.reason[0], 512, "%s", reason)
 end
 
+terra Plan:refuse_also(reason : rawstring)
+  var length = C.strlen(&self.reason[0])
+  C.snprintf(&self.reason[length], 512 - length, "; %s", reason)
+end
+
 terra Plan:refuse_pool(num_pages : int64)
   var reason : int8[512]
   var o = &self.options
@@ -299,7 +304,10 @@ end
 terra Plan:choose_memory(info : &C.glm_device_info)
   self.memory_available = self.options.memory_limit_bytes
   if self.memory_available == 0 then
-    var hundredths = terralib.select(self.shares_memory, hundredths_of_shared_memory, hundredths_of_own_memory)
+    var hundredths = self.options.memory_limit_percent
+    if hundredths == 0 then
+      hundredths = terralib.select(self.shares_memory, hundredths_of_shared_memory, hundredths_of_own_memory)
+    end
     self.memory_available = info.memory_free_bytes / 100 * hundredths
   end
 end

@@ -1,5 +1,6 @@
 local abi = require("terra.base.abi")
 local device = require("terra.execution.device")
+local devices = require("terra.plan.devices")
 local dtypes = require("terra.base.dtypes")
 local gpus = require("terra.execution.gpus")
 local handles = require("terra.base.handles")
@@ -213,8 +214,7 @@ end
 local terra plan_on(source : &Model, library : &device.Library, given : &C.engine_options, target : &&C.engine_text, message : &C.glm_message) : int32
   var info : C.glm_device_info
   var made : Plan
-  status.try(library:describe(&info, message))
-  status.try(made:make(source, library.backend, &info, library:shares_memory(), given, message))
+  status.try(devices.plan(&made, &info, source, library, given, message))
   var out : JsonWriter
   out:init()
   write_plan(&out, &made, &library.kind[0])

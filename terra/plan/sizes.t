@@ -63,7 +63,7 @@ function sizes.extend(Plan)
       return self.wanted.num_pages
     end
     var room = self:room_for_pages()
-    if self.shares_memory and self.wanted.memory_limit_bytes == 0 then
+    if self.shares_memory and self.wanted.memory_limit_bytes == 0 and self.wanted.memory_limit_percent == 0 then
       var share = room / share_of_shared_memory
       return terralib.select(share < self.pages_per_request, smaller(room, self.pages_per_request), share)
     end

@@ -4,20 +4,16 @@ The device library is `failing/backend.c`: the CPU device, of which one operatio
 fails at a chosen call, and which counts its allocations.
 """
 
-import ctypes
+import time
 from contextlib import contextmanager
-from functools import cache
 
 import pytest
 
 from glm_engine.engine import Engine, EngineOptions, Request
 from glm_engine.errors import EngineError, Status
-from tests.engine.probes import ROOT
+from tests.engine.failing_device import FOLDER, arm, library
 from tests.reference.capitals import CAPITALS, prompts
 
-FOLDER = ROOT / "build" / "tests" / "failing"
-INNER = ROOT / "build" / "libglm_cpu.so"
-NEVER = 2**31 - 1
 LAYERS = 4
 OPERATIONS = (
     "embed",
@@ -26,6 +22,8 @@ OPERATIONS = (
     "route",
     "experts",
     "reduce_add_norm_quantise",
+    "swiglu_quantise",
+    "norm_rope_store",
     "all_gather",
 )
 CASES = [
@@ -36,20 +34,6 @@ CASES = [
     (2, 0, "sample"),
     (2, 0, "logits"),
 ]
-
-
-@cache
-def library() -> ctypes.CDLL:
-    loaded = ctypes.CDLL(str(FOLDER / "libglm_cpu.so"))
-    text, number = ctypes.c_char_p, ctypes.c_int32
-    loaded.failing_arm.argtypes = [text, number, text, number]
-    loaded.failing_arm.restype = None
-    return loaded
-
-
-def arm(rank: int = 0, operation: str = "", call: int = NEVER) -> None:
-    """Let the operation's call of that number, counted from now, fail on a rank."""
-    library().failing_arm(str(INNER).encode(), rank, operation.encode(), call)
 
 
 @contextmanager
@@ -161,3 +145,42 @@ def test_a_refused_plan_allocates_nothing():
     assert library().failing_num_allocations() == 0
     with engine_of(1):
         assert library().failing_num_allocations() > 0
+
+
+@pytest.fixture
+def hanging():
+    """Let what is armed hang in place of failing, until the test ends."""
+    library().failing_hang(1)
+    yield
+    library().failing_hang(0)
+
+
+@pytest.mark.usefixtures("hanging")
+@pytest.mark.parametrize(
+    ("world_size", "rank", "operation"),
+    [(2, 0, "sample"), (4, 3, "reduce_add_norm_quantise")],
+)
+def test_a_rank_that_hangs_is_named_and_ends_all(world_size, rank, operation):
+    with engine_of(world_size) as engine:
+        arm(rank, operation, 1)
+        began = time.monotonic()
+        failures = submitted_failures(engine, 3)
+        seconds = time.monotonic() - began
+        assert engine.info()["is_usable"] == 0
+        with pytest.raises(EngineError, match=f"not usable any more: {operation} failed"):
+            engine.submit(Request(prompts()[0]))
+    print(f"named after {seconds:.2f} s")
+    assert seconds < 10
+    assert library().failing_has_failed()
+    for status, message in failures:
+        assert status == Status.GLM_DEVICE_ERROR
+        for words in (f"{operation} failed", f"on rank {rank}: it has not come back"):
+            assert words in message
+
+
+def test_a_rank_that_computes_for_long_does_not_hang():
+    with engine_of(2) as engine:
+        library().failing_be_busy(4)
+        arm(1, "experts", 1)
+        failures = submitted_failures(engine, 1)
+    assert "made to fail" in failures[0][1]

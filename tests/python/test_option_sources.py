@@ -270,7 +270,9 @@ def test_help_states_the_engines_own_defaults(capsys):
     load_engine_library().engine_default_options(ctypes.byref(chosen))
     assert cli.main(["plan", "--help"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    for key in ("world-size", "page-size", "num-pages", "max-step-tokens", "prefill-chunk"):
+    assert chosen.world_size == 0
+    assert "[default: auto, the least of 1, 2, 4 and 8 GPUs" in printed
+    for key in ("page-size", "num-pages", "max-step-tokens", "prefill-chunk"):
         default = getattr(chosen, key.replace("-", "_"))
         assert re.search(rf"--{key} INTEGER RANGE [^\[]*\[default: {default};", printed), key
     assert re.search(rf"--threads [^\[]*\[default: {chosen.num_threads};", printed)

@@ -5,7 +5,7 @@ import pytest
 
 from glm_engine import cli
 from glm_engine.commands.bench import NumberList
-from glm_engine.options import ByteSize, Whole
+from glm_engine.options import ByteSize, DeviceMemory, FreeShare, MemoryLimit, Whole, WorldSize
 
 ARGUMENTS = {"generate": ["x"]}
 LONG = ("9" * 400, "9" * 5000, f"-{'9' * 400}", "²")
@@ -46,6 +46,55 @@ def test_the_bounds_are_named(text, capsys):
 def test_sizes_beyond_what_64_bits_hold_are_refused(text, capsys):
     assert cli.main(["plan", "--memory-limit", text]) == 2
     assert "--memory-limit" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (ByteSize, "141GB", 141_000_000_000),
+        (ByteSize, "140GiB", 150_323_855_360),
+        (ByteSize, "1.5 kib", 1536),
+        (ByteSize, "9007199254740993", 9007199254740993),
+        (ByteSize, "0", 0),
+        (DeviceMemory, "141GB", 141_000_000_000),
+        (MemoryLimit, "80g", 80_000_000_000),
+        (MemoryLimit, "0.9", FreeShare(90)),
+        (MemoryLimit, ".07", FreeShare(7)),
+        (MemoryLimit, "1.0", FreeShare(100)),
+        (MemoryLimit, "1", 1),
+    ],
+)
+def test_sizes_and_shares(kind, text, value):
+    assert kind().convert(text, None, None) == value
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "words"),
+    [
+        ("--device-memory", "0.9", "less than a byte; expected a size such as 512MB or 80GiB"),
+        ("--device-memory", "0", "leaves nothing"),
+        ("--device-memory", "141 GBs", "not a size such as 512MB or 80GiB"),
+        ("--memory-limit", "0.905", "not a share from 0.01 to 1.0 in hundredths"),
+        ("--memory-limit", "0.0", "not a share from 0.01 to 1.0 in hundredths"),
+        ("--memory-limit", "1.01", "not a share from 0.01 to 1.0 in hundredths"),
+        ("--memory-limit", "90%", "nor a share of free memory such as 0.9"),
+        ("--memory-limit", "-0.9", "nor a share of free memory such as 0.9"),
+    ],
+)
+def test_sizes_that_are_none_are_named(option, text, words, capsys):
+    assert cli.main(["plan", f"{option}={text}"]) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    for word in (option, repr(text), words):
+        assert word in captured.err
+
+
+@pytest.mark.parametrize("text", ["0", "any", "-1", "2.0"])
+def test_a_world_size_is_a_number_or_auto(text, capsys):
+    assert WorldSize(1).convert("auto", None, None) == 0
+    assert WorldSize(1).convert("8", None, None) == 8
+    assert cli.main(["plan", f"--world-size={text}"]) == 2
+    assert "--world-size" in capsys.readouterr().err
 
 
 def test_without_a_command_all_are_listed(capsys):

@@ -1,5 +1,6 @@
 #include "device.hpp"
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -83,7 +84,7 @@ void device_close(glm_device* device) {
   if (device != nullptr) close(device);
 }
 
-void device_info(glm_device&, glm_device_info* info) {
+void kind_info(glm_device_info* info) {
   expect_pointer("device_info", "info", info);
   expect_equal("device_info", "struct_size", sizeof(glm_device_info),
                info->struct_size);
@@ -94,6 +95,13 @@ void device_info(glm_device&, glm_device_info* info) {
   info->page_size_multiple = 1;
   info->is_asynchronous = 0;
   info->merges_shared_expert = 0;
+  info->memory_total_bytes = 0;
+  info->memory_free_bytes = 0;
+  std::snprintf(info->name, sizeof info->name, "CPU");
+}
+
+void device_info(glm_device&, glm_device_info* info) {
+  kind_info(info);
   set_memory_info(info);
   set_processor_name(info);
 }

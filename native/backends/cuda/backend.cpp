@@ -109,6 +109,11 @@ glm_status open_device(const glm_device_options* options, glm_device** device,
   return guarded(message, [&] { device_open(options, device); });
 }
 
+glm_status info_of(glm_device* device, glm_device_info* info) {
+  if (device == nullptr) return guarded(nullptr, [&] { kind_info(info); });
+  return on_device<device_info>(device, info);
+}
+
 void last_message(glm_device* device, glm_message* message) {
   if (device != nullptr) write_message(message, device->message.text);
 }
@@ -137,7 +142,7 @@ const glm_backend kBackend = {
     open_device,
     device_close,
     last_message,
-    on_device<device_info, glm_device_info*>,
+    info_of,
     on_device<allocate, int32_t, int64_t, void**>,
     on_device<release, void*>,
     on_device<host_allocate, int64_t, void**>,

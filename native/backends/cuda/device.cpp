@@ -184,12 +184,10 @@ void device_close(glm_device* device) {
   if (device != nullptr) close(device);
 }
 
-void device_info(glm_device& device, glm_device_info* info) {
+void kind_info(glm_device_info* info) {
   expect_pointer("device_info", "info", info);
   expect_equal("device_info", "struct_size", sizeof(glm_device_info),
                info->struct_size);
-  check_call(cwCudaMemInfo(&info->memory_free_bytes, &info->memory_total_bytes),
-             "device_info");
   info->activation_dtype = GLM_DTYPE_BF16;
   info->default_kv_dtype = GLM_DTYPE_BF16;
   info->supports_graphs = 1;
@@ -197,6 +195,15 @@ void device_info(glm_device& device, glm_device_info* info) {
   info->page_size_multiple = kernels::kBlockTokens;
   info->is_asynchronous = 1;
   info->merges_shared_expert = 1;
+  info->memory_total_bytes = 0;
+  info->memory_free_bytes = 0;
+  std::snprintf(info->name, sizeof info->name, "NVIDIA GPU");
+}
+
+void device_info(glm_device& device, glm_device_info* info) {
+  kind_info(info);
+  check_call(cwCudaMemInfo(&info->memory_free_bytes, &info->memory_total_bytes),
+             "device_info");
   const std::string name = properties_of(device.ordinal).name;
   std::snprintf(info->name, sizeof info->name, "%s%s",
                 name.substr(0, kLongestName).c_str(),

@@ -10,6 +10,7 @@ void group_create(const glm_group_options* options, glm_group** group);
 void group_bind(glm_device& device, void* memory, int64_t bytes);
 void device_open(const glm_device_options* options, glm_device** device);
 void device_close(glm_device* device);
+void kind_info(glm_device_info* info);
 void device_info(glm_device& device, glm_device_info* info);
 
 void allocate(glm_device& device, int32_t kind, int64_t bytes, void** memory);

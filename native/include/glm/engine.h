@@ -73,6 +73,8 @@ typedef struct engine_options {
   int32_t check_operations;
   int32_t synthetic;
   int32_t num_layers;
+  int32_t memory_limit_percent;
+  int64_t device_memory_bytes;
 } engine_options;
 
 typedef struct engine_sampling {

@@ -1,5 +1,7 @@
 """`glm plan`: what fits, before a byte is loaded."""
 
+from pathlib import Path
+
 import click
 
 from glm_engine import options
@@ -11,6 +13,7 @@ from glm_engine.console import (
     print_fields,
     print_json,
     print_table,
+    world_size_choice,
 )
 from glm_engine.errors import EngineError, ExitCode, Status
 from glm_engine.sizes import batch_line, context_line
@@ -27,34 +30,60 @@ RANK_COLUMNS = (
 
 @options.command("plan")
 @options.MODEL_ARGUMENT
+@click.option(
+    "--device-memory",
+    "device_memory_bytes",
+    type=options.DeviceMemory(),
+    help="Plan for devices with so much free memory each, such as 141GB, which need not be here.",
+)
 @click.option("--buffers", is_flag=True, help="List every buffer of the workspace.")
 @options.engine_options
 @options.JSON
-def command(model_dir, engine_values, buffers, as_json):
-    """Say what of MODEL (a folder, or a config.json alone) fits on each rank.
+def command(model_dir, engine_values, device_memory_bytes, buffers, as_json):
+    """Say what of MODEL (a folder, a config.json alone, or a name of bench) fits on each rank.
 
     Exits with 1, and the reason, when it does not fit.
     """
     from glm_engine.engine import plan
     from glm_engine.loading import in_thread
 
-    chosen = options.make_engine_options(model_dir, engine_values)
+    chosen = options.make_engine_options(
+        path_of(model_dir), engine_values, device_memory_bytes=device_memory_bytes
+    )
     try:
         planned = in_thread(lambda: plan(chosen))
     except EngineError as error:
         if error.status != Status.GLM_OUT_OF_MEMORY:
-            raise
-        planned = {"model_dir": str(model_dir), "fits": False, "reason": str(error)}
+            raise with_advice(error, chosen) from error
+        planned = {"fits": False, "reason": str(error)}
+    planned["model_dir"] = str(model_dir)
     if as_json:
         print_json(planned)
     else:
-        print_plan(planned, buffers)
+        print_plan(planned, buffers, is_chosen=not chosen.world_size)
     return ExitCode.OK if planned["fits"] else ExitCode.FAILED
 
 
-def print_plan(planned, buffers):
+def with_advice(error, chosen):
+    """Return the error; where a GPU is absent it says how to plan without one."""
+    if chosen.device != "cuda" or error.status != Status.GLM_NOT_SUPPORTED:
+        return error
+    if chosen.device_memory_bytes:
+        return error
+    text = f"{error}; --device-memory 141GB plans for GPUs that are not here"
+    return EngineError(error.operation, error.status, text)
+
+
+def path_of(model):
+    """Return the config.json of a model known by name, and any path as it is."""
+    from glm_engine.bench.costs import SYNTHETIC, config_path
+
+    return config_path(model) if model in SYNTHETIC and not Path(model).exists() else model
+
+
+def print_plan(planned, buffers, is_chosen):
     if "ranks" in planned:
-        print_fields(fields(planned))
+        print_fields(fields(planned, is_chosen))
         print()
         print_table(rank_table(planned["ranks"]))
         print()
@@ -65,11 +94,11 @@ def print_plan(planned, buffers):
     print("fits" if planned["fits"] else f"does not fit: {planned['reason']}")
 
 
-def fields(planned):
+def fields(planned, is_chosen):
     return [
         ("checkpoint", planned["model_dir"]),
         ("architecture", planned["architecture"]),
-        ("device", f"{planned['device']}, world size {planned['world_size']}"),
+        ("device", f"{planned['device']}, {ranks(planned, is_chosen)}"),
         ("experts", planned["expert_layout"]),
         ("parameters", both(planned, "num_parameters", human_count)),
         ("checkpoint bytes", both(planned, "checkpoint_bytes", human_bytes)),
@@ -80,6 +109,12 @@ def fields(planned):
         ("batch", batch_line(planned)),
         ("pool", pool(planned)),
     ]
+
+
+def ranks(planned, is_chosen):
+    if is_chosen and planned["fits"] and planned["device"] != "cpu":
+        return world_size_choice(planned["world_size"])
+    return f"world size {planned['world_size']}"
 
 
 def both(planned, name, human):

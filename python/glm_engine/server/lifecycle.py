@@ -26,6 +26,8 @@ LAST_WRITES_SECONDS = 2
 MILLISECONDS = 1000
 COLLECTION_THRESHOLDS = (20_000, 20, 20)
 BACKLOG = 2048
+LOOK_SECONDS = 0.5
+LOST_SECONDS = 5
 
 
 def bind(settings):
@@ -85,6 +87,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets=None):
         self.service.bridge.open()
         self.care = asyncio.create_task(look_after_streams(self.service))
+        self.watch = asyncio.create_task(self.look_after_engine())
         await super().startup(sockets)
         error_output.write(self.greeting().encode())
 
@@ -101,10 +104,21 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets=None):
         await super().shutdown(sockets)
         self.care.cancel()
+        self.watch.cancel()
         self.service.bridge.close()
         self.service.encoder.close()
         self.service.grammars.close()
         self.service.guides.close()
+
+    async def look_after_engine(self):
+        """End with an engine that is lost, once clients and probes have had time to see it."""
+        while self.service.is_usable():
+            await asyncio.sleep(LOOK_SECONDS)
+        error_output.write(
+            f"glm: the engine is lost, which ends this server in {LOST_SECONDS} s\n".encode()
+        )
+        await asyncio.sleep(LOST_SECONDS)
+        self.should_exit = True
 
     @contextlib.contextmanager
     def capture_signals(self):
@@ -175,4 +189,4 @@ def serve(app, service, listener):
     gc.set_threshold(*COLLECTION_THRESHOLDS)
     server = Server(app, service, listener)
     server.run(sockets=[listener])
-    return server.exit_code
+    return server.exit_code if service.is_usable() else ExitCode.ENGINE

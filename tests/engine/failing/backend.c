@@ -1,17 +1,23 @@
 #include "glm/backend.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define MAX_RANKS 64
 #define NAME_CAPACITY 32
 #define PATH_CAPACITY 4096
+#define MEETING_SECONDS 60
 
 #define OPERATIONS(X)                                            \
   X(place_rows, glm_place_rows_args)                             \
   X(embed, glm_embed_args)                                       \
+  X(quantise, glm_quantise_args)                                 \
+  X(swiglu_quantise, glm_swiglu_quantise_args)                   \
   X(linear, glm_linear_args)                                     \
   X(norm_rope_store, glm_norm_rope_store_args)                   \
   X(attention, glm_attention_args)                               \
@@ -30,12 +36,22 @@ typedef struct {
   atomic_int calls_left;
   atomic_int has_failed;
   atomic_int num_allocations;
+  atomic_int num_opened;
+  int32_t hangs;
+  int32_t busy_seconds;
+  int32_t num_to_meet;
+  int32_t num_met;
+  int32_t has_met[MAX_RANKS];
+  int32_t num_devices;
+  int64_t memory_free_bytes[MAX_RANKS];
   glm_device* devices[MAX_RANKS];
   const glm_backend* inner;
   glm_backend table;
 } Failing;
 
 static Failing failing;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
 __attribute__((visibility("default"))) void failing_arm(const char* inner_path,
                                                         int32_t rank,
@@ -46,7 +62,31 @@ __attribute__((visibility("default"))) void failing_arm(const char* inner_path,
   failing.rank = rank;
   atomic_store(&failing.has_failed, 0);
   atomic_store(&failing.num_allocations, 0);
+  atomic_store(&failing.num_opened, 0);
   atomic_store(&failing.calls_left, call);
+}
+
+__attribute__((visibility("default"))) void failing_hang(int32_t hangs) {
+  pthread_mutex_lock(&mutex);
+  failing.hangs = hangs;
+  pthread_cond_broadcast(&changed);
+  pthread_mutex_unlock(&mutex);
+}
+
+__attribute__((visibility("default"))) void failing_be_busy(
+    int32_t busy_seconds) {
+  failing.busy_seconds = busy_seconds;
+}
+
+__attribute__((visibility("default"))) void failing_let_meet(
+    int32_t num_ranks) {
+  failing.num_to_meet = num_ranks;
+  failing.num_met = 0;
+  memset(failing.has_met, 0, sizeof failing.has_met);
+}
+
+__attribute__((visibility("default"))) int32_t failing_num_met(void) {
+  return failing.num_met;
 }
 
 __attribute__((visibility("default"))) int32_t failing_has_failed(void) {
@@ -57,15 +97,82 @@ __attribute__((visibility("default"))) int32_t failing_num_allocations(void) {
   return atomic_load(&failing.num_allocations);
 }
 
+__attribute__((visibility("default"))) int32_t failing_num_opened(void) {
+  return atomic_load(&failing.num_opened);
+}
+
+__attribute__((visibility("default"))) void failing_set_memories(
+    int32_t num_devices, const int64_t* memory_free_bytes) {
+  memset(failing.memory_free_bytes, 0, sizeof failing.memory_free_bytes);
+  failing.num_devices = num_devices;
+  for (int32_t device = 0; device < num_devices && device < MAX_RANKS;
+       ++device) {
+    failing.memory_free_bytes[device] = memory_free_bytes[device];
+  }
+}
+
+static int32_t rank_of(const glm_device* device) {
+  for (int32_t rank = 0; rank < MAX_RANKS; ++rank) {
+    if (device != NULL && failing.devices[rank] == device) {
+      return rank;
+    }
+  }
+  return -1;
+}
+
+static int meets_in_vain(int32_t rank) {
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += MEETING_SECONDS;
+  int status = 0;
+  pthread_mutex_lock(&mutex);
+  if (rank >= 0 && rank < failing.num_to_meet && !failing.has_met[rank]) {
+    failing.has_met[rank] = 1;
+    ++failing.num_met;
+    pthread_cond_broadcast(&changed);
+    while (failing.num_met < failing.num_to_meet && status == 0) {
+      status = pthread_cond_timedwait(&changed, &mutex, &until);
+    }
+  }
+  pthread_mutex_unlock(&mutex);
+  return status != 0;
+}
+
+static void wait_while_hanging(void) {
+  pthread_mutex_lock(&mutex);
+  while (failing.hangs) {
+    pthread_cond_wait(&changed, &mutex);
+  }
+  pthread_mutex_unlock(&mutex);
+}
+
+static int64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+static void compute_while_busy(void) {
+  const int64_t until = now_ns() + failing.busy_seconds * INT64_C(1000000000);
+  while (now_ns() < until) {
+  }
+  failing.busy_seconds = 0;
+}
+
 static int fails_now(glm_device* device, const char* operation) {
-  if (device != failing.devices[failing.rank] ||
-      strcmp(operation, failing.operation) != 0) {
+  const int32_t rank = rank_of(device);
+  if (strcmp(operation, "place_rows") == 0 && meets_in_vain(rank)) {
+    return 1;
+  }
+  if (rank != failing.rank || strcmp(operation, failing.operation) != 0) {
     return 0;
   }
   if (atomic_fetch_sub(&failing.calls_left, 1) != 0) {
     return 0;
   }
   atomic_store(&failing.has_failed, 1);
+  compute_while_busy();
+  wait_while_hanging();
   return 1;
 }
 
@@ -76,9 +183,29 @@ static int fails_now(glm_device* device, const char* operation) {
   }
 OPERATIONS(WRAP)
 
+static glm_status failing_device_count(int32_t* count, glm_message* message) {
+  if (failing.num_devices == 0) {
+    return failing.inner->device_count(count, message);
+  }
+  *count = failing.num_devices;
+  return GLM_OK;
+}
+
+static glm_status failing_device_info(glm_device* device,
+                                      glm_device_info* info) {
+  const glm_status status = failing.inner->device_info(device, info);
+  const int32_t rank = rank_of(device);
+  if (0 <= rank && rank < failing.num_devices) {
+    info->memory_free_bytes = failing.memory_free_bytes[rank];
+    snprintf(info->name, sizeof info->name, "device %d", rank);
+  }
+  return status;
+}
+
 static glm_status failing_device_open(const glm_device_options* options,
                                       glm_device** device,
                                       glm_message* message) {
+  atomic_fetch_add(&failing.num_opened, 1);
   const glm_status status =
       failing.inner->device_open(options, device, message);
   if (status == GLM_OK && options->rank < MAX_RANKS) {
@@ -94,10 +221,9 @@ static glm_status failing_allocate(glm_device* device, int32_t kind,
 }
 
 static void failing_device_close(glm_device* device) {
-  for (int32_t rank = 0; rank < MAX_RANKS; ++rank) {
-    if (failing.devices[rank] == device) {
-      failing.devices[rank] = NULL;
-    }
+  const int32_t rank = rank_of(device);
+  if (rank >= 0) {
+    failing.devices[rank] = NULL;
   }
   failing.inner->device_close(device);
 }
@@ -111,7 +237,22 @@ static void failing_device_message(glm_device* device, glm_message* message) {
   failing.inner->device_message(device, message);
 }
 
+static void arm_from_environment(void) {
+  const char* inner_path = getenv("FAILING_INNER");
+  const char* rank = getenv("FAILING_RANK");
+  const char* operation = getenv("FAILING_OPERATION");
+  const char* call = getenv("FAILING_CALL");
+  if (inner_path == NULL || rank == NULL || operation == NULL || call == NULL) {
+    return;
+  }
+  failing_arm(inner_path, atoi(rank), operation, atoi(call));
+  failing_hang(getenv("FAILING_HANGS") != NULL);
+}
+
 static glm_status open_inner(uint32_t abi_version, glm_message* message) {
+  if (failing.inner_path[0] == 0) {
+    arm_from_environment();
+  }
   void* library = dlopen(failing.inner_path, RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) {
     snprintf(message->text, GLM_MESSAGE_CAPACITY, "%s", dlerror());
@@ -134,6 +275,8 @@ __attribute__((visibility("default"))) glm_status glm_backend_open(
     return status;
   }
   failing.table = *failing.inner;
+  failing.table.device_count = failing_device_count;
+  failing.table.device_info = failing_device_info;
   failing.table.device_open = failing_device_open;
   failing.table.device_close = failing_device_close;
   failing.table.device_message = failing_device_message;

@@ -38,6 +38,18 @@ def test_plan_of_the_published_configuration():
     assert printed.rstrip().endswith("fits")
 
 
+@pytest.mark.parametrize("name", ["glm-4.5-air-fp8", "glm-4.7-fp8"])
+def test_plan_of_a_model_that_bench_knows_by_name(name):
+    arguments = [*CPU, "--device-memory", "2TB", "--world-size", 4]
+    named, config = (glm_json("plan", one, *arguments) for one in (name, CONFIGS / f"{name}.json"))
+    assert (named.pop("model_dir"), config.pop("model_dir")) == (
+        name,
+        str(CONFIGS / f"{name}.json"),
+    )
+    assert named == config
+    assert [rank["memory_bytes"] for rank in named["ranks"]] == [2 * 10**12 * 90 // 100 // 4] * 4
+
+
 def test_plan_refuses_with_the_reason():
     arguments = [CONFIGS / "glm-4.7-fp8.json", *CPU, "--memory-limit", "80GB"]
     planned = glm_json("plan", *arguments, code=1)

@@ -1,0 +1,91 @@
+local abi = require("terra.base.abi")
+local device = require("terra.execution.device")
+local model = require("terra.checkpoint.model")
+local plan = require("terra.plan.plan")
+local options = require("terra.plan.options")
+local status = require("terra.base.status")
+local C = abi.C
+
+local devices = {}
+
+local most_automatic = 8
+
+local struct Planning {
+  made : &plan.Plan
+  info : &C.glm_device_info
+  source : &model.Model
+  library : &device.Library
+  given : &C.engine_options
+}
+
+terra Planning:describe(world_size : int32, message : &C.glm_message) : int32
+  if self.given.device_memory_bytes > 0 then
+    return self.library:describe_kind(world_size, self.given.device_memory_bytes, self.info, message)
+  end
+  return self.library:describe(world_size, self.info, message)
+end
+
+terra Planning:make(world_size : int32, made : &plan.Plan, message : &C.glm_message) : int32
+  var wanted = @self.given
+  wanted.world_size = world_size
+  return made:make(self.source, self.library.backend, self.info, self.library:shares_memory(), &wanted, message)
+end
+
+terra Planning:plan_for(world_size : int32, message : &C.glm_message) : int32
+  status.try(self:describe(world_size, message))
+  return self:make(world_size, self.made, message)
+end
+
+terra Planning:most_devices(most : &int32, message : &C.glm_message) : int32
+  @most = most_automatic
+  if self.given.device_memory_bytes > 0 then
+    return C.GLM_OK
+  end
+  var count : int32
+  status.try(self.library.backend.device_count(&count, message))
+  if count < most_automatic then
+    @most = count
+  end
+  return C.GLM_OK
+end
+
+terra Planning:grow(message : &C.glm_message) : int32
+  var most : int32
+  status.try(self:most_devices(&most, message))
+  var world_size = 2
+  while not self.made.fits and world_size <= most do
+    status.try(self:describe(world_size, message))
+    var larger : plan.Plan
+    var refusal : C.glm_message
+    if self:make(world_size, &larger, &refusal) ~= C.GLM_OK then
+      self.made:refuse_also(&refusal.text[0])
+      return C.GLM_OK
+    end
+    @self.made = larger
+    world_size = 2 * world_size
+  end
+  return C.GLM_OK
+end
+
+terra devices.plan(
+  made : &plan.Plan,
+  info : &C.glm_device_info,
+  source : &model.Model,
+  library : &device.Library,
+  given : &C.engine_options,
+  message : &C.glm_message
+) : int32
+  var first, checked = @given, @given
+  if given.world_size == 0 then
+    first.world_size = 1
+  end
+  status.try(options.resolve(&first, &source.config, &checked, message))
+  var planning = Planning { made, info, source, library, given }
+  status.try(planning:plan_for(first.world_size, message))
+  if given.world_size > 0 or library:shares_memory() then
+    return C.GLM_OK
+  end
+  return planning:grow(message)
+end
+
+return devices

@@ -1,0 +1,92 @@
+"""Ranks load at the same time, and together read each byte of a checkpoint from the disk once.
+
+What the disk gave is `read_bytes` of /proc/self/io, after the kernel was told to forget the files.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from glm_engine.engine import Engine, EngineOptions
+from tests.engine.failing_device import FOLDER, arm, library
+from tests.engine.probes import ROOT
+from tests.reference.capitals import CAPITALS
+
+SLACK_BYTES = 2**20
+SPLITS = [
+    (world_size, layout)
+    for world_size in (1, 2, 4, 8)
+    for layout in ("tensor_parallel", "expert_parallel")
+]
+MEASURE = """
+import json, os, sys
+from pathlib import Path
+from glm_engine.engine import Engine, EngineOptions
+
+def bytes_read():
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return int(dict(line.split(": ") for line in lines)["read_bytes"])
+
+def forget(folder):
+    for path in folder.iterdir():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+def read_by(act, folder):
+    forget(folder)
+    before = bytes_read()
+    act()
+    return bytes_read() - before
+
+def load(folder, world_size, layout):
+    options = {"device": "cpu", "world_size": world_size, "expert_layout": layout}
+    Engine(EngineOptions(folder, max_batch=1, max_seq=64, num_threads=1, **options)).close()
+
+warm, cold, splits = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
+load(warm, 1, "tensor_parallel")
+plainly = read_by(lambda: [path.read_bytes() for path in cold.iterdir()], cold)
+counts = [read_by(lambda split=split: load(cold, *split), cold) for split in splits]
+print(json.dumps([plainly, counts]))
+"""
+
+
+def measured(cold: Path) -> tuple[int, list[int]]:
+    """Bytes from the disk for reading the files plainly, and for loading them at each split."""
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(CAPITALS), str(cold), json.dumps(SPLITS)],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    return tuple(json.loads(done.stdout))
+
+
+def test_each_byte_is_read_once_whatever_the_number_of_ranks(tmp_path):
+    cold = tmp_path / "cold"
+    shutil.copytree(CAPITALS, cold)
+    weights = sum(path.stat().st_size for path in cold.glob("*.safetensors"))
+    plainly, counts = measured(cold)
+    if plainly < weights:
+        pytest.skip(f"{tmp_path} lies on no disk: of {weights} bytes {plainly} were read from it")
+    for split, count in zip(SPLITS, counts, strict=True):
+        assert weights <= count <= weights + SLACK_BYTES, (split, count, weights)
+
+
+@pytest.mark.parametrize("world_size", [2, 8])
+def test_all_ranks_place_their_weights_at_the_same_time(world_size):
+    arm()
+    library().failing_let_meet(world_size)
+    options = {"device": "cpu", "library_dir": FOLDER, "max_batch": 1, "max_seq": 64}
+    try:
+        with Engine(EngineOptions(CAPITALS, world_size=world_size, **options)):
+            assert library().failing_num_met() == world_size
+    finally:
+        library().failing_let_meet(0)

@@ -1,0 +1,170 @@
+"""Plans for devices that are not here, for devices of unequal memories, and how many are chosen.
+
+The device library is that of `failing_device.py`: a test says how many devices there are and what
+each has free, and sees how many were opened.
+"""
+
+import json
+import os
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from glm_engine.console import world_size_choice
+from glm_engine.engine import Engine, EngineOptions, plan
+from glm_engine.errors import EngineError, Status
+from glm_engine.loading import load_engine
+from tests.engine.failing_device import FOLDER, arm, library, set_memories
+from tests.engine.probes import ROOT
+from tests.reference.capitals import CAPITALS
+
+CONFIGS = ROOT / "python" / "glm_engine" / "configs"
+AIR, GLM = CONFIGS / "glm-4.5-air-fp8.json", CONFIGS / "glm-4.7-fp8.json"
+CUDA = ROOT / "build" / "libglm_cuda.so"
+KINDS = ("cpu", "cuda")
+GIGABYTE = 10**9
+SEED = int(os.environ.get("GLM_TEST_SEED", "20470"))
+NUM_LAYERS, HEAD_DIM, PAGE_SIZE = 46, 128, 16
+
+
+def plan_of(model_dir: Path, kind: str = "cuda", **options) -> dict:
+    return plan(EngineOptions(model_dir, device=kind, library_dir=FOLDER, **options))
+
+
+@pytest.fixture(autouse=True)
+def _given_back():
+    """Let each kind open its devices, and have the processor's memory again in the end."""
+    for kind in KINDS:
+        arm(kind=kind)
+    yield
+    for kind in KINDS:
+        set_memories([], kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("world_size", [1, 2, 4, 8])
+def test_a_plan_without_devices_is_that_of_devices_with_this_memory(kind, world_size):
+    generator = random.Random(f"{SEED} {kind} {world_size}")
+    memory = generator.randrange(700 * GIGABYTE, 900 * GIGABYTE)
+    print(f"{memory} bytes, GLM_TEST_SEED {SEED}")
+    set_memories([memory] * world_size, kind)
+    opened = plan_of(AIR, kind, world_size=world_size)
+    arm(kind=kind)
+    set_memories([1] * world_size, kind)
+    described = plan_of(AIR, kind, world_size=world_size, device_memory_bytes=memory)
+    assert library(kind).failing_num_opened() == 0
+    assert described == opened
+    assert described["fits"] is True
+
+
+def test_an_engine_is_not_loaded_on_devices_that_are_not_here():
+    with pytest.raises(EngineError, match="only engine_plan plans for devices") as caught:
+        Engine(EngineOptions(CAPITALS, device="cpu", device_memory_bytes=GIGABYTE))
+    assert caught.value.status == Status.GLM_INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("world_size", [3, 5, 6, 7, 16])
+def test_groups_that_no_gpus_form_are_refused(world_size):
+    with pytest.raises(EngineError, match=f"world_size is {world_size}; expected 1, 2, 4 or 8"):
+        plan_of(AIR, world_size=world_size, device_memory_bytes=141 * GIGABYTE)
+
+
+@pytest.mark.parametrize("percent", [1, 50, 100])
+def test_a_limit_in_hundredths_of_what_is_free(percent):
+    planned = plan_of(AIR, device_memory_bytes=1000 * GIGABYTE, memory_limit_percent=percent)
+    assert planned["memory_limit_bytes"] == 10 * percent * GIGABYTE
+    with pytest.raises(EngineError, match="memory_limit_percent exclude each other"):
+        plan_of(AIR, memory_limit_percent=percent, memory_limit_bytes=5)
+
+
+@pytest.mark.skipif(not CUDA.is_file(), reason=f"{CUDA.name} is not built: scons cuda makes it")
+@pytest.mark.parametrize("world_size", [1, 2, 4, 8])
+def test_cuda_plans_without_a_gpu(world_size):
+    options = {"device": "cuda", "world_size": world_size, "device_memory_bytes": 450 * GIGABYTE}
+    planned = plan(EngineOptions(AIR, **options))
+    assert (planned["device"], planned["kv_dtype"]) == ("cuda", "bfloat16")
+    assert planned["fits"] is True
+    page = 2 * 2 * NUM_LAYERS * (8 // world_size) * HEAD_DIM * PAGE_SIZE
+    assert planned["page_bytes"] == page
+    assert planned["ranks"][0]["workspace_bytes"] > 0
+    halved = plan(EngineOptions(AIR, kv_dtype=2, **options))
+    assert (halved["kv_dtype"], halved["page_bytes"]) == ("fp8_e4m3", page // 2)
+    with pytest.raises(EngineError, match="option page_size is 8; the device"):
+        plan(EngineOptions(AIR, page_size=8, **options))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("world_size", [2, 4, 8])
+def test_the_device_with_the_least_free_memory_decides(kind, world_size):
+    generator = random.Random(f"{SEED} {kind} {world_size} least")
+    memories = [generator.randrange(500 * GIGABYTE, 900 * GIGABYTE) for _ in range(world_size)]
+    print(f"{memories} bytes, GLM_TEST_SEED {SEED}")
+    set_memories(memories, kind)
+    unequal = plan_of(AIR, kind, world_size=world_size)
+    set_memories([min(memories)] * world_size, kind)
+    assert plan_of(AIR, kind, world_size=world_size) == unequal
+    hundredths = 90 if kind == "cpu" else 97
+    assert unequal["memory_limit_bytes"] == min(memories) // 100 * hundredths
+
+
+def test_an_engine_is_refused_where_its_last_device_is_full():
+    set_memories([GIGABYTE, GIGABYTE, GIGABYTE, 1_000_000], "cuda")
+    options = {"device": "cuda", "library_dir": FOLDER, "max_batch": 2, "max_seq": 64}
+    with pytest.raises(EngineError, match="970000 are available"):
+        Engine(EngineOptions(CAPITALS, world_size=4, **options))
+    with Engine(EngineOptions(CAPITALS, world_size=2, **options)) as engine:
+        assert engine.info()["world_size"] == 2
+
+
+def needed(model_dir: Path, world_size: int, **options) -> int:
+    """The least free memory of each of so many devices at which the model fits."""
+    refused = plan_of(model_dir, world_size=world_size, device_memory_bytes=100, **options)
+    planned_with = int(re.search(r" need (\d+) bytes", refused["reason"])[1])
+    return 100 * -(-planned_with // 97)
+
+
+@pytest.mark.parametrize("is_here", [False, True])
+def test_the_least_world_size_that_holds_the_model_is_taken(is_here):
+    for world_size in (1, 2, 4, 8):
+        least = needed(AIR, world_size)
+        for memory, expected in ((least, world_size), (least - 1, 2 * world_size)):
+            set_memories([memory] * 8 if is_here else [], "cuda")
+            planned = plan_of(AIR, device_memory_bytes=0 if is_here else memory)
+            assert planned["fits"] is (expected <= 8)
+            assert planned["world_size"] == min(expected, 8)
+
+
+@pytest.mark.parametrize(("num_devices", "world_size"), [(1, 1), (2, 2), (3, 2), (7, 4)])
+def test_no_more_devices_are_taken_than_are_here(num_devices, world_size):
+    set_memories([8 * GIGABYTE] * num_devices, "cuda")
+    planned = plan_of(GLM)
+    assert (planned["world_size"], planned["fits"]) == (world_size, False)
+
+
+def test_a_model_that_does_not_divide_says_so(tmp_path):
+    config = json.loads(AIR.read_text(encoding="utf-8"))
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**config, "num_key_value_heads": 3}), encoding="utf-8")
+    planned = plan_of(path, device_memory_bytes=80 * GIGABYTE)
+    assert (planned["world_size"], planned["fits"]) == (1, False)
+    assert planned["reason"].endswith(
+        "; world_size 2 does not divide num_key_value_heads, which is 3"
+    )
+
+
+def test_the_cpu_stays_one_rank():
+    set_memories([8 * GIGABYTE] * 4, "cpu")
+    planned = plan_of(GLM, "cpu")
+    assert (planned["world_size"], planned["fits"]) == (1, False)
+
+
+def test_an_engine_says_how_many_devices_it_took(capsys):
+    options = EngineOptions(CAPITALS, device="cuda", library_dir=FOLDER, max_batch=2, max_seq=64)
+    least = needed(CAPITALS, 2, max_batch=2, max_seq=64)
+    set_memories([least] * 2, "cuda")
+    engine, _ = load_engine(options)
+    with engine:
+        assert engine.info()["world_size"] == 2
+    assert capsys.readouterr().err == f"glm: {world_size_choice(2)}\n"
