@@ -1,0 +1,177 @@
+"""The options of `glm deploy`, as tables, and what is made of them."""
+
+import re
+from pathlib import Path
+
+import click
+from click.core import ParameterSource
+
+from glm_engine import options
+from glm_engine.deploy.deployment import SHIPS, Deployment, chosen_wheel
+from glm_engine.deploy.gpus import parse_gpu
+from glm_engine.deploy.job import OWN_MODEL, Job
+from glm_engine.errors import BadInputError
+
+MODEL_ON_MODAL = "zai-org/GLM-4.7-FP8"
+LOCAL_HOST = "127.0.0.1"
+HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+
+WHERE = (
+    click.option("--local", "is_local", is_flag=True, help="Run here; nothing goes to Modal."),
+    click.option(
+        "--dry-run", "is_dry_run", is_flag=True, help="Say what would go to Modal; send nothing."
+    ),
+    click.option("--only", "is_alone", is_flag=True, help="Leave out the stages before this one."),
+    click.option(
+        "--model",
+        envvar="GLM_MODEL",
+        help=f"The model's name on the hub, {OWN_MODEL}, or with --local a folder"
+        f" [default: {MODEL_ON_MODAL}, with --local {OWN_MODEL}].",
+    ),
+    click.option("--revision", help="The model's commit, branch or tag on the hub."),
+    click.option(
+        "--batch",
+        "batches",
+        default=Job.batches,
+        show_default=True,
+        help="Batch sizes that the benchmark decodes.",
+    ),
+    click.option(
+        "--prefill",
+        "prefill_tokens",
+        default=Job.prefill_tokens,
+        show_default=True,
+        help="Lengths of prompts that it prefills.",
+    ),
+)
+LOCAL = (
+    click.option(
+        "--device",
+        type=click.Choice(options.DEVICES),
+        default="auto",
+        show_default=True,
+        help="With --local: auto takes CUDA where an NVIDIA GPU is, else the CPU.",
+    ),
+    click.option(
+        "--world-size",
+        type=options.POSITIVE,
+        default=1,
+        show_default=True,
+        help="With --local: ranks. On Modal there is one for each GPU.",
+    ),
+    click.option(
+        "--port",
+        type=options.Whole(0, 65535),
+        default=Job.port,
+        show_default=True,
+        help="With --local: of the server, on the loopback; 0: any free.",
+    ),
+)
+LOCAL_NAMES = ("device", "world_size", "port")
+
+
+def stated(flag, name, kind, help_text):
+    """Return an option whose default is that of `Deployment`."""
+    default = getattr(Deployment, name)
+    return click.option(flag, name, type=kind, default=default, show_default=True, help=help_text)
+
+
+APP = stated("--app", "app_name", str, "The app's name on Modal.")
+MODAL = (
+    APP,
+    click.option(
+        "--gpu",
+        default="B200:8",
+        show_default=True,
+        help="GPUs of a container: H100, H200 or B200, with :1, :2, :4 or :8.",
+    ),
+    click.option(
+        "--ship",
+        type=click.Choice(SHIPS),
+        default=SHIPS[0],
+        show_default=True,
+        help="artifacts: the wheel; source: what builds it, which Modal then does.",
+    ),
+    click.option("--wheel", help="The wheel that goes along [default: the one in build/dist]."),
+    click.option("--hub-secret", help="Modal's secret with HF_TOKEN [default: none]."),
+    stated("--keys-secret", "keys_secret", str, "Modal's secret with the server's GLM_API_KEYS."),
+    stated(
+        "--min-replicas", "min_replicas", options.NOT_NEGATIVE, "Containers kept without requests."
+    ),
+    stated("--max-replicas", "max_replicas", options.POSITIVE, "Containers at most."),
+    stated(
+        "--scaledown-window",
+        "scaledown_seconds",
+        options.Whole(2, 3600),
+        "Seconds without requests after which a container ends.",
+    ),
+    stated(
+        "--concurrent-requests",
+        "concurrent_requests",
+        options.POSITIVE,
+        "Requests at once in a container before Modal starts another.",
+    ),
+)
+MODAL_NAMES = (
+    "app_name",
+    "gpu",
+    "ship",
+    "wheel",
+    "hub_secret",
+    "keys_secret",
+    "min_replicas",
+    "max_replicas",
+    "scaledown_seconds",
+    "concurrent_requests",
+)
+
+
+def refuse_foreign(context, is_local):
+    """Refuse options of the other place: what is stated must not be passed over."""
+    for param in context.command.params:
+        source = context.get_parameter_source(param.name)
+        if source is ParameterSource.COMMANDLINE:
+            if is_local and param.name in (*MODAL_NAMES, "is_dry_run"):
+                raise BadInputError(f"{param.opts[0]}: is about Modal, where --local does not go")
+            if not is_local and param.name in LOCAL_NAMES:
+                raise BadInputError(f"{param.opts[0]}: is about this machine; it needs --local")
+
+
+def local_job(values):
+    """Return the job of this machine."""
+    names = ("revision", "batches", "prefill_tokens", *LOCAL_NAMES)
+    return Job(
+        values["model"] or OWN_MODEL, host=LOCAL_HOST, **{name: values[name] for name in names}
+    )
+
+
+def modal_deployment(values):
+    """Return the deployment on Modal; BadInputError where a value is of no use there."""
+    gpu = parse_gpu(values["gpu"])
+    if values["min_replicas"] > values["max_replicas"]:
+        raise BadInputError(
+            f"--min-replicas: expected at most --max-replicas, {values['max_replicas']}, "
+            f"found {values['min_replicas']}"
+        )
+    names = ("revision", "batches", "prefill_tokens")
+    job = Job(
+        hub_name(values["model"]), world_size=gpu.count, **{name: values[name] for name in names}
+    )
+    kept = [name for name in MODAL_NAMES if name not in ("gpu", "ship", "wheel")]
+    return Deployment(
+        job,
+        gpu,
+        chosen_wheel(values["ship"], values["wheel"]),
+        **{name: values[name] for name in kept},
+    )
+
+
+def hub_name(model):
+    """Return the name of a model that a container can bring by itself."""
+    model = model or MODEL_ON_MODAL
+    if model != OWN_MODEL and (Path(model).exists() or not HUB_NAME.fullmatch(model)):
+        raise BadInputError(
+            f"--model: expected a name of the hub such as {MODEL_ON_MODAL}, or {OWN_MODEL}, "
+            f"found {model}; a folder is served with --local"
+        )
+    return model
