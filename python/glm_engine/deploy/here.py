@@ -2,6 +2,7 @@
 
 import signal
 
+from glm_engine.deploy.program import StageFailedError
 from glm_engine.deploy.warm import WarmServer
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -19,4 +20,9 @@ def serve_here(stages, job):
     for number in SIGNALS:
         signal.signal(number, lambda *_: server.drain())
     server.start()
+    try:
+        server.check_health()
+    except StageFailedError:
+        server.drain()
+        raise
     return server.wait()

@@ -16,7 +16,7 @@ class Job:
     """A model on the devices of one host: a folder, a name of the hub, or `capitals`."""
 
     model: str
-    revision: str | None = None
+    revision: str = "main"
     device: str = "cuda"
     world_size: int = 1
     host: str = "0.0.0.0"

@@ -28,7 +28,12 @@ WHERE = (
         help=f"The model's name on the hub, {OWN_MODEL}, or with --local a folder"
         f" [default: {MODEL_ON_MODAL}, with --local {OWN_MODEL}].",
     ),
-    click.option("--revision", help="The model's commit, branch or tag on the hub."),
+    click.option(
+        "--revision",
+        default=Job.revision,
+        show_default=True,
+        help="The model's commit, branch or tag on the hub.",
+    ),
     click.option(
         "--batch",
         "batches",

@@ -15,7 +15,10 @@ STATES = {
 
 def page(described, gpu):
     """Return the lines that say what would be sent, what would be called and what it costs."""
-    lines = [f"app {described['app']}: {STATES[described['state']]}", "", "image"]
+    lines = [f"app {described['app']}: {STATES[described['state']]}"]
+    if described["commit"]:
+        lines.append(f"commit {json.dumps(described['commit'])}")
+    lines += ["", "image"]
     for number, layer in enumerate(described["image"], start=1):
         lines += layer_lines(number, layer)
     lines += ["", "files", *file_lines(described["files"]), "", "functions"]

@@ -16,11 +16,13 @@ def describe(requests, files, order):
     """
     names = names_by_id(requests)
     functions = [request.function for request in of(requests, "FunctionCreate")]
+    (published,) = of(requests, "AppPublish")
     (image_id,) = {function.image_id for function in functions}
     described = [describe_function(function, names) for function in functions]
     return {
         "app": of(requests, "AppCreate")[0].description,
-        "state": api_pb2.AppState.Name(of(requests, "AppPublish")[0].app_state),
+        "state": api_pb2.AppState.Name(published.app_state),
+        "commit": {field.name: value for field, value in published.commit_info.ListFields()},
         "image": layers(image_id, requests, names),
         "files": sent_files(requests, files),
         "functions": sorted(described, key=lambda one: order.index(one["name"])),

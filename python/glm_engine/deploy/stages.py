@@ -26,11 +26,13 @@ PREFILL_FIELDS = ("tokens", "tokens_per_second", "seconds")
 
 
 def download(job):
-    """Bring the checkpoint where the other stages look for it, unless it is there."""
+    """Bring the checkpoint where the other stages look for it, unless it is a folder already."""
     if Path(job.source).is_dir():
-        log_event("checkpoint", model=job.source, downloaded=False)
-        return {"model": job.source}
-    raise StageFailedError(f"{job.source}: not a folder")
+        report = {"model": job.model, "folder": job.source, "fetched_bytes": 0}
+    else:
+        report = report_of("pull", job.model, "--revision", job.revision)
+    log_event("checkpoint", **report)
+    return report
 
 
 def build(job):

@@ -8,7 +8,7 @@ import threading
 import urllib.request
 
 from glm_engine.deploy.events import log_event
-from glm_engine.deploy.program import GLM, failure
+from glm_engine.deploy.program import GLM, StageFailedError, failure
 
 READY = re.compile(r"^glm: serving (\S+) on http://\S+:(\d+)$")
 HEALTH_SECONDS = 30
@@ -39,7 +39,6 @@ class WarmServer:
         self.has_spoken.wait()
         if self.port is None:
             raise failure("glm serve", self.process.wait(), self.last_line)
-        self.check_health()
 
     def pass_on(self):
         """Pass each line on, and note when the server says that it serves, or ends."""
@@ -54,10 +53,14 @@ class WarmServer:
         self.has_spoken.set()
 
     def check_health(self):
-        """Ask the server whether it is ready; it must answer 200."""
+        """Ask the server whether it takes requests; an answer other than 200 is raised."""
         url = f"http://127.0.0.1:{self.port}/readyz"
-        with urllib.request.urlopen(url, timeout=HEALTH_SECONDS) as answer:
-            log_event("server_ready", model=self.job.model, port=self.port, status=answer.status)
+        try:
+            with urllib.request.urlopen(url, timeout=HEALTH_SECONDS) as answer:
+                status = answer.status
+        except OSError as error:
+            raise StageFailedError(f"{url}: {error}") from error
+        log_event("server_ready", model=self.job.model, port=self.port, status=status)
 
     def drain(self):
         """Let the server finish what runs, and then end."""
