@@ -83,7 +83,9 @@ def plan_command(context, is_local, as_json, **values):
 
         print_json(validate_plan(local_job(values)))
     else:
-        show_dry_run(values, stages_of(LAST, is_alone), True, as_json)
+        from glm_engine.deploy.weights import weights_line
+
+        show_dry_run(values, stages_of(LAST, is_alone), True, as_json, weights_line)
     return ExitCode.OK
 
 
@@ -138,10 +140,17 @@ def there():
     return module("glm_engine.deploy.there")
 
 
-def show_dry_run(values, stages, stays, as_json):
-    """Print what would be sent; `stays`: the app would be left on Modal."""
+def show_dry_run(values, stages, stays, as_json, more=None):
+    """Print what would be sent; `stays`: the app would be left on Modal.
+
+    `more` makes one more line of the model and the GPUs.
+    """
     from glm_engine.deploy.pages import page
 
     deployment = modal_deployment(values)
     described = there().dry_run(deployment, stages, stays)
-    print_json(described) if as_json else print("\n".join(page(described, deployment.gpu)))
+    lines = [more(deployment.job.model, deployment.gpu)] if more else []
+    if as_json:
+        print_json({**described, "notes": lines})
+    else:
+        print("\n".join([*page(described, deployment.gpu), *lines]))

@@ -7,9 +7,10 @@ from glm_engine.deploy.gpus import Gpu
 from glm_engine.deploy.job import Job
 from glm_engine.deploy.source import source_files
 from glm_engine.errors import BadInputError
-from glm_engine.libraries import CHECKOUT
+from glm_engine.layout import LIBRARIES, ROOT
 
-WHEELS = CHECKOUT / "build" / "dist"
+WHEELS = LIBRARIES / "wheel"
+CPU_MARK = "+cpu"
 SHIPS = ("artifacts", "source")
 
 
@@ -35,7 +36,7 @@ class Deployment:
         """Return the files of this machine that go along."""
         if self.wheel is not None:
             return [self.wheel]
-        return [CHECKOUT / name for name in sorted(source_files())]
+        return [ROOT / name for name in sorted(source_files())]
 
 
 def chosen_wheel(ship, stated):
@@ -46,6 +47,10 @@ def chosen_wheel(ship, stated):
         return None
     found = [Path(stated)] if stated else sorted(WHEELS.glob("*.whl"))
     if len(found) != 1 or not found[0].is_file() or found[0].suffix != ".whl":
-        place = stated or f"{WHEELS}, where {len(found)} lie"
-        raise BadInputError(f"expected one wheel, found {place}: `scons wheel` builds it")
+        raise BadInputError(
+            f"expected one wheel, found {stated or f'{len(found)} in {WHEELS}'}: "
+            "`tools/develop --with cuda scons wheel` makes it, --wheel names another"
+        )
+    if CPU_MARK in found[0].name:
+        raise BadInputError(f"{found[0]}: expected a wheel with the CUDA device, this has none")
     return found[0]

@@ -3,7 +3,7 @@
 import modal
 
 from glm_engine.deploy.source import is_left_out
-from glm_engine.libraries import CHECKOUT
+from glm_engine.layout import ROOT
 
 BASE = "nvidia/cuda:13.0.2-base-ubuntu24.04"
 PYTHON = "3.12"
@@ -29,12 +29,12 @@ def with_source(base):
     """Build the wheel by the SCons graph of the checkout, with its cache in a volume."""
     cache = modal.Volume.from_name(BUILD_VOLUME, create_if_missing=True)
     brought = base.apt_install(*COMPILERS).add_local_dir(
-        CHECKOUT, SOURCE, copy=True, ignore=is_left_out
+        ROOT, SOURCE, copy=True, ignore=is_left_out
     )
     built = brought.env({"GLM_BUILD_CACHE": BUILD_CACHE}).run_commands(
         BUILD, volumes={BUILD_CACHE: cache}
     )
-    return built.run_commands(install(f"{SOURCE}/build/dist/*.whl"))
+    return built.run_commands(install(f"{SOURCE}/build/wheel/*.whl"))
 
 
 def install(wheel):

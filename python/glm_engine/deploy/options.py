@@ -97,7 +97,7 @@ MODAL = (
         show_default=True,
         help="artifacts: the wheel; source: what builds it, which Modal then does.",
     ),
-    click.option("--wheel", help="The wheel that goes along [default: the one in build/dist]."),
+    click.option("--wheel", help="The wheel that goes along [default: the one in build/wheel]."),
     click.option("--hub-secret", help="Modal's secret with HF_TOKEN [default: none]."),
     stated("--keys-secret", "keys_secret", str, "Modal's secret with the server's GLM_API_KEYS."),
     stated(

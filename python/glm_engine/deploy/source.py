@@ -4,18 +4,20 @@ import functools
 import subprocess
 
 from glm_engine.errors import BadInputError
-from glm_engine.libraries import CHECKOUT
+from glm_engine.layout import IS_WHEEL, ROOT
 
 
 @functools.cache
 def source_files():
     """Return the files that git tracks in the checkout, by their place in it."""
-    listed = ["git", "-C", str(CHECKOUT), "ls-files", "-z"]
+    if IS_WHEEL:
+        raise BadInputError("--ship source: this glm is a wheel; its sources are not here")
+    listed = ["git", "-C", str(ROOT), "ls-files", "-z"]
     try:
         found = subprocess.run(listed, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
-        raise BadInputError(f"--ship source: {CHECKOUT} is no checkout of git") from error
-    names = [name for name in found.split("\0") if (CHECKOUT / name).is_file()]
+        raise BadInputError(f"--ship source: {ROOT} is no checkout of git") from error
+    names = [name for name in found.split("\0") if (ROOT / name).is_file()]
     return frozenset(names)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from glm_engine.deploy.events import log_event
 from glm_engine.deploy.program import StageFailedError, report_of
-from glm_engine.options import CAPITALS
+from glm_engine.layout import CAPITALS
 
 QUESTION = "The capital of France is"
 PLAN_FIELDS = (

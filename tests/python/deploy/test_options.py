@@ -40,6 +40,13 @@ def test_bad_input_is_one_line(arguments, message, capsys):
     assert message in printed.err
 
 
+def test_a_wheel_without_the_cuda_device_is_refused(tmp_path, capsys):
+    wheel = tmp_path / "glm_engine-0+cpu-py3-none-any.whl"
+    wheel.write_bytes(b"wheel")
+    assert cli.main(["deploy", "smoke", "--wheel", str(wheel)]) == 2
+    assert "expected a wheel with the CUDA device" in capsys.readouterr().err
+
+
 def test_without_modals_package_a_line_says_how_to_get_it(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "modal", None)
     wheel = str(wheel_in(tmp_path))
