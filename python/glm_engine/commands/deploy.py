@@ -26,7 +26,15 @@ STAGES = {
 BEFORE_SERVING, LAST = "build", "benchmark"
 
 
-@click.group("deploy", context_settings={"help_option_names": ["-h", "--help"]})
+class StagesInOrder(click.Group):
+    """A group that lists its commands in the order in which they are run."""
+
+    def list_commands(self, ctx):
+        del ctx
+        return list(self.commands)
+
+
+@click.group("deploy", cls=StagesInOrder, context_settings={"help_option_names": ["-h", "--help"]})
 def command():
     """Download, build, validate, smoke, benchmark and serve a model, here or on Modal.
 
@@ -49,7 +57,7 @@ def stage_command(name, help_text):
     """Add the command of one stage."""
 
     @command.command(name, cls=options.Command, help=f"{help_text} {ORDER}")
-    @with_options(WHERE, LOCAL, MODAL, (options.JSON,))
+    @with_options(WHERE, LOCAL, MODAL)
     @click.pass_context
     def run(context, is_local, is_dry_run, is_alone, as_json, **values):
         refuse_foreign(context, is_local)
@@ -67,12 +75,8 @@ def stage_command(name, help_text):
     return run
 
 
-for stage_name, stage_help in STAGES.items():
-    stage_command(stage_name, stage_help)
-
-
 @command.command("plan", cls=options.Command)
-@with_options(WHERE, LOCAL, MODAL, (options.JSON,))
+@with_options(WHERE, LOCAL, MODAL)
 @click.pass_context
 def plan_command(context, is_local, as_json, **values):
     """Say what the model takes on the GPUs, and what all of it would send and cost."""
@@ -89,8 +93,12 @@ def plan_command(context, is_local, as_json, **values):
     return ExitCode.OK
 
 
+for stage_name, stage_help in STAGES.items():
+    stage_command(stage_name, stage_help)
+
+
 @command.command("serve", cls=options.Command)
-@with_options(WHERE, LOCAL, MODAL, (options.JSON,))
+@with_options(WHERE, LOCAL, MODAL)
 @click.pass_context
 def serve_command(context, is_local, is_dry_run, is_alone, as_json, **values):
     """Serve the model: here until a signal, on Modal until the app is stopped.

@@ -21,6 +21,12 @@ WHERE = (
     click.option(
         "--dry-run", "is_dry_run", is_flag=True, help="Say what would go to Modal; send nothing."
     ),
+    click.option(
+        "--json",
+        "as_json",
+        is_flag=True,
+        help="Print the dry run whole, as one JSON object; reports of stages always are one.",
+    ),
     click.option("--only", "is_alone", is_flag=True, help="Leave out the stages before this one."),
     click.option(
         "--model",

@@ -52,13 +52,22 @@ def precreated(request):
 
 
 def created(request):
-    metadata = api_pb2.FunctionHandleMetadata(function_name=request.function.function_name)
     ranked = api_pb2.FunctionData.RankedFunction(function=request.function)
     return {
         "function_id": request.existing_function_id,
-        "handle_metadata": metadata,
+        "handle_metadata": handle(request.function),
         "function_data": api_pb2.FunctionData(ranked_functions=[ranked]),
     }
+
+
+def handle(function):
+    """Return what a client keeps of a function: its name, and where its methods answer."""
+    metadata = api_pb2.FunctionHandleMetadata(function_name=function.function_name)
+    for name, method in function.method_definitions.items():
+        kept = metadata.method_handle_metadata[name]
+        kept.function_name, kept.is_method = method.function_name, True
+        kept.web_url = f"https://{function.app_name}.{name}.invalid"
+    return metadata
 
 
 def of_nothing(_request):
@@ -93,9 +102,13 @@ def declared_handlers():
 
 
 class Recorder:
-    """Takes and keeps requests; `requests` are (method, request, reply), in the order they came."""
+    """Takes and keeps requests; `requests` are (method, request, reply), in the order they came.
 
-    def __init__(self):
+    `answers` names what each method's reply holds, made of its request.
+    """
+
+    def __init__(self, answers=ANSWERS):
+        self.answers = answers
         self.requests = []
         self.folder = tempfile.TemporaryDirectory(prefix="glm-deploy-")
         self.path = str(Path(self.folder.name) / "modal.sock")
@@ -107,7 +120,7 @@ class Recorder:
         declared = declared_handlers()
         return {
             SERVICE + name: self.handler(name, declared[SERVICE + name], answer)
-            for name, answer in ANSWERS.items()
+            for name, answer in self.answers.items()
         }
 
     def handler(self, name, declared, answer):

@@ -53,19 +53,18 @@ def run_there(deployment, stages):
     with refusals_in_a_line(), modal.enable_output():
         made = make_app(deployment)
         with made.app.run(client=open_client()):
-            return call(made, stages, deployment.job)
-
-
-def call(made, stages, job):
-    return {stage.name: made.functions[stage.name].remote(job) for stage in stages}
+            return {
+                stage.name: made.functions[stage.name].remote(deployment.job) for stage in stages
+            }
 
 
 def serve_there(deployment, stages):
-    """Deploy the app, which stays, run the stages in it, and return its server's address."""
+    """Run the stages, then deploy the app, which stays; returns its server's address."""
+    if stages:
+        run_there(deployment, stages)
     with refusals_in_a_line(), modal.enable_output():
         made = make_app(deployment)
         made.app.deploy(client=open_client())
-        call(made, stages, deployment.job)
         return made.server().web.get_web_url()
 
 

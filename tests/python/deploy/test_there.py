@@ -1,5 +1,6 @@
 """`glm deploy` on Modal as far as it goes without Modal: what its client sends, over a socket."""
 
+import contextlib
 import json
 import os
 
@@ -82,14 +83,47 @@ def test_the_class_serves_through_modals_own_steps(app_module, tmp_path, monkeyp
     assert server.wait() == 0
 
 
-def test_a_download_is_committed_to_its_volume(app_module, monkeypatch):
+@contextlib.contextmanager
+def recorded(monkeypatch, **more):
+    """Let Modal's client talk to a recorder that gives these answers too."""
     recorder = module("glm_engine.deploy.recorder")
-    with recorder.Recorder() as recording:
+    with recorder.Recorder({**recorder.ANSWERS, **more}) as recording:
         monkeypatch.setenv("MODAL_SERVER_URL", f"unix://{recording.path}")
         monkeypatch.setenv("MODAL_TOKEN_ID", "ak-test")
         monkeypatch.setenv("MODAL_TOKEN_SECRET", "as-test")
+        try:
+            yield recording
+        finally:
+            modal.Client.from_env().close()
+
+
+def test_a_server_is_deployed_and_its_address_printed(tmp_path, capsys, monkeypatch):
+    with recorded(monkeypatch) as recording:
+        wheel = str(wheel_in(tmp_path))
+        printed = printed_by(["serve", "--only", "--app", "mine", "--wheel", wheel], capsys)
+    assert printed.splitlines()[-1] == "https://mine.web.invalid"
+    (published,) = [one for name, one, _ in recording.requests if name == "AppPublish"]
+    assert published.name == "mine"
+    assert set(published.function_ids) == {*DEPLOYING, "Serve.*"}
+
+
+def test_logs_are_printed_as_they_were_written(capsys, monkeypatch):
+    lines = ['{"event": "shards"}\n', '{"event": "engine_loaded"}\n']
+    api_pb2 = module("modal_proto.api_pb2")
+    batch = api_pb2.TaskLogsBatch(items=[api_pb2.TaskLogs(data=line) for line in lines])
+    answers = {
+        "AppGetOrCreate": lambda _: {"app_id": "ap-test"},
+        "AppFetchLogs": lambda _: {"batches": [batch]},
+    }
+    with recorded(monkeypatch, **answers) as recording:
+        assert printed_by(["logs", "--entries", "2"], capsys) == "".join(lines)
+    looked_up = recording.requests[0][1]
+    assert looked_up.app_name == "glm-engine"
+
+
+def test_a_download_is_committed_to_its_volume(app_module, monkeypatch):
+    with recorded(monkeypatch) as recording:
         report = app_module.download(Job("capitals"))
-        modal.Client.from_env().close()
     assert report["fetched_bytes"] == 0
     asked = [(name, request) for name, request, _ in recording.requests]
     assert [name for name, _ in asked][:2] == ["VolumeGetOrCreate", "VolumeCommit"]
