@@ -33,10 +33,10 @@ class Gpu:
         return f"{self.kind}:{self.count}"
 
     def note(self):
-        """Say whether the engine has run on these, and on which it has."""
-        told = "has run here" if str(self) in HAVE_RUN else "has never run the engine"
+        """Say on which GPUs the engine has run, and whether these are among them."""
+        never = "" if str(self) in HAVE_RUN else f", never on {self}"
         return (
-            f"{self} {told}; {' and '.join(HAVE_RUN)} have, outside Modal; nothing has run on Modal"
+            f"the engine has run on {' and '.join(HAVE_RUN)}{never}; nothing has run on Modal yet"
         )
 
 

@@ -66,8 +66,9 @@ def test_what_a_container_costs():
 
 
 def test_what_has_run_is_said():
-    assert parse_gpu("B200:8").note().startswith("B200:8 has never run the engine; H200:1 and H200")
-    assert parse_gpu("H200").note().startswith("H200:1 has run")
+    has_run = "the engine has run on H200:1 and H200:2"
+    assert parse_gpu("B200:8").note().startswith(f"{has_run}, never on B200:8; ")
+    assert parse_gpu("H200").note().startswith(f"{has_run}; ")
 
 
 def test_a_job_comes_through_the_environment():
