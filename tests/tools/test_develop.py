@@ -25,7 +25,8 @@ HANGING_APT = (
         (["--with"], "--with needs a group"),
         (
             ["--with", "gpu", "true"],
-            "unknown group 'gpu': expected oracle, fuzz, cuda, modal, nix, browser or futhark",
+            "unknown group 'gpu': expected oracle, fuzz, cuda, modal, nix, browser, docs or "
+            "futhark",
         ),
         (["--wiht", "oracle", "true"], "unknown option '--wiht'"),
         (["--print-environment", "true"], "--print-environment takes no command"),

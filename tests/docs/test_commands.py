@@ -1,0 +1,62 @@
+"""Each `glm` command line of the documents names a command and options that the program has."""
+
+import re
+import shlex
+
+import click
+import pytest
+
+from glm_engine.cli import commands
+from tests.docs.documents import ROOT, command_lines, documents
+
+SHELLS = r"tools/develop (?:--with [\w,]+ )?|nix develop -c |python -m "
+PREFIX = re.compile(rf"^\s*(?:\$ )?(?:{SHELLS})?")
+ENDS = {"|", "&&", ">", ">>", "&", "2>&1", "<", ";"}
+GAP = re.compile(r"\s{3,}\S.*$")
+
+
+def command_of(line):
+    """The words after `glm` of a line that runs it, without what explains it beside; else None."""
+    rest = GAP.sub("", PREFIX.sub("", line, count=1))
+    if not re.match(r"glm(_engine)?( |$)", rest):
+        return None
+    words = shlex.split(rest)[1:]
+    stops = [index for index, word in enumerate(words) if word in ENDS]
+    return words[: stops[0]] if stops else words
+
+
+def problems(words):
+    """What of a command line the program does not have."""
+    context = click.Context(commands, info_name="glm")
+    command = commands
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        name, *words = words
+        command = command.get_command(context, name)
+        if command is None:
+            return [f"no command {name}"]
+    parameters = command.get_params(context)
+    known = {spelling for one in parameters for spelling in one.opts + one.secondary_opts}
+    stated = [word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)]
+    return [f"{command.name} has no {option}" for option in stated if option not in known]
+
+
+def stated_commands():
+    for path in documents():
+        for line in command_lines(path):
+            try:
+                words = command_of(line)
+            except ValueError as error:
+                raise AssertionError(f"{path}: {line}: {error}") from error
+            if words is not None:
+                yield pytest.param(words, id=f"{path.relative_to(ROOT)}: {' '.join(words)[:80]}")
+
+
+@pytest.mark.parametrize("words", list(stated_commands()))
+def test_a_stated_command_exists(words):
+    assert problems(words) == []
+
+
+def test_what_the_program_lacks_is_seen():
+    assert problems(["plan", "FOLDER", "--world-size", "8"]) == []
+    assert problems(["plan", "FOLDER", "--world-sizes=8"]) == ["plan has no --world-sizes"]
+    assert problems(["sing"]) == ["no command sing"]
