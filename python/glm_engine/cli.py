@@ -18,6 +18,7 @@ from glm_engine.values import variable
 TRACEBACK_VARIABLE = "GLM_TRACEBACK"
 OUTPUT_FAILURES = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 COMMANDS = {
+    "pull": "Bring a model from the Hugging Face hub by its name.",
     "smoke": "Continue “The capital of France is” and fail unless Paris comes.",
     "generate": "Continue a prompt, streaming.",
     "serve": "Serve OpenAI's HTTP interface.",

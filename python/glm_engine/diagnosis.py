@@ -23,6 +23,8 @@ PACKAGES = (
     "click",
     "fastapi",
     "httptools",
+    "httpx2",
+    "huggingface-hub",
     "jinja2",
     "llguidance",
     "numpy",

@@ -92,16 +92,29 @@ class Finite(click.FloatRange):
         return number
 
 
+class Checkpoint(click.ParamType):
+    """A checkpoint's folder, or the name of a model that `glm pull` brought."""
+
+    name = "checkpoint"
+
+    def convert(self, value, param, ctx):
+        del param, ctx
+        from glm_engine.hub.names import find_checkpoint
+
+        return find_checkpoint(value)
+
+
 MODEL = click.option(
     "--model",
     "model_dir",
+    type=Checkpoint(),
     envvar="GLM_MODEL",
     default=str(CAPITALS),
     show_default="GLM_MODEL, else checkpoints/capitals",
-    help="Folder of the checkpoint.",
+    help="Folder of the checkpoint, or ORG/NAME of a model that `glm pull` brought.",
 )
 MODEL_ARGUMENT = click.argument(
-    "model_dir", metavar="[MODEL]", default=str(CAPITALS), envvar="GLM_MODEL"
+    "model_dir", type=Checkpoint(), metavar="[MODEL]", default=str(CAPITALS), envvar="GLM_MODEL"
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glm_engine.errors import BadInputError, no_checkpoint
+from glm_engine.hub.names import find_checkpoint
 from glm_engine.layout import CAPITALS, CONFIGS
 
 SYNTHETIC = tuple(sorted(path.stem for path in CONFIGS.glob("*.json")))
@@ -30,7 +31,7 @@ def config_of(model_dir, synthetic):
         raise BadInputError("--model and --synthetic exclude each other")
     if synthetic:
         return synthetic, config_path(synthetic)
-    folder = str(CAPITALS) if model_dir is None else model_dir
+    folder = str(CAPITALS) if model_dir is None else find_checkpoint(model_dir)
     if not folder or not Path(folder).is_dir():
         raise no_checkpoint(folder)
     return folder, config_path(folder)

@@ -27,7 +27,9 @@ class NumberList(click.ParamType):
 
 
 @options.command("bench")
-@click.option("--model", "model_dir", envvar="GLM_MODEL", help="Folder of a checkpoint.")
+@click.option(
+    "--model", "model_dir", envvar="GLM_MODEL", help="Folder of a checkpoint or ORG/NAME."
+)
 @click.option(
     "--synthetic",
     help=f"Random weights in the shapes of {', '.join(model_costs.SYNTHETIC)} or a config.json.",

@@ -84,7 +84,9 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
 @click.option(
     "--model", "model_dir", envvar="GLM_MODEL", help="For --engine: the checkpoint, as for serve."
 )
-@click.option("--tokenizer", "tokenizer_dir", help="For --engine, as for serve.")
+@click.option(
+    "--tokenizer", "tokenizer_dir", type=options.Checkpoint(), help="For --engine, as for serve."
+)
 @click.option("--synthetic", help=f"For --engine: {', '.join(SYNTHETIC)} or a config.json.")
 @click.option("--layers", "num_layers", type=options.POSITIVE, help="Cut a synthetic model.")
 @options.engine_options

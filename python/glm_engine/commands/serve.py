@@ -6,6 +6,7 @@ import click
 
 from glm_engine import options
 from glm_engine.bench.costs import SYNTHETIC, config_of, config_path
+from glm_engine.hub.names import name_of_folder
 from glm_engine.server.settings import Settings
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -28,7 +29,7 @@ def setting(flag, name, kind, help_text):
     "model_dir",
     envvar="GLM_MODEL",
     show_default="GLM_MODEL, else checkpoints/capitals",
-    help="Folder of the checkpoint.",
+    help="Folder of the checkpoint, or ORG/NAME of a model that `glm pull` brought.",
 )
 @click.option(
     "--synthetic",
@@ -38,13 +39,14 @@ def setting(flag, name, kind, help_text):
 @click.option(
     "--tokenizer",
     "tokenizer_dir",
+    type=options.Checkpoint(),
     help="Folder of the tokenizer and chat template [default: the checkpoint's].",
 )
 @click.option(
     "--served-name",
     "served_names",
     multiple=True,
-    help="The model's name in requests; repeat it for others [default: the folder's].",
+    help="The model's name in requests; repeat it for others [default: ORG/NAME, or the folder's].",
 )
 @setting("--host", "host", str, "Address to listen on.")
 @click.option(
@@ -160,11 +162,11 @@ def names_of(served_names, source):
 
 
 def name_of(source):
-    """Return the name of a checkpoint's folder, or of a synthetic model."""
+    """Return the name of a model that was pulled, of a folder, or of a synthetic model."""
     if source in SYNTHETIC:
         return source
-    path = Path(source).resolve()
-    return path.parent.name if path.is_file() else path.name
+    path = Path(source)
+    return name_of_folder(path.parent if path.is_file() else path)
 
 
 def run(settings, chosen, tokenizer_dir, config, keys, listener):

@@ -1,0 +1,120 @@
+"""One file from the hub to its final name: resumed, whole and checked, or not there."""
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from glm_engine.hub import client
+from glm_engine.hub.client import HubError
+
+PIECE_BYTES = 1 << 20
+MOST_FAILURES = 5
+SHORT_DELAY, LONG_DELAY = 0.1, 16
+
+
+class StoppedError(Exception):
+    """Another file failed: this one is left as it is."""
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Where files come from and go to: a model's commit, and the folder of the cache's blobs.
+
+    `show` is told how many more bytes are here, `stopped` ends what runs.
+    """
+
+    name: str
+    commit: str
+    blobs: Path
+    show: Callable[[int], None]
+    stopped: threading.Event
+
+    def partial(self, file):
+        """Return where a file grows until it is whole and right."""
+        return self.blobs / f"{file.digest}.incomplete"
+
+    def num_lacking(self, file):
+        """Return how many bytes of a file are not here yet."""
+        for path in (self.blobs / file.digest, self.partial(file)):
+            if path.exists():
+                return max(file.size - path.stat().st_size, 0)
+        return file.size
+
+    def bring(self, file):
+        """Put a file under its final name; return how many bytes were fetched for it."""
+        whole, part = self.blobs / file.digest, self.partial(file)
+        if whole.exists() and self.is_right(whole, file):
+            self.show(file.size)
+            return 0
+        fetched = self.fetch(file, part)
+        if not self.is_right(part, file):
+            part.unlink()
+            wanted = f"{file.algorithm} {file.digest} of {file.size} bytes"
+            raise HubError(f"{self.name}: {file.path} is not what is listed, {wanted}: removed")
+        part.replace(whole)
+        return fetched
+
+    def is_right(self, path, file):
+        """Say whether a file has the listed size and digest; one that has is on the disk."""
+        found = file.hasher()
+        with path.open("rb", buffering=0) as content:
+            if os.fstat(content.fileno()).st_size != file.size:
+                return False
+            while piece := content.read(PIECE_BYTES):
+                self.go_on()
+                found.update(piece)
+            os.fsync(content.fileno())
+        return found.hexdigest() == file.digest
+
+    def fetch(self, file, part):
+        """Append to `part` what lacks, through broken connections for as long as bytes come."""
+        failures = fetched = 0
+        with part.open("ab", buffering=0) as out:
+            self.show(out.tell())
+            while (start := out.tell()) < file.size:
+                error = self.try_to_receive(file, out)
+                fetched += max(out.tell() - start, 0)
+                failures = 0 if out.tell() > start else failures + 1
+                if failures > MOST_FAILURES:
+                    raise error
+                if error:
+                    self.stopped.wait(min(SHORT_DELAY * 3**failures, LONG_DELAY))
+        return fetched
+
+    def try_to_receive(self, file, out):
+        """Write what one response brings; return the fault that may have passed when next asked."""
+        try:
+            self.receive(file, out)
+        except client.FAULTS as error:
+            if not client.passes(error):
+                raise
+            return error
+        cut = f"{file.path} ends after {out.tell()} of {file.size} bytes"
+        return HubError(f"{self.name}: {cut}") if out.tell() < file.size else None
+
+    def receive(self, file, out):
+        start = out.tell()
+        with client.stream_file(self.name, self.commit, file.path, start) as response:
+            if start and response.status_code != client.PARTIAL:
+                self.show(-start)
+                out.truncate(0)
+                out.seek(0)
+            for piece in response.iter_bytes():
+                self.go_on()
+                write_all(out, piece)
+                self.show(len(piece))
+                if out.tell() > file.size:
+                    return
+
+    def go_on(self):
+        if self.stopped.is_set():
+            raise StoppedError
+
+
+def write_all(out, content):
+    """Write all of some bytes to an unbuffered file, which may take them in parts."""
+    left = memoryview(content)
+    while left:
+        left = left[out.write(left) :]

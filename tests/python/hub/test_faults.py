@@ -1,0 +1,240 @@
+"""Every fault of a pull is one line with its exit code, and leaves nothing half made."""
+
+import fcntl
+import json
+import socket
+
+import httpx2
+import pytest
+from huggingface_hub import constants, get_session
+
+from glm_engine.hub.client import open_hub
+from tests.python.hub.hub_server import CutError
+from tests.python.hub.repositories import random_model
+from tests.python.hub.running import assert_nothing_half_made, assert_pulled, bytes_here
+
+FIRST_SHARD = "model-0-of-3.safetensors"
+
+
+def failed(nursery, name, *arguments, code=1, **wanted):
+    """Pull what must not come; return the one line, after a look at what was left."""
+    ended = nursery.run("pull", name, *arguments, **wanted)
+    line = ended.line()
+    assert ended.code == code, line
+    storage = nursery.storage(name)
+    assert_nothing_half_made(storage)
+    assert not list(storage.glob("snapshots/*/*"))
+    assert not (storage / "glm.json").exists()
+    return line
+
+
+def test_a_model_that_is_not_there(hub, nursery, name):
+    line = failed(nursery, name)
+    assert line == (
+        f"glm: {name}: {hub.endpoint} has no such model or does not show it (status 401): "
+        "a private one needs HF_TOKEN, a token that may read it\n"
+    )
+    assert "(status 404)" in failed(nursery, name, HF_TOKEN="hf_of_somebody")
+
+
+@pytest.mark.parametrize("token", ["wrong", "hf_of_somebody_else", None])
+def test_a_private_model_without_its_token(hub, nursery, name, token):
+    hub.repositories[name] = random_model(name, token="hf_right")
+    line = failed(nursery, name, **({"HF_TOKEN": token} if token else {}))
+    assert "HF_TOKEN" in line
+    assert hub.bytes_sent == 0
+
+
+def test_a_gated_model(hub, nursery, name):
+    hub.repositories[name] = random_model(name, is_gated=True)
+    line = failed(nursery, name)
+    assert f"gated: ask for access at {hub.endpoint}/{name}, then set HF_TOKEN" in line
+
+
+def test_a_revision_that_is_not_there(hub, nursery, name):
+    hub.repositories[name] = random_model(name)
+    assert f"{hub.endpoint} has no revision 'v9' of it" in failed(nursery, name, "--revision", "v9")
+
+
+def test_a_repository_that_is_no_checkpoint(hub, nursery, name):
+    hub.repositories[name] = repository = random_model(name)
+    del repository.files["config.json"]
+    assert "expected config.json and files *.safetensors" in failed(nursery, name)
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        (FIRST_SHARD, "flipped"),
+        (FIRST_SHARD, "longer"),
+        (FIRST_SHARD, "shorter"),
+        ("config.json", "flipped"),
+    ],
+)
+def test_wrong_bytes_get_no_name(hub, nursery, name, path, wrong):
+    hub.repositories[name] = repository = random_model(name)
+    repository.files["config.json"] = b'{"model_type": "glm4_moe"}'
+    right = repository.files[path]
+    repository.listed[path] = right
+    changed = bytes([right[0] ^ 1]) + right[1:]
+    sent = {"flipped": changed, "longer": right + b"x", "shorter": right[:-1]}[wrong]
+    repository.files[path] = sent
+    line = failed(nursery, name)
+    said = "416" if wrong == "shorter" else f"{path} is not what is listed, sha"
+    assert said in line or f"{path} ends after {len(sent)} of {len(right)} bytes" in line
+    repository.files[path] = right
+    nursery.run("pull", name)
+    assert_pulled(nursery.pull(name), repository)
+
+
+def test_a_disk_that_fills_while_bytes_come(hub, nursery, name):
+    hub.repositories[name] = repository = random_model(name, 300_000)
+    line = failed(nursery, name, limit=100_000)
+    assert line == f"glm: {name}: {nursery.storage(name)}: File too large\n"
+    here = bytes_here(nursery.storage(name))
+    assert here >= 100_000
+    report = nursery.pull(name)
+    assert_pulled(report, repository)
+    assert report["fetched_bytes"] == report["total_bytes"] - here
+
+
+def test_a_disk_that_cannot_hold_a_model_is_asked_first(hub, nursery, name):
+    hub.repositories[name] = repository = random_model(name)
+    rows = repository.rows()
+    rows[-1]["lfs"]["size"] = 10**18
+    tree = f"/api/models/{name}/tree/{repository.commit}?recursive=false&expand=false"
+    hub.behaviour.bodies[tree] = json.dumps(rows).encode()
+    assert "1000.0 PB are to be fetched, and" in failed(nursery, name)
+    assert hub.bytes_sent == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"<html>log in to the hotel</html>", "does not answer as a hub"),
+        (b"[]", "does not answer as a hub"),
+        (b'{"id": "a"}', "expected a commit of 40 hexadecimal digits, got None"),
+        (b'{"id": "a", "sha": "../../../../tmp"}', "expected a commit of 40 hexadecimal digits"),
+    ],
+)
+def test_a_hub_that_answers_nonsense(hub, nursery, name, body, message):
+    hub.repositories[name] = random_model(name)
+    hub.behaviour.bodies[f"/api/models/{name}/revision/main"] = body
+    assert message in failed(nursery, name)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda row: row.update(path="../../../evil.safetensors"), "not a checkpoint"),
+        (lambda row: row["lfs"].update(oid="../../../evil"), "is listed with digest '../../../evi"),
+        (lambda row: row["lfs"].update(size="1"), "and size '1'"),
+        (lambda row: row["lfs"].update(size=-1), "and size -1"),
+        (lambda row: row.pop("path"), "does not answer as a hub: KeyError: 'path'"),
+    ],
+)
+def test_a_tree_that_is_hostile(hub, nursery, name, change, message):
+    hub.repositories[name] = repository = random_model(name)
+    rows = [row for row in repository.rows() if not row["path"].startswith("model-1")]
+    rows = [row for row in rows if not row["path"].startswith("model-2")]
+    change(rows[-1])
+    tree = f"/api/models/{name}/tree/{repository.commit}?recursive=false&expand=false"
+    hub.behaviour.bodies[tree] = json.dumps(rows).encode()
+    assert message in failed(nursery, name)
+    assert hub.bytes_sent == 0
+
+
+def test_a_network_that_goes_away(hub, nursery, name):
+    hub.repositories[name] = repository = random_model(name, 300_000)
+
+    def cut(sent):
+        if sent >= 250_000:
+            raise CutError
+
+    hub.behaviour.before_piece = cut
+    assert f"{hub.endpoint} cannot be reached" in failed(nursery, name)
+    hub.reset()
+    report = nursery.pull(name)
+    assert_pulled(report, repository)
+    assert report["fetched_bytes"] < report["total_bytes"] - 200_000
+
+
+def test_no_request_waits_for_ever(monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.1)
+    open_hub()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(httpx2.TimeoutException):
+            get_session().get(address, timeout=None)
+
+
+def test_a_second_pull_at_the_same_time(hub, nursery, name):
+    hub.repositories[name] = random_model(name)
+    nursery.storage(name).mkdir(parents=True)
+    with (nursery.storage(name) / "glm.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert f"{name}: another `glm pull` of it is running" in failed(nursery, name)
+    nursery.pull(name)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["GLM", "a/b/c", "../a", "a/..", "/a", "a/", "a--b/c", "a/b.git", "a b/c", "é/b", "-a/b"],
+)
+def test_what_is_no_name(nursery, wrong):
+    ended = nursery.run("pull", "--", wrong)
+    assert (ended.code, ended.line()) == (
+        2,
+        f"glm: {wrong}: not a model's name; expected ORG/NAME\n",
+    )
+
+
+@pytest.mark.parametrize("wrong", ["../main", "a..b", "/main", "a b", "-x"])
+def test_what_is_no_revision(nursery, name, wrong):
+    ended = nursery.run("pull", name, f"--revision={wrong}")
+    assert (ended.code, ended.line()) == (
+        2,
+        f"glm: {wrong!r}: not a revision; expected a branch, tag or commit\n",
+    )
+
+
+@pytest.mark.parametrize("arguments", [["pull", ""], ["pull", "a/b", "--revision", ""]])
+def test_empty_values(nursery, arguments):
+    ended = nursery.run(*arguments)
+    assert ended.code == 2
+    assert "expected a value, not an empty text" in ended.line()
+
+
+def test_without_a_network_what_is_here_serves(hub, nursery, name):
+    """Other variables need a process of their own: huggingface_hub reads them when imported."""
+    hub.repositories[name] = random_model(name)
+    report = nursery.pull(name)
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        closed = f"http://127.0.0.1:{unused.getsockname()[1]}"
+    unreachable = nursery.alone("pull", name, HF_ENDPOINT=closed)
+    assert unreachable.code == 1
+    assert f"{closed} cannot be reached: [Errno 111] Connection refused" in unreachable.line()
+    offline = nursery.alone("pull", name, "--json", HF_ENDPOINT=closed, HF_HUB_OFFLINE="1")
+    assert json.loads(offline.out) == {**report, "fetched_bytes": 0, "checked": False}
+    absent = nursery.alone("pull", f"{name}-absent", HF_HUB_OFFLINE="1")
+    assert (absent.code, "HF_HUB_OFFLINE" in absent.line()) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("HF_HOME", "", "HF_HOME: expected a value"),
+        ("HF_TOKEN", "", "HF_TOKEN: expected a value"),
+        ("SSL_CERT_FILE", "/absent.pem", "certificates, SSL_CERT_FILE or SSL_CERT_DIR: "),
+    ],
+)
+def test_variables_that_lead_nowhere(nursery, name, variable, value, message):
+    ended = nursery.run("pull", name, **{variable: value})
+    assert ended.code == (1 if value else 2)
+    assert message in ended.line()
+
+
+def test_a_variable_that_huggingface_hub_cannot_read(nursery, name):
+    ended = nursery.alone("pull", name, HF_HUB_DOWNLOAD_TIMEOUT="soon")
+    assert ended.code == 2
+    assert "a variable HF_HUB_*: invalid literal for int()" in ended.line()

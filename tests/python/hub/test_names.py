@@ -1,0 +1,121 @@
+"""What `--model` takes: a path that exists, else the name of a model that was pulled."""
+
+import json
+
+import pytest
+
+from glm_engine import cli
+from glm_engine.commands.serve import name_of
+from glm_engine.errors import BadInputError
+from glm_engine.hub.names import NAME, find_checkpoint, name_of_folder
+from tests.python.hub.repositories import commit_of
+
+MODEL = "zai-org/GLM-4.5-Air-FP8"
+COMMIT = commit_of("names")
+TAKES_A_MODEL = {
+    "smoke": ["--model"],
+    "generate": ["x", "--model"],
+    "evaluate": ["--model"],
+    "inspect": [],
+    "plan": [],
+    "bench": ["--model"],
+    "serve": ["--model"],
+    "load": ["--engine", "--model"],
+}
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GLM_MODEL", raising=False)
+    return tmp_path / "hub"
+
+
+@pytest.fixture
+def storage(cache):
+    """A model as a pull leaves it: one file of 3 bytes, and the record."""
+    storage = cache / "models--zai-org--GLM-4.5-Air-FP8"
+    folder = storage / "snapshots" / COMMIT
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_bytes(b"abc")
+    record = {"commit": COMMIT, "files": [{"path": "config.json", "size": 3}]}
+    (storage / "glm.json").write_text(json.dumps(record))
+    return storage
+
+
+@pytest.mark.parametrize(("command", "arguments"), TAKES_A_MODEL.items())
+def test_every_command_says_what_brings_a_model(cache, command, arguments, capsys):
+    assert not cache.exists()
+    assert cli.main([command, *arguments, MODEL]) == 2
+    line = f"{MODEL}: neither a folder nor a model that was pulled: run `glm pull {MODEL}`"
+    assert capsys.readouterr().err == f"glm: {line}\n"
+
+
+def test_no_command_that_takes_a_model_is_left_out():
+    names = set(cli.COMMANDS)
+    taking = {name for name in names if "model_dir" in {one.name for one in params(name)}}
+    assert taking == set(TAKES_A_MODEL)
+
+
+def params(name):
+    return cli.commands.get_command(None, name).params
+
+
+def test_the_variable_takes_a_name(cache, monkeypatch, capsys):
+    assert not cache.exists()
+    monkeypatch.setenv("GLM_MODEL", MODEL)
+    assert cli.main(["plan"]) == 2
+    assert f"`glm pull {MODEL}`" in capsys.readouterr().err
+
+
+def test_a_name_is_the_folder_that_was_pulled(storage):
+    assert find_checkpoint(MODEL) == str(storage / "snapshots" / COMMIT)
+
+
+def test_a_folder_wins(storage, tmp_path):
+    assert storage.exists()
+    (tmp_path / MODEL).mkdir(parents=True)
+    assert find_checkpoint(MODEL) == MODEL
+    assert find_checkpoint(str(tmp_path)) == str(tmp_path)
+
+
+def test_what_is_neither_is_left_to_who_opens_it(cache):
+    assert not cache.exists()
+    for text in ("absent", "./a/b", "/a/b", "a/b/c", "../b", ""):
+        assert find_checkpoint(text) == text
+
+
+@pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(b"")])
+def test_files_that_went_are_missed(storage, damage):
+    damage(storage / "snapshots" / COMMIT / "config.json")
+    with pytest.raises(BadInputError, match=f"config.json is not whole in .*`glm pull {MODEL}`"):
+        find_checkpoint(MODEL)
+
+
+@pytest.mark.parametrize("record", ["", "[]", "{}", '{"commit": 1, "files": []}', '{"files": 1}'])
+def test_a_record_that_is_none(storage, record):
+    (storage / "glm.json").write_text(record)
+    with pytest.raises(BadInputError, match=r"glm\.json: "):
+        find_checkpoint(MODEL)
+
+
+@pytest.mark.parametrize("name", [MODEL, "a/b", "A_1/b.c-d_e", "0/1", f"a/{'b' * 94}"])
+def test_names(name):
+    assert NAME.fullmatch(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a", "a/", "/b", "a/b/c", ".a/b", "a/b.", "a/-b", "a--b/c", "a/b..c", f"a/{'b' * 95}", "ä/b"],
+)
+def test_what_is_no_name(name):
+    assert not NAME.fullmatch(name)
+
+
+def test_a_server_calls_a_model_by_its_name(storage, tmp_path):
+    folder = storage / "snapshots" / COMMIT
+    assert name_of(str(folder)) == name_of_folder(folder) == MODEL
+    assert name_of(str(tmp_path)) == tmp_path.name
+    assert name_of("glm-4.5-air-fp8") == "glm-4.5-air-fp8"
+    assert name_of_folder("/") == ""
