@@ -1,6 +1,5 @@
 """The options of `glm deploy`, as tables, and what is made of them."""
 
-import re
 from pathlib import Path
 
 import click
@@ -11,10 +10,10 @@ from glm_engine.deploy.deployment import SHIPS, Deployment, chosen_wheel
 from glm_engine.deploy.gpus import parse_gpu
 from glm_engine.deploy.job import OWN_MODEL, Job
 from glm_engine.errors import BadInputError
+from glm_engine.hub.names import NAME
 
 MODEL_ON_MODAL = "zai-org/GLM-4.7-FP8"
 LOCAL_HOST = "127.0.0.1"
-HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 WHERE = (
     click.option("--local", "is_local", is_flag=True, help="Run here; nothing goes to Modal."),
@@ -180,7 +179,7 @@ def modal_deployment(values):
 def hub_name(model):
     """Return the name of a model that a container can bring by itself."""
     model = model or MODEL_ON_MODAL
-    if model != OWN_MODEL and (Path(model).exists() or not HUB_NAME.fullmatch(model)):
+    if model != OWN_MODEL and (Path(model).exists() or not NAME.fullmatch(model)):
         raise BadInputError(
             f"--model: expected a name of the hub such as {MODEL_ON_MODAL}, or {OWN_MODEL}, "
             f"found {model}; a folder is served with --local"

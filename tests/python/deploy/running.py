@@ -19,11 +19,11 @@ CAPITALS = ROOT / "checkpoints" / "capitals"
 WHEEL_BYTES = b"what Modal would be sent" * 1000
 
 
-def deploy(*arguments):
+def deploy(*arguments, **variables):
     return subprocess.run(
         [*DEPLOY, *map(str, arguments)],
         cwd=ROOT,
-        env=ENVIRONMENT,
+        env={**ENVIRONMENT, **variables},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
