@@ -11,6 +11,7 @@ MAX_LOGPROBS = 20
 EVENT_MESSAGE_CAPACITY = 256
 
 EXPERT_LAYOUTS = {"default": 0, "tensor_parallel": 1, "expert_parallel": 2}
+SIZE_SOURCES = ("option", "model", "default", "num_pages", "memory")
 EVENT_TOKEN, EVENT_FINISHED, EVENT_FAILED = 1, 2, 3
 FINISH_REASONS = (
     "none",
@@ -165,6 +166,9 @@ STRUCTS = {
         ("graph_bytes", "int64_t"),
         ("num_graphs", "int32_t"),
         ("plans_ahead", "int32_t"),
+        ("model_max_seq", "int32_t"),
+        ("max_seq_from", "int32_t"),
+        ("max_batch_from", "int32_t"),
     ],
 }
 

@@ -42,6 +42,7 @@ __all__ = [
 ]
 
 POLL_CAPACITY = 1024
+SIZE_FIELDS = ("max_seq_from", "max_batch_from")
 NO_PROGRESS = abi.ProgressFunction()
 
 
@@ -179,7 +180,8 @@ class Engine:
         """Return `get_engine_info` as a dictionary."""
         struct = abi.InfoStruct(struct_size=ctypes.sizeof(abi.InfoStruct))
         call_bare(self.library, "get_engine_info", self.handle, ctypes.byref(struct))
-        return abi.as_dict(struct)
+        info = abi.as_dict(struct)
+        return info | {name: abi.SIZE_SOURCES[info[name]] for name in SIZE_FIELDS}
 
     def submit(self, request):
         """Queue a request and return its id; the engine copies all but `logits`.

@@ -1,11 +1,13 @@
 """Calls of C that last, in a thread of their own, so that Ctrl-C is heard at once."""
 
 import importlib
+import sys
 import threading
 import time
 
 from glm_engine.console import bytes_progress
 from glm_engine.engine import Engine
+from glm_engine.sizes import cut_line
 
 NEEDED_ONCE_LOADED = "numpy"
 STATE = {"loading": False}
@@ -16,12 +18,22 @@ def is_loading():
     return STATE["loading"]
 
 
-def load_engine(options, quiet=False):
-    """Return (engine, seconds). Failures of the engine are raised here."""
+def say(line):
+    """Say a line on standard error, where messages go."""
+    print(f"glm: {line}", file=sys.stderr, flush=True)
+
+
+def load_engine(options, quiet=False, warn=say):
+    """Return (engine, seconds). Failures of the engine are raised here.
+
+    `warn` takes a line where the context had to be less than the model's own.
+    """
     began = time.monotonic()
     with bytes_progress(quiet) as show:
         options.progress = show
         engine = in_thread(lambda: Engine(options), meanwhile=import_needed)
+    if not quiet and (line := cut_line(engine.info())):
+        warn(line)
     return engine, time.monotonic() - began
 
 

@@ -7,7 +7,7 @@ import re
 import click
 
 from glm_engine.layout import CAPITALS
-from glm_engine.values import refuse_empty, variable
+from glm_engine.option_sources import Command, Option
 
 DEVICES = ("auto", "cpu", "cuda")
 LAYOUTS = ("tensor_parallel", "expert_parallel")
@@ -38,28 +38,6 @@ def refuse_long(kind, value, known, param, ctx):
 POSITIVE = Whole(1)
 NOT_NEGATIVE = Whole(0)
 SEED = Whole(0, 2**64 - 1)
-
-
-class Command(click.Command):
-    """A command none of whose options, arguments and variables may be stated empty."""
-
-    def parse_args(self, ctx, args):
-        stated, _, _ = self.make_parser(ctx).parse_args(list(args))
-        for param in self.params:
-            value = stated.get(param.name)
-            for one in value if isinstance(value, list | tuple) else (value,):
-                refuse_empty(stated_name(param), one)
-            if param.envvar:
-                variable(param.envvar)
-        return super().parse_args(ctx, args)
-
-
-def stated_name(param):
-    """Return how users write an option, or how the help calls an argument."""
-    is_option = isinstance(param, click.Option)
-    return "/".join(param.opts) if is_option else param.human_readable_name.strip("[]")
-
-
 command = functools.partial(click.command, cls=Command)
 
 
@@ -110,7 +88,7 @@ MODEL = click.option(
     type=Checkpoint(),
     envvar="GLM_MODEL",
     default=str(CAPITALS),
-    show_default="GLM_MODEL, else checkpoints/capitals",
+    show_default="checkpoints/capitals",
     help="Folder of the checkpoint, or ORG/NAME of a model that `glm pull` brought.",
 )
 MODEL_ARGUMENT = click.argument(
@@ -118,118 +96,150 @@ MODEL_ARGUMENT = click.argument(
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
-ENGINE = (
-    click.option(
+
+def grouped(group):
+    """Return a `click.option` whose options the help lists under a heading."""
+    return functools.partial(click.option, cls=Option, group=group)
+
+
+model_option = grouped("Model")
+engine_option = functools.partial(functools.partial, grouped("Engine"))
+sampling_option = functools.partial(functools.partial, grouped("Sampling"))
+ENGINE = {
+    "device": engine_option(
         "--device",
         type=click.Choice(DEVICES),
         default="auto",
-        show_default=True,
         help="auto takes CUDA where an NVIDIA GPU is, else the CPU.",
     ),
-    click.option("--world-size", type=POSITIVE, help="Ranks to split the model over."),
-    click.option("--expert-layout", type=click.Choice(LAYOUTS), help="How experts are split."),
-    click.option(
-        "--threads", "num_threads", type=NOT_NEGATIVE, help="CPU threads in all (0: all cores)."
+    "world_size": engine_option(
+        "--world-size", type=POSITIVE, show_default="1", help="Ranks to split the model over."
     ),
-    click.option("--max-batch", type=POSITIVE, help="Requests in one step at most."),
-    click.option("--max-seq", type=POSITIVE, help="Tokens of one sequence at most."),
-    click.option("--page-size", type=POSITIVE, help="Tokens in one KV page."),
-    click.option(
-        "--num-pages", type=NOT_NEGATIVE, help="KV pages (0: as many as fit and are needed)."
+    "expert_layout": engine_option(
+        "--expert-layout",
+        type=click.Choice(LAYOUTS),
+        show_default="expert_parallel where the ranks divide the experts, else tensor_parallel",
+        help="How experts are split.",
     ),
-    click.option("--max-step-tokens", type=POSITIVE, help="Tokens in one step at most."),
-    click.option(
-        "--prefill-chunk", type=NOT_NEGATIVE, help="Prompt tokens of one sequence in one step."
+    "num_threads": engine_option(
+        "--threads",
+        "num_threads",
+        type=NOT_NEGATIVE,
+        show_default="0",
+        help="CPU threads in all; 0: all cores.",
     ),
-    click.option(
+    "max_batch": engine_option(
+        "--max-batch",
+        type=POSITIVE,
+        show_default="256 on a GPU, 64 on the CPU; less where the memory holds no more",
+        help="Requests in one step at most.",
+    ),
+    "max_seq": engine_option(
+        "--max-seq",
+        type=POSITIVE,
+        show_default="the model's own positions; less where the memory holds no more",
+        help="Tokens of one sequence at most.",
+    ),
+    "page_size": engine_option(
+        "--page-size", type=POSITIVE, show_default="16", help="Tokens in one KV page."
+    ),
+    "num_pages": engine_option(
+        "--num-pages",
+        type=NOT_NEGATIVE,
+        show_default="0",
+        help="KV pages; 0: as many as --max-batch sequences need, or as fit: a GPU's memory,"
+        " --memory-limit, or a quarter of what the CPU has free.",
+    ),
+    "max_step_tokens": engine_option(
+        "--max-step-tokens", type=POSITIVE, show_default="512", help="Tokens in one step at most."
+    ),
+    "prefill_chunk": engine_option(
+        "--prefill-chunk",
+        type=NOT_NEGATIVE,
+        show_default="0",
+        help="Prompt tokens of one sequence in one step; 0: as --max-step-tokens.",
+    ),
+    "kv_dtype": engine_option(
         "--kv-dtype",
         type=click.Choice(list(KV_DTYPES)),
-        help="Type of cached K and V (CPU: float32; CUDA: bfloat16 or fp8_e4m3)"
-        " [default: the first that the device keeps].",
+        show_default="the first that the device keeps",
+        help="Type of cached K and V (CPU: float32; CUDA: bfloat16 or fp8_e4m3).",
     ),
-    click.option(
+    "memory_limit_bytes": engine_option(
         "--memory-limit",
         "memory_limit_bytes",
         type=ByteSize(),
+        show_default="of what is free, 97 % on a GPU and 90 % on the CPU",
         help="Bytes a device may use, such as 80GB (CPU: all ranks together).",
     ),
-    click.option("--prefix-cache/--no-prefix-cache", default=None, help="Reuse equal prefixes."),
-    click.option(
+    "prefix_cache": engine_option(
+        "--prefix-cache/--no-prefix-cache",
+        default=None,
+        show_default="prefix-cache",
+        help="Reuse equal prefixes.",
+    ),
+    "graphs": engine_option(
         "--graphs/--no-graphs",
         default=None,
-        help="Replay captured decode steps [default: where the device can].",
+        show_default="graphs where the device can",
+        help="Replay captured decode steps.",
     ),
-    click.option(
+    "plan_ahead": engine_option(
         "--plan-ahead/--no-plan-ahead",
         default=None,
-        help="Plan a step while one runs [default: where the device works on its own].",
+        show_default="plan-ahead where the device works on its own",
+        help="Plan a step while one runs.",
     ),
-    click.option(
+    "check_operations": engine_option(
         "--check-operations",
         is_flag=True,
         default=None,
         help="Wait for each operation, so that a fault names it (slow).",
     ),
-)
-
-SAMPLING = (
-    click.option("--temperature", type=float, default=0.0, show_default=True, help="0: greedy."),
-    click.option("--top-p", type=float, default=1.0, show_default=True),
-    click.option("--top-k", type=NOT_NEGATIVE, default=0, show_default=True, help="0: all."),
-    click.option("--min-p", type=float, default=0.0, show_default=True),
-    click.option("--repetition-penalty", type=float, default=1.0, show_default=True),
-    click.option("--frequency-penalty", type=float, default=0.0, show_default=True),
-    click.option("--presence-penalty", type=float, default=0.0, show_default=True),
-    click.option(
-        "--logprobs", "num_logprobs", type=Whole(-1, 20), default=-1, help="Best tokens to list."
+}
+SAMPLING = {
+    "temperature": sampling_option("--temperature", type=float, default=0.0, help="0: greedy."),
+    "top_p": sampling_option("--top-p", type=float, default=1.0),
+    "top_k": sampling_option("--top-k", type=NOT_NEGATIVE, default=0, help="0: all."),
+    "min_p": sampling_option("--min-p", type=float, default=0.0),
+    "repetition_penalty": sampling_option("--repetition-penalty", type=float, default=1.0),
+    "frequency_penalty": sampling_option("--frequency-penalty", type=float, default=0.0),
+    "presence_penalty": sampling_option("--presence-penalty", type=float, default=0.0),
+    "num_logprobs": sampling_option(
+        "--logprobs",
+        "num_logprobs",
+        type=Whole(-1, 20),
+        default=-1,
+        help="Best tokens to list; -1: no log-probabilities.",
     ),
-    click.option("--seed", type=SEED, default=0, show_default=True),
-)
-ENGINE_NAMES = (
-    "device",
-    "world_size",
-    "expert_layout",
-    "num_threads",
-    "max_batch",
-    "max_seq",
-    "page_size",
-    "num_pages",
-    "max_step_tokens",
-    "prefill_chunk",
-    "kv_dtype",
-    "memory_limit_bytes",
-    "prefix_cache",
-    "graphs",
-    "plan_ahead",
-    "check_operations",
-)
-SAMPLING_NAMES = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "repetition_penalty",
-    "frequency_penalty",
-    "presence_penalty",
-    "num_logprobs",
-    "seed",
-)
+    "seed": sampling_option("--seed", type=SEED, default=0),
+}
 
 
-def gathered(options, names, keyword, make):
-    """Make a decorator that adds options and hands them over as one argument."""
+def gathered(options, keyword, make, **defaults):
+    """Make a decorator that adds options and hands them over as one argument.
+
+    `defaults` are a command's own: a value, or a text that says how the command finds one.
+    """
 
     def decorate(function):
         @functools.wraps(function)
         def run(**values):
-            values[keyword] = make({name: values.pop(name) for name in names})
+            values[keyword] = make({name: values.pop(name) for name in options})
             return function(**values)
 
-        for option in reversed(options):
-            run = option(run)
+        for name, option in reversed(options.items()):
+            run = option(**own_default(defaults.get(name)))(run)
         return run
 
     return decorate
+
+
+def own_default(default):
+    if default is None:
+        return {}
+    is_said = isinstance(default, str)
+    return {"show_default": default} if is_said else {"default": default, "show_default": True}
 
 
 def make_sampling(values):
@@ -244,8 +254,9 @@ def make_engine_values(values):
     return values
 
 
-engine_options = gathered(ENGINE, ENGINE_NAMES, "engine_values", make_engine_values)
-sampling_options = gathered(SAMPLING, SAMPLING_NAMES, "sampling", make_sampling)
+engine_options_with = functools.partial(gathered, ENGINE, "engine_values", make_engine_values)
+engine_options = engine_options_with()
+sampling_options = gathered(SAMPLING, "sampling", make_sampling)
 
 
 def make_engine_options(model_dir, engine_values, **defaults):

@@ -130,6 +130,9 @@ terra Engine:describe(info : &C.engine_info)
   end
   C.memcpy(&info.device[0], &self.device_info.name[0], 128)
   C.memcpy(&info.architecture[0], &self.model.config.architecture[0], 64)
+  info.model_max_seq = planned:positions()
+  info.max_seq_from = planned:max_seq_from()
+  info.max_batch_from = planned:max_batch_from()
   info.kv_dtype = planned.kv_dtype
   info.num_parameters = self.model.num_parameters
   info.checkpoint_bytes = self.model.checkpoint.bytes

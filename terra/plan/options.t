@@ -8,8 +8,8 @@ local options = {}
 
 options.fields = {
   { name = "world_size", otherwise = 1, least = 1, most = 64 },
-  { name = "max_batch", otherwise = 64, least = 1, most = 65536 },
-  { name = "max_seq", initial = 0, otherwise = 4096, least = 1, most = 2 ^ 26 },
+  { name = "max_batch", otherwise = 0, least = 0, most = 65536 },
+  { name = "max_seq", otherwise = 0, least = 0, most = 2 ^ 26 },
   { name = "page_size", otherwise = 16, least = 1, most = 65536 },
   { name = "num_pages", otherwise = 0, least = 0, most = 2 ^ 30 },
   { name = "expert_layout", otherwise = 0, least = 0, most = 2 },
@@ -36,15 +36,12 @@ terra options.default(target : &C.engine_options)
   target.device = "auto"
   escape
     for _, field in ipairs(options.fields) do
-      emit quote target.[field.name] = [field.initial or field.otherwise] end
+      emit quote target.[field.name] = [field.otherwise] end
     end
   end
 end
 
-terra options.fill_defaults(target : &C.engine_options, model : &config.ModelConfig)
-  if target.max_seq == 0 and model.max_position_embeddings < 4096 then
-    target.max_seq = model.max_position_embeddings
-  end
+terra options.fill_defaults(target : &C.engine_options)
   escape
     for _, field in ipairs(options.fields) do
       if not keeps_zero[field.name] then
@@ -55,9 +52,6 @@ terra options.fill_defaults(target : &C.engine_options, model : &config.ModelCon
         end
       end
     end
-  end
-  if target.max_logit_rows == 0 then
-    target.max_logit_rows = target.max_batch
   end
 end
 
@@ -105,7 +99,7 @@ terra options.resolve(
 ) : int32
   status.try(options.check_struct(given, message))
   @resolved = @given
-  options.fill_defaults(resolved, model)
+  options.fill_defaults(resolved)
   status.try(options.check_ranges(resolved, message))
   if resolved.num_layers > 0 and resolved.synthetic == 0 then
     return status.fail(message, C.GLM_INVALID_ARGUMENT, "option num_layers is %d, but only synthetic models can be cut", resolved.num_layers)

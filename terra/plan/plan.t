@@ -5,13 +5,14 @@ local config = require("terra.checkpoint.config")
 local dtypes = require("terra.base.dtypes")
 local model = require("terra.checkpoint.model")
 local options = require("terra.plan.options")
+local sizes = require("terra.plan.sizes")
 local status = require("terra.base.status")
 local weights = require("terra.checkpoint.weights")
 local C = abi.C
 
 local plan = { RankBuffers = buffers.RankBuffers, BufferShape = buffers.BufferShape, buffers = buffers.table }
 
-local max_slots = 2 ^ 31 - 1
+local max_slots = sizes.max_slots
 local biases_per_row = 16
 local least_biases = 1024
 local hundredths_of_shared_memory = 90
@@ -31,6 +32,7 @@ plan.RankPlan = RankPlan
 local struct Plan {
   model : &model.Model
   backend : &C.glm_backend
+  wanted : C.engine_options
   options : C.engine_options
   activation_dtype : int32
   kv_dtype : int32
@@ -110,15 +112,20 @@ terra Plan:buffer_shape(rank : int32) : buffers.BufferShape
   }
 end
 
-terra Plan:shape_step(message : &C.glm_message) : int32
+terra Plan:check_page_tables(message : &C.glm_message) : int32
   var o = &self.options
-  self.pages_per_request = (o.max_seq + o.page_size - 1) / o.page_size
   if [int64](o.max_batch) * self.pages_per_request > max_slots then
     return status.fail(
       message, C.GLM_INVALID_ARGUMENT, "options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries",
       o.max_batch, o.max_seq, o.page_size, [int64](max_slots)
     )
   end
+  return C.GLM_OK
+end
+
+terra Plan:shape_step()
+  var o = &self.options
+  self.pages_per_request = (o.max_seq + o.page_size - 1) / o.page_size
   self.shape.max_step_tokens = o.max_step_tokens
   self.shape.max_sequences = o.max_batch
   self.shape.max_pages_per_sequence = self.pages_per_request
@@ -129,7 +136,6 @@ terra Plan:shape_step(message : &C.glm_message) : int32
   end
   self.shape.max_masks = terralib.select(o.max_logit_rows < o.max_batch, o.max_logit_rows, o.max_batch)
   self.shape.vocab_size = self.model.config.vocab_size
-  return C.GLM_OK
 end
 
 terra Plan:shape_workspace(message : &C.glm_message) : int32
@@ -262,14 +268,16 @@ terra Plan:refuse_memory(num_pages : int64)
   self:refuse(&reason[0])
 end
 
+sizes.extend(Plan)
+
 terra Plan:choose_pages()
-  var room = self:room_for_pages()
+  var room, most_pages = self:room_for_pages(), self:most_pages_of_pool()
   self.wanted_pages = [int64](self.options.max_batch) * self.pages_per_request
   var num_pages = self.wanted_pages
   if self.options.num_pages > 0 then
     num_pages = self.options.num_pages
-  elseif num_pages > room then
-    num_pages = room
+  elseif num_pages > most_pages then
+    num_pages = most_pages
   end
   var most = [int64](max_slots) / self.options.page_size
   if self.options.num_pages == 0 and num_pages > most then
@@ -310,6 +318,7 @@ terra Plan:make(
   self.shares_memory = shares_memory
   self.fits = true
   status.try(options.resolve(given, &source.config, &self.options, message))
+  self.wanted = @given
   self.activation_dtype = info.activation_dtype
   self.kv_dtype = self.options.kv_dtype
   if self.kv_dtype < 0 then
@@ -317,13 +326,10 @@ terra Plan:make(
   end
   status.try(self:choose_course(info, message))
   self:choose_memory(info)
-  status.try(self:shape_step(message))
   status.try(self:measure_weights(message))
   status.try(self:measure_page(message))
-  status.try(self:shape_workspace(message))
-  var shape = self:buffer_shape(0)
-  self.buffer_bytes = buffers.bytes(&shape)
-  self.host_bytes = buffers.host_bytes(&shape)
+  status.try(self:choose_sizes(message))
+  status.try(self:check_page_tables(message))
   self:choose_pages()
   return C.GLM_OK
 end

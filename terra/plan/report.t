@@ -8,6 +8,7 @@ local model = require("terra.checkpoint.model")
 local options = require("terra.plan.options")
 local plan = require("terra.plan.plan")
 local profile = require("terra.execution.profile")
+local sizes = require("terra.plan.sizes")
 local status = require("terra.base.status")
 local text = require("terra.base.text")
 local writer = require("terra.base.json_writer")
@@ -110,6 +111,27 @@ local terra layout_name(code : int32) : rawstring
   return "default"
 end
 
+local terra source_name(code : int32) : rawstring
+  escape
+    for _, entry in ipairs(sizes.sources) do
+      emit quote
+        if code == [entry.code] then
+          return [entry.name]
+        end
+      end
+    end
+  end
+  return "unknown"
+end
+
+local terra write_sizes(out : &JsonWriter, made : &Plan)
+  out:integer_field("max_seq", made.options.max_seq)
+  out:string_field("max_seq_from", source_name(made:max_seq_from()))
+  out:integer_field("model_max_seq", made:positions())
+  out:integer_field("max_batch", made.options.max_batch)
+  out:string_field("max_batch_from", source_name(made:max_batch_from()))
+end
+
 local terra kv_dtype_name(dtype : int32) : rawstring
   if dtype == C.GLM_DTYPE_F32 then
     return "float32"
@@ -172,8 +194,7 @@ local terra write_plan(out : &JsonWriter, made : &Plan, kind : rawstring)
   out:string_field("device", kind)
   out:integer_field("world_size", made.options.world_size)
   out:string_field("expert_layout", layout_name(made.options.expert_layout))
-  out:integer_field("max_seq", made.options.max_seq)
-  out:integer_field("max_batch", made.options.max_batch)
+  write_sizes(out, made)
   out:integer_field("max_step_tokens", made.options.max_step_tokens)
   write_cache(out, made)
   out:integer_field("memory_limit_bytes", made.memory_available)

@@ -3,6 +3,7 @@
 import json
 import re
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.devices import device_kind
@@ -92,3 +93,17 @@ def test_log_lines(server) -> None:
     assert line["tokens_per_second"] > 0
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", line["timestamp"])
     assert QUESTION not in server.log()
+
+
+@pytest.mark.skipif(device_kind() != "cpu", reason="a GPU's buffers do not fit 30 MB")
+def test_a_context_that_the_memory_of_a_file_cuts_is_logged_and_listed(start_server, tmp_path):
+    path = tmp_path / "glm.toml"
+    path.write_text('[serve]\nmemory-limit = "30MB"\nserved-name = ["one", "two"]\n')
+    server = start_server("--config", path)
+    listed = server.http.get("/v1/models").json()["data"]
+    assert [one["id"] for one in listed] == ["one", "two"]
+    assert 512 <= listed[0]["max_model_len"] < 4096
+    [line] = [one for one in server.log().splitlines() if "the memory holds no more" in one]
+    event = json.loads(line)
+    assert event["level"] == "warning"
+    assert event["event"].startswith(f"context {listed[0]['max_model_len']:,} tokens a request")

@@ -35,6 +35,14 @@ enum {
   ENGINE_FINISH_ERROR = 6
 };
 
+enum {
+  ENGINE_FROM_OPTION = 0,
+  ENGINE_FROM_MODEL = 1,
+  ENGINE_FROM_DEFAULT = 2,
+  ENGINE_FROM_NUM_PAGES = 3,
+  ENGINE_FROM_MEMORY = 4
+};
+
 typedef void (*engine_progress_function)(void* context, int64_t bytes_done,
                                          int64_t bytes_total,
                                          const char* stage);
@@ -172,6 +180,9 @@ typedef struct engine_info {
   int64_t graph_bytes;
   int32_t num_graphs;
   int32_t plans_ahead;
+  int32_t model_max_seq;
+  int32_t max_seq_from;
+  int32_t max_batch_from;
 } engine_info;
 
 typedef struct engine_step {

@@ -27,28 +27,40 @@ class NumberList(click.ParamType):
 
 
 @options.command("bench")
-@click.option(
-    "--model", "model_dir", envvar="GLM_MODEL", help="Folder of a checkpoint or ORG/NAME."
+@options.model_option(
+    "--model",
+    "model_dir",
+    envvar="GLM_MODEL",
+    show_default="checkpoints/capitals",
+    help="Folder of a checkpoint or ORG/NAME.",
 )
-@click.option(
+@options.model_option(
     "--synthetic",
     help=f"Random weights in the shapes of {', '.join(model_costs.SYNTHETIC)} or a config.json.",
 )
-@click.option("--layers", "num_layers", type=options.POSITIVE, help="Cut a synthetic model.")
-@click.option("--batch", "batches", type=NumberList(), default=DEFAULT_BATCHES, show_default=True)
-@click.option(
-    "--context", "contexts", type=NumberList(), default=DEFAULT_CONTEXTS, show_default=True
+@options.model_option(
+    "--layers",
+    "num_layers",
+    type=options.POSITIVE,
+    show_default="all",
+    help="Cut a synthetic model.",
 )
-@click.option("--prefill", "lengths", type=NumberList(), default=DEFAULT_PREFILL, show_default=True)
-@click.option("--steps", "num_steps", type=options.POSITIVE, default=64, show_default=True)
+@click.option("--batch", "batches", type=NumberList(), default=DEFAULT_BATCHES)
+@click.option("--context", "contexts", type=NumberList(), default=DEFAULT_CONTEXTS)
+@click.option("--prefill", "lengths", type=NumberList(), default=DEFAULT_PREFILL)
+@click.option("--steps", "num_steps", type=options.POSITIVE, default=64)
 @click.option("--profile/--no-profile", default=True, help="Device time of each operation.")
 @click.option(
-    "--seed", type=options.SEED, help="Seed of the random prompts [default: a fresh one]."
+    "--seed", type=options.SEED, show_default="a fresh one", help="Seed of the random prompts."
 )
 @click.option("--output", type=click.Path(), help="Write the report to this JSON file.")
 @click.option("--plot", type=click.Path(), help="Write PLOT.png and PLOT.svg.")
 @click.option("--show", "shown", type=click.Path(), help="Show a report measured before.")
-@options.engine_options
+@options.engine_options_with(
+    max_batch="the largest of --batch",
+    max_seq="what the points need",
+    max_step_tokens="512, or twice --max-batch where that is more",
+)
 @options.JSON
 def command(shown, output, plot, as_json, **values):
     """Measure prefill and decode by true forward passes of random tokens."""

@@ -125,7 +125,6 @@ def serve_command(context, is_local, is_dry_run, is_alone, as_json, **values):
     "num_entries",
     type=options.POSITIVE,
     default=100,
-    show_default=True,
     help="Last entries to show.",
 )
 @click.option("--follow", is_flag=True, help="Go on with those that come.")

@@ -25,16 +25,19 @@ MAX_TOKENS = 16
 
 @options.command("evaluate")
 @options.MODEL
-@click.option("--facts", type=click.Path(), help=f"Facts to ask [default: MODEL/{FACTS_FILE}].")
+@click.option(
+    "--facts", type=click.Path(), show_default=f"MODEL/{FACTS_FILE}", help="Facts to ask."
+)
 @click.option(
     "--threshold",
     type=options.Finite(0, 1),
     default=0.95,
-    show_default=True,
     help="Least accuracy.",
 )
-@click.option("--limit", type=options.POSITIVE, help="Ask only the first so many.")
-@options.engine_options
+@click.option(
+    "--limit", type=options.POSITIVE, show_default="all", help="Ask only the first so many."
+)
+@options.engine_options_with(max_batch=32, max_seq=256)
 @options.JSON
 def command(model_dir, facts, threshold, limit, engine_values, as_json):
     """Ask for every capital at once; exit with 1 below the threshold."""
@@ -45,7 +48,7 @@ def command(model_dir, facts, threshold, limit, engine_values, as_json):
     tokenizer = GlmTokenizer(model_dir)
     asked = read_facts(Path(facts) if facts else Path(model_dir) / FACTS_FILE)[:limit]
     prompts = [make_prompt(tokenizer, fact) for fact in asked]
-    chosen = options.make_engine_options(model_dir, engine_values, max_batch=32, max_seq=256)
+    chosen = options.make_engine_options(model_dir, engine_values)
     engine, load_seconds = load_engine(chosen, quiet=as_json)
     with engine:
         began = time.monotonic()

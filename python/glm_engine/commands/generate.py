@@ -12,8 +12,8 @@ from glm_engine.errors import BadInputError
 @options.command("generate")
 @click.argument("prompt", required=False)
 @options.MODEL
-@click.option("--max-tokens", type=options.POSITIVE, default=128, show_default=True)
-@click.option("--min-tokens", type=options.NOT_NEGATIVE, default=0, show_default=True)
+@click.option("--max-tokens", type=options.POSITIVE, default=128)
+@click.option("--min-tokens", type=options.NOT_NEGATIVE, default=0)
 @click.option("--stop", "stop_texts", multiple=True, help="Text to stop before; repeatable.")
 @click.option("--ignore-eos", is_flag=True, help="Go on past the end-of-text token.")
 @click.option(
@@ -24,7 +24,7 @@ from glm_engine.errors import BadInputError
 @click.option("--show-special", is_flag=True, help="Print special tokens too.")
 @click.option("--stats", is_flag=True, help="Print figures on standard error at the end.")
 @options.sampling_options
-@options.engine_options
+@options.engine_options_with(max_batch=1)
 @options.JSON
 def command(prompt, model_dir, engine_values, as_json, stats, chat, system, **request_values):
     """Continue PROMPT, or standard input where it is absent or “-”."""
@@ -36,7 +36,7 @@ def command(prompt, model_dir, engine_values, as_json, stats, chat, system, **re
     tokenizer = GlmTokenizer(model_dir)
     tokens = encode(tokenizer, model_dir, text, chat, system)
     job = make_prompt(tokens, **request_values)
-    chosen = options.make_engine_options(model_dir, engine_values, max_batch=1)
+    chosen = options.make_engine_options(model_dir, engine_values)
     engine, load_seconds = load_engine(chosen, quiet=as_json)
     with engine:
         generation = stream(Runner(engine, tokenizer), job, show=not as_json)

@@ -21,34 +21,40 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
 
 @options.command("load")
 @click.argument("url", metavar="[URL]", default=DEFAULT_URL)
-@click.option("--rate", "rates", default="inf", show_default=True, help="1/s, such as 1,2,4,inf.")
+@click.option("--rate", "rates", default="inf", help="1/s, such as 1,2,4,inf.")
 @click.option(
-    "--requests", "num_requests", type=options.POSITIVE, help="Of each rate [default: 100]."
+    "--requests",
+    "num_requests",
+    type=options.POSITIVE,
+    show_default=str(DEFAULT_REQUESTS),
+    help="Of each rate.",
 )
 @click.option("--seconds", type=options.Finite(min=0, min_open=True), help="Of each rate.")
 @click.option(
     "--burstiness",
     type=options.Finite(LEAST_BURSTINESS, MOST_BURSTINESS),
     default=1.0,
-    show_default=True,
     help="Shape of the gamma distribution of gaps; 1: Poisson, below: burstier.",
 )
-@click.option("--max-concurrency", type=options.POSITIVE, help="Requests under way at most.")
+@click.option(
+    "--max-concurrency",
+    type=options.POSITIVE,
+    show_default="no limit",
+    help="Requests under way at most.",
+)
 @click.option(
     "--prompts",
     default="uniform:32:512",
-    show_default=True,
     help="Lengths in tokens: fixed:N, uniform:A:B, lognormal:MEDIAN:SIGMA[:MOST]; or file:PATH.",
 )
-@click.option("--outputs", default="fixed:128", show_default=True, help="Lengths, likewise.")
+@click.option("--outputs", default="fixed:128", help="Lengths, likewise.")
 @click.option("--shared-prefix", type=options.NOT_NEGATIVE, default=0, help="Tokens before each.")
 @click.option("--endpoint", type=click.Choice(["completions", "chat"]), default="completions")
-@click.option("--stream/--no-stream", "is_streaming", default=True, show_default=True)
-@click.option("--temperature", type=options.Finite(min=0), default=0.0, show_default=True)
+@click.option("--stream/--no-stream", "is_streaming", default=True)
+@click.option("--temperature", type=options.Finite(min=0), default=0.0)
 @click.option(
     "--ignore-eos/--stop-at-eos",
     default=True,
-    show_default=True,
     help="Outputs as long as asked, or ended by the model.",
 )
 @click.option("--goodput", help="Limits to keep, such as ttft:200ms,tpot:50ms,e2e:2s.")
@@ -57,14 +63,12 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
     "num_warm_up",
     type=options.NOT_NEGATIVE,
     default=4,
-    show_default=True,
     help="Requests before the first rate that are not measured.",
 )
 @click.option(
     "--timeout",
     type=options.Finite(min=0, min_open=True, max=LONGEST_TIMEOUT),
     default=600.0,
-    show_default=True,
     help="Seconds after which a request is given up.",
 )
 @click.option(
@@ -72,23 +76,36 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
     "num_workers",
     type=options.Whole(1, 64),
     default=1,
-    show_default=True,
     help="Processes that share the requests.",
 )
-@click.option("--served-model", help="Name to ask for [default: the first that is served].")
-@click.option("--seed", type=options.SEED, help="[default: a fresh one, printed]")
+@click.option("--served-model", show_default="the first that is served", help="Name to ask for.")
+@click.option("--seed", type=options.SEED, show_default="a fresh one, printed")
 @click.option("--output", type=click.Path(), help="Write the report to this JSON file.")
 @click.option("--plot", type=click.Path(), help="Write PLOT.png and PLOT.svg.")
 @click.option("--show", "shown", type=click.Path(), help="Show a report measured before.")
 @click.option("--engine", "in_engine", is_flag=True, help="The same, in an engine of this process.")
-@click.option(
-    "--model", "model_dir", envvar="GLM_MODEL", help="For --engine: the checkpoint, as for serve."
+@options.model_option(
+    "--model",
+    "model_dir",
+    envvar="GLM_MODEL",
+    show_default="checkpoints/capitals",
+    help="For --engine: the checkpoint, as for serve.",
 )
-@click.option(
-    "--tokenizer", "tokenizer_dir", type=options.Checkpoint(), help="For --engine, as for serve."
+@options.model_option(
+    "--tokenizer",
+    "tokenizer_dir",
+    type=options.Checkpoint(),
+    show_default="the checkpoint's",
+    help="For --engine, as for serve.",
 )
-@click.option("--synthetic", help=f"For --engine: {', '.join(SYNTHETIC)} or a config.json.")
-@click.option("--layers", "num_layers", type=options.POSITIVE, help="Cut a synthetic model.")
+@options.model_option("--synthetic", help=f"For --engine: {', '.join(SYNTHETIC)} or a config.json.")
+@options.model_option(
+    "--layers",
+    "num_layers",
+    type=options.POSITIVE,
+    show_default="all",
+    help="Cut a synthetic model.",
+)
 @options.engine_options
 @options.JSON
 def command(shown, output, plot, as_json, **values):
@@ -145,17 +162,14 @@ def measure(as_json, in_engine, **values):
 
 def refuse_engine_options(values):
     """A server has its own engine: options of one, given for nothing, are an error."""
-    given = {name: values[name] for name in ("tokenizer_dir", "synthetic", "num_layers")}
-    device = values["engine_values"]["device"]
-    chosen = {**values["engine_values"], **given, "device": None if device == "auto" else device}
-    names = [name for name, value in chosen.items() if value is not None]
-    names += ["model_dir"] if is_stated("model_dir") else []
+    chosen = (*values["engine_values"], "model_dir", "tokenizer_dir", "synthetic", "num_layers")
+    names = [name for name in chosen if is_stated(name)]
     if names:
         raise BadInputError(f"only with --engine: {', '.join(names)}")
 
 
 def is_stated(name):
-    """Say whether the command line gives a value, rather than the environment or a default."""
+    """Say whether the command line gives a value, rather than a variable, a file or a default."""
     source = click.get_current_context().get_parameter_source(name)
     return source is click.core.ParameterSource.COMMANDLINE
 

@@ -13,6 +13,7 @@ from glm_engine.console import (
     print_table,
 )
 from glm_engine.errors import EngineError, ExitCode, Status
+from glm_engine.sizes import batch_line, context_line
 
 RANK_COLUMNS = (
     ("weights", "weight_bytes"),
@@ -75,12 +76,9 @@ def fields(planned):
         ("KV type", planned["kv_dtype"]),
         ("KV per token", kv_per_token(planned)),
         ("pages", pages(planned)),
-        ("context", f"{planned['tokens_of_context']:,} tokens in all"),
-        (
-            "concurrency",
-            f"{planned['concurrent_requests']:,} requests of {planned['max_seq']:,} tokens "
-            f"(batch of {planned['max_batch']})",
-        ),
+        ("context", context_line(planned)),
+        ("batch", batch_line(planned)),
+        ("pool", pool(planned)),
     ]
 
 
@@ -101,6 +99,13 @@ def pages(planned):
     return (
         f"{planned['num_pages']:,} of {planned['page_size']} tokens, "
         f"{planned['page_bytes']:,} B each"
+    )
+
+
+def pool(planned):
+    return (
+        f"{planned['tokens_of_context']:,} tokens in all, "
+        f"whole contexts in it: {planned['concurrent_requests']:,}"
     )
 
 

@@ -1,5 +1,6 @@
 """`glm serve`: OpenAI's HTTP interface over one engine."""
 
+import functools
 from pathlib import Path
 
 import click
@@ -14,59 +15,73 @@ DAY = 86_400
 SECONDS = options.Finite(0, DAY)
 POSITIVE_SECONDS = options.Finite(0, DAY, min_open=True)
 DEFAULT_MAX_QUEUE = 1024
+server_option = options.grouped("Server")
 
 
-def setting(flag, name, kind, help_text):
+def setting(flag, name, kind, help_text, group="Server", shown=True):
     """Return an option whose default is that of `Settings`; bytes are shown in MiB."""
     default = getattr(Settings, name)
-    shown = f"{default >> 20}MiB" if isinstance(kind, options.ByteSize) else True
-    return click.option(flag, name, type=kind, default=default, show_default=shown, help=help_text)
+    if isinstance(kind, options.ByteSize):
+        shown = f"{default >> 20}MiB"
+    option = options.grouped(group)
+    return option(flag, name, type=kind, default=default, show_default=shown, help=help_text)
+
+
+limit = functools.partial(setting, group="Limits")
 
 
 @options.command("serve")
-@click.option(
+@options.model_option(
     "--model",
     "model_dir",
     envvar="GLM_MODEL",
-    show_default="GLM_MODEL, else checkpoints/capitals",
+    show_default="checkpoints/capitals",
     help="Folder of the checkpoint, or ORG/NAME of a model that `glm pull` brought.",
 )
-@click.option(
+@options.model_option(
     "--synthetic",
     help=f"Random weights in the shapes of {', '.join(SYNTHETIC)} or a config.json.",
 )
-@click.option("--layers", "num_layers", type=options.POSITIVE, help="Cut a synthetic model.")
-@click.option(
+@options.model_option(
+    "--layers",
+    "num_layers",
+    type=options.POSITIVE,
+    show_default="all",
+    help="Cut a synthetic model.",
+)
+@options.model_option(
     "--tokenizer",
     "tokenizer_dir",
     type=options.Checkpoint(),
-    help="Folder of the tokenizer and chat template [default: the checkpoint's].",
+    show_default="the checkpoint's",
+    help="Folder of the tokenizer and chat template.",
 )
-@click.option(
+@options.model_option(
     "--served-name",
     "served_names",
     multiple=True,
-    help="The model's name in requests; repeat it for others [default: ORG/NAME, or the folder's].",
+    show_default="ORG/NAME, or the folder's",
+    help="The model's name in requests; repeat it for others.",
 )
 @setting("--host", "host", str, "Address to listen on.")
-@click.option(
+@server_option(
     "--allowed-host",
     "allowed_hosts",
     multiple=True,
-    help="A name by which clients may ask, beside localhost and addresses; * for any "
-    "[default: any, but none on the loopback without keys].",
+    show_default="any, but none on the loopback without keys",
+    help="A name by which clients may ask, beside localhost and addresses; * for any.",
 )
 @setting("--port", "port", options.Whole(0, 65535), "0: any free.")
-@click.option(
+@server_option(
     "--api-key-file",
     type=click.Path(),
-    help="A key, sha256:HEX of one, or # a note on a line; GLM_API_KEYS adds [default: no keys].",
+    show_default="no keys",
+    help="A key, sha256:HEX of one, or # a note on a line; GLM_API_KEYS adds.",
 )
-@click.option(
+@server_option(
     "--max-queue",
     type=options.POSITIVE,
     default=DEFAULT_MAX_QUEUE,
-    show_default=True,
     help="Requests that wait at most; more are refused with 429.",
 )
 @setting("--max-choices", "max_choices", options.POSITIVE, "Prompts times n of one request.")
@@ -76,7 +91,7 @@ def setting(flag, name, kind, help_text):
     click.Choice(["fcfs", "priority"]),
     "fcfs: in their order; priority: requests may state one, and the lower goes first.",
 )
-@click.option(
+@server_option(
     "--any-whitespace",
     is_flag=True,
     help="Let JSON that a grammar asks for have white space between all its tokens.",
@@ -85,47 +100,48 @@ def setting(flag, name, kind, help_text):
     "--request-timeout",
     "request_seconds",
     POSITIVE_SECONDS,
-    "Seconds a request may take [default: no limit].",
+    "Seconds a request may take.",
+    shown="no limit",
 )
 @setting("--drain-seconds", "drain_seconds", SECONDS, "Time for running requests after SIGTERM.")
-@setting(
+@limit(
     "--max-body-size",
     "max_body_bytes",
     options.ByteSize(),
     "Greatest body of a request.",
 )
-@setting(
+@limit(
     "--max-bodies-size",
     "max_bodies_bytes",
     options.ByteSize(),
     "What all bodies that are being read may hold beyond 64 KiB each.",
 )
-@setting(
+@limit(
     "--max-connections",
     "max_connections",
     options.POSITIVE,
     "Open connections; the one that waited longest without a request goes first.",
 )
-@setting(
+@limit(
     "--header-timeout",
     "header_seconds",
     POSITIVE_SECONDS,
     "Seconds in which the headers of a request must come.",
 )
-@setting("--body-timeout", "body_seconds", POSITIVE_SECONDS, "Seconds in which the body must come.")
-@setting(
+@limit("--body-timeout", "body_seconds", POSITIVE_SECONDS, "Seconds in which the body must come.")
+@limit(
     "--write-timeout",
     "stalled_write_seconds",
     POSITIVE_SECONDS,
     "Seconds after which a reader that takes nothing is broken off.",
 )
-@setting(
+@limit(
     "--keep-alive-comments",
     "keep_alive_comment_seconds",
     POSITIVE_SECONDS,
     "Seconds of silence after which a stream carries a comment.",
 )
-@setting("--log-level", "log_level", click.Choice(LOG_LEVELS), "")
+@setting("--log-level", "log_level", click.Choice(LOG_LEVELS), "Least level to log.")
 @options.engine_options
 def command(model_dir, synthetic, tokenizer_dir, api_key_file, served_names, **values):
     """Serve completions and chat until SIGTERM, SIGHUP or Ctrl-C, which finish what runs first."""
@@ -171,6 +187,7 @@ def name_of(source):
 
 def run(settings, chosen, tokenizer_dir, config, keys, listener):
     from glm_engine.loading import load_engine
+    from glm_engine.server import logs
     from glm_engine.server.app import create_app
     from glm_engine.server.lifecycle import serve
     from glm_engine.server.service import ModelFiles, Service
@@ -179,7 +196,7 @@ def run(settings, chosen, tokenizer_dir, config, keys, listener):
     with listener:
         tokenizer = GlmTokenizer(tokenizer_dir)
         model = ModelFiles(tokenizer_dir, config, chosen.max_queue)
-        engine, _ = load_engine(chosen)
+        engine, _ = load_engine(chosen, warn=logs.log.warning)
         with engine:
             service = Service(settings, engine, tokenizer, model, keys)
             return serve(create_app(service), service, listener)

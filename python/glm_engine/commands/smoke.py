@@ -16,12 +16,11 @@ RUN_ON_CUDA = "`tools/develop --with cuda glm smoke --device cuda`"
 
 @options.command("smoke")
 @options.MODEL
-@options.engine_options
+@options.engine_options_with(max_batch=4, max_seq=256)
 @click.option(
     "--timed-tokens",
     type=options.Whole(2),
     default=TIMED_TOKENS,
-    show_default=True,
     help="Tokens of the second request, which gives the decode rate.",
 )
 @options.JSON
@@ -32,7 +31,7 @@ def command(model_dir, engine_values, timed_tokens, as_json):
     from glm_engine.tokenizer import GlmTokenizer
 
     tokenizer = GlmTokenizer(model_dir)
-    chosen = options.make_engine_options(model_dir, engine_values, max_batch=4, max_seq=256)
+    chosen = options.make_engine_options(model_dir, engine_values)
     engine, load_seconds = load_engine(chosen, quiet=as_json)
     with engine:
         runner = Runner(engine, tokenizer)

@@ -15,6 +15,9 @@ from glm_engine.hub.names import NAME
 MODEL_ON_MODAL = "zai-org/GLM-4.7-FP8"
 LOCAL_HOST = "127.0.0.1"
 
+here_option = options.grouped("With --local")
+modal_option = options.grouped("On Modal")
+
 WHERE = (
     click.option("--local", "is_local", is_flag=True, help="Run here; nothing goes to Modal."),
     click.option(
@@ -27,54 +30,43 @@ WHERE = (
         help="Print the dry run whole, as one JSON object; reports of stages always are one.",
     ),
     click.option("--only", "is_alone", is_flag=True, help="Leave out the stages before this one."),
-    click.option(
+    options.model_option(
         "--model",
         envvar="GLM_MODEL",
-        help=f"The model's name on the hub, {OWN_MODEL}, or with --local a folder"
-        f" [default: {MODEL_ON_MODAL}, with --local {OWN_MODEL}].",
+        show_default=f"{MODEL_ON_MODAL}; with --local {OWN_MODEL}",
+        help=f"The model's name on the hub, {OWN_MODEL}, or with --local a folder.",
+    ),
+    options.model_option(
+        "--revision", default=Job.revision, help="The model's commit, branch or tag on the hub."
     ),
     click.option(
-        "--revision",
-        default=Job.revision,
-        show_default=True,
-        help="The model's commit, branch or tag on the hub.",
-    ),
-    click.option(
-        "--batch",
-        "batches",
-        default=Job.batches,
-        show_default=True,
-        help="Batch sizes that the benchmark decodes.",
+        "--batch", "batches", default=Job.batches, help="Batch sizes that the benchmark decodes."
     ),
     click.option(
         "--prefill",
         "prefill_tokens",
         default=Job.prefill_tokens,
-        show_default=True,
         help="Lengths of prompts that it prefills.",
     ),
 )
 LOCAL = (
-    click.option(
+    here_option(
         "--device",
         type=click.Choice(options.DEVICES),
         default="auto",
-        show_default=True,
-        help="With --local: auto takes CUDA where an NVIDIA GPU is, else the CPU.",
+        help="auto takes CUDA where an NVIDIA GPU is, else the CPU.",
     ),
-    click.option(
+    here_option(
         "--world-size",
         type=options.POSITIVE,
         default=1,
-        show_default=True,
-        help="With --local: ranks. On Modal there is one for each GPU.",
+        help="Ranks; on Modal there is one for each GPU.",
     ),
-    click.option(
+    here_option(
         "--port",
         type=options.Whole(0, 65535),
         default=Job.port,
-        show_default=True,
-        help="With --local: of the server, on the loopback; 0: any free.",
+        help="Of the server, on the loopback; 0: any free.",
     ),
 )
 LOCAL_NAMES = ("device", "world_size", "port")
@@ -82,29 +74,28 @@ LOCAL_NAMES = ("device", "world_size", "port")
 
 def stated(flag, name, kind, help_text):
     """Return an option whose default is that of `Deployment`."""
-    default = getattr(Deployment, name)
-    return click.option(flag, name, type=kind, default=default, show_default=True, help=help_text)
+    return modal_option(flag, name, type=kind, default=getattr(Deployment, name), help=help_text)
 
 
-APP = stated("--app", "app_name", str, "The app's name on Modal.")
+APP = stated("--app", "app_name", str, "The app's name.")
 MODAL = (
     APP,
-    click.option(
+    modal_option(
         "--gpu",
         default="B200:8",
-        show_default=True,
         help="GPUs of a container: H100, H200 or B200, with :1, :2, :4 or :8.",
     ),
-    click.option(
+    modal_option(
         "--ship",
         type=click.Choice(SHIPS),
         default=SHIPS[0],
-        show_default=True,
         help="artifacts: the wheel; source: what builds it, which Modal then does.",
     ),
-    click.option("--wheel", help="The wheel that goes along [default: the one in build/wheel]."),
-    click.option("--hub-secret", help="Modal's secret with HF_TOKEN [default: none]."),
-    stated("--keys-secret", "keys_secret", str, "Modal's secret with the server's GLM_API_KEYS."),
+    modal_option(
+        "--wheel", show_default="the one in build/wheel", help="The wheel that goes along."
+    ),
+    modal_option("--hub-secret", help="The secret with HF_TOKEN."),
+    stated("--keys-secret", "keys_secret", str, "The secret with the server's GLM_API_KEYS."),
     stated(
         "--min-replicas", "min_replicas", options.NOT_NEGATIVE, "Containers kept without requests."
     ),

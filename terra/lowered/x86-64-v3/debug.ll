@@ -32,7 +32,7 @@ target triple = "x86_64-pc-linux-gnu"
 %26 = type { ptr, i64, i64 }
 %27 = type { %28, i64 }
 %28 = type { ptr, i64, i64 }
-%29 = type { ptr, ptr, %30, i32, i32, i8, i8, i8, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %31, %32, i8, [512 x i8] }
+%29 = type { ptr, ptr, %30, %30, i32, i32, i8, i8, i8, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %31, %32, i8, [512 x i8] }
 %30 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32 }
 %31 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
 %32 = type { i32, i32, i32, i32, i32, i32, i32 }
@@ -162,11 +162,11 @@ target triple = "x86_64-pc-linux-gnu"
 %156 = type { ptr, i64 }
 %157 = type { ptr, i64 }
 %158 = type { i32, i32, i32, i32, ptr }
-%159 = type { i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %32 }
+%159 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
 %160 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
-%161 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
-%162 = type { ptr, i64, ptr, ptr }
-%163 = type { ptr, i32, ptr, ptr }
+%161 = type { ptr, i64, ptr, ptr }
+%162 = type { ptr, i32, ptr, ptr }
+%163 = type { i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %32 }
 %164 = type { i32, i32, i32, i64, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, %32 }
 %165 = type { i64, i64, i64, i64, i64, i64, i64 }
 %166 = type { ptr, i32, ptr, ptr }
@@ -181,7 +181,7 @@ target triple = "x86_64-pc-linux-gnu"
 %175 = type { i32, float }
 %176 = type { i32, float }
 %177 = type { ptr, i32, i32, i8 }
-%178 = type { i32, i32, [128 x i8], [64 x i8], i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i32, i32 }
+%178 = type { i32, i32, [128 x i8], [64 x i8], i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i32, i32, i32, i32, i32 }
 %179 = type { i32, i32, ptr }
 %180 = type { i64, i32, ptr }
 %181 = type { ptr, i32 }
@@ -677,200 +677,206 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.535" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
 @"$string.536" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
 @"$string.537" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.538" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.539" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.540" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.541" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.542" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.543" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.544" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.545" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.546" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.549" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.550" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.551" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.552" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.553" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.554" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.555" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.556" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.557" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.558" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.559" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.560" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.561" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.562" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.563" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.564" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.565" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.566" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.567" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.568" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.569" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.570" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.571" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.572" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.573" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.574" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.575" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.576" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.577" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.578" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.579" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.580" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.581" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.582" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.583" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.584" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.585" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.586" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.587" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.588" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.589" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.590" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.591" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.592" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.593" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.594" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.595" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.596" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.597" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.598" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.599" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.600" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.601" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.602" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.603" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.604" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.605" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.606" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.607" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.608" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.609" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.610" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.611" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.612" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
-@"$string.613" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.614" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.615" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.616" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.617" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.618" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.619" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.620" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.621" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.622" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.623" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.624" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.625" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
-@"$string.626" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
-@"$string.627" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.628" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.629" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.630" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.631" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.632" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.633" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
-@"$string.634" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
-@"$string.635" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.636" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.637" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.638" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.639" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.640" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.641" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.642" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.643" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.644" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.645" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.646" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.647" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.648" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.649" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.650" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.651" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.652" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.653" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.654" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.655" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.656" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.657" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.658" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.659" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.660" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.661" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.662" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.663" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.664" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.665" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.666" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.667" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.668" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.669" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.670" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.671" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.672" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.675" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.676" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.677" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.678" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.679" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.680" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.681" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.682" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.683" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
-@"$string.684" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.693" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.694" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.695" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.696" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.697" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.698" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.699" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.700" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.701" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.702" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.703" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.704" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.705" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.706" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.707" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.709" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.710" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.715" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.716" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.717" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.718" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.719" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.720" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.722" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.723" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.724" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.725" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.726" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.729" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.730" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.731" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.752" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.776" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.787" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.789" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.790" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.797" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.798" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.799" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.800" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.801" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.802" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.803" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"$string.825" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
-@"$string.839" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.840" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.841" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.842" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.849" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.851" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.861" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.538" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.539" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.540" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.541" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.542" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.543" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.544" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.545" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.549" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.550" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.551" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.552" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.553" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.554" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.555" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.556" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.557" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.558" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.559" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.560" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.561" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.562" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.563" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.564" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.565" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.566" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.567" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.568" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.569" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.570" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.571" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.572" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.573" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.574" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.575" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.576" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.577" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.578" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.579" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.580" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.581" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.582" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.583" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.584" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.585" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.586" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.587" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.588" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.589" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.590" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.591" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.592" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.593" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.594" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.595" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.596" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.597" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.598" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.599" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.600" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.601" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.602" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.603" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.604" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.605" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.606" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.607" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.608" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.609" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.610" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.611" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.612" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.613" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.614" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.615" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.616" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.617" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.618" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.619" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
+@"$string.620" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.621" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.622" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.623" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.624" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.625" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.626" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.627" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.628" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.629" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.630" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.631" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.632" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
+@"$string.633" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
+@"$string.634" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.635" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.636" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.637" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.638" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.639" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.640" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
+@"$string.641" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
+@"$string.642" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.643" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.644" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.645" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.646" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.647" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.648" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.649" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.650" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.651" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.652" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.653" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.654" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.655" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.656" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.657" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.658" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.659" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.660" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.661" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.662" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.663" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.664" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.665" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.666" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.667" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.668" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.669" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.670" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.671" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.672" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.673" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.674" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.675" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.676" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.677" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.678" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.679" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.682" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.683" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.684" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.685" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.686" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
+@"$string.688" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.689" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.690" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.691" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
+@"$string.692" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.701" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.702" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.703" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.704" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.705" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.706" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.707" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.708" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.709" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.710" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.711" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.712" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.713" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.714" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.715" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.717" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.718" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.723" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.724" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.725" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.726" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.727" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.728" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.730" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.731" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.732" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.733" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.734" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.737" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.738" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.739" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.760" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.784" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.795" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.797" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.798" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.805" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.806" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.807" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.808" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.809" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.810" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.811" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.833" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.847" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.848" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.849" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.850" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.857" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.859" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.869" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -17622,7 +17628,7 @@ entry:
   store i32 1, ptr %8, align 4
   %9 = load ptr, ptr %target, align 8
   %10 = getelementptr %30, ptr %9, i32 0, i32 5
-  store i32 64, ptr %10, align 4
+  store i32 0, ptr %10, align 4
   %11 = load ptr, ptr %target, align 8
   %12 = getelementptr %30, ptr %11, i32 0, i32 6
   store i32 0, ptr %12, align 4
@@ -51070,13 +51076,11 @@ dead5:                                            ; No predecessors!
 define internal i32 @"$Plan.make"(ptr %0, ptr %1, ptr %2, ptr %3, i1 zeroext %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
-  %shape = alloca %159, align 8
-  %8 = alloca %159, align 8
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
   %code14 = alloca i32, align 4
   %code9 = alloca i32, align 4
-  %9 = alloca %4, align 8
+  %8 = alloca %4, align 8
   %code4 = alloca i32, align 4
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -51090,44 +51094,44 @@ entry:
   store ptr %1, ptr %source, align 8
   store ptr %2, ptr %backend, align 8
   store ptr %3, ptr %info, align 8
-  %10 = zext i1 %4 to i8
-  store i8 %10, ptr %shares_memory, align 1
+  %9 = zext i1 %4 to i8
+  store i8 %9, ptr %shares_memory, align 1
   store ptr %5, ptr %given, align 8
   store ptr %6, ptr %message, align 8
-  %11 = load ptr, ptr %self, align 8
-  %12 = call ptr @memset(ptr %11, i32 0, i64 840)
-  %13 = load ptr, ptr %source, align 8
-  %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %29, ptr %14, i32 0, i32 0
-  store ptr %13, ptr %15, align 8
-  %16 = load ptr, ptr %backend, align 8
-  %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %29, ptr %17, i32 0, i32 1
-  store ptr %16, ptr %18, align 8
-  %19 = load i8, ptr %shares_memory, align 1
-  %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %29, ptr %20, i32 0, i32 5
-  store i8 %19, ptr %21, align 1
-  %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %29, ptr %22, i32 0, i32 20
-  store i8 1, ptr %23, align 1
-  %24 = load ptr, ptr %given, align 8
-  %25 = load ptr, ptr %source, align 8
-  %26 = getelementptr %9, ptr %25, i32 0, i32 3
-  %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %29, ptr %27, i32 0, i32 2
-  %29 = load ptr, ptr %message, align 8
-  %30 = call i32 @"$options.resolve"(ptr %24, ptr %26, ptr %28, ptr %29)
-  store i32 %30, ptr %code, align 4
-  %31 = load i32, ptr %code, align 4
-  %32 = icmp ne i32 %31, 0
-  %33 = zext i1 %32 to i8
-  %34 = trunc i8 %33 to i1
-  br i1 %34, label %then, label %else
+  %10 = load ptr, ptr %self, align 8
+  %11 = call ptr @memset(ptr %10, i32 0, i64 968)
+  %12 = load ptr, ptr %source, align 8
+  %13 = load ptr, ptr %self, align 8
+  %14 = getelementptr %29, ptr %13, i32 0, i32 0
+  store ptr %12, ptr %14, align 8
+  %15 = load ptr, ptr %backend, align 8
+  %16 = load ptr, ptr %self, align 8
+  %17 = getelementptr %29, ptr %16, i32 0, i32 1
+  store ptr %15, ptr %17, align 8
+  %18 = load i8, ptr %shares_memory, align 1
+  %19 = load ptr, ptr %self, align 8
+  %20 = getelementptr %29, ptr %19, i32 0, i32 6
+  store i8 %18, ptr %20, align 1
+  %21 = load ptr, ptr %self, align 8
+  %22 = getelementptr %29, ptr %21, i32 0, i32 21
+  store i8 1, ptr %22, align 1
+  %23 = load ptr, ptr %given, align 8
+  %24 = load ptr, ptr %source, align 8
+  %25 = getelementptr %9, ptr %24, i32 0, i32 3
+  %26 = load ptr, ptr %self, align 8
+  %27 = getelementptr %29, ptr %26, i32 0, i32 3
+  %28 = load ptr, ptr %message, align 8
+  %29 = call i32 @"$options.resolve"(ptr %23, ptr %25, ptr %27, ptr %28)
+  store i32 %29, ptr %code, align 4
+  %30 = load i32, ptr %code, align 4
+  %31 = icmp ne i32 %30, 0
+  %32 = zext i1 %31 to i8
+  %33 = trunc i8 %32 to i1
+  br i1 %33, label %then, label %else
 
 then:                                             ; preds = %entry
-  %35 = load i32, ptr %code, align 4
-  ret i32 %35
+  %34 = load i32, ptr %code, align 4
+  ret i32 %34
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -51136,54 +51140,58 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %36 = load ptr, ptr %info, align 8
-  %37 = getelementptr %8, ptr %36, i32 0, i32 1
-  %38 = load i32, ptr %37, align 4
-  %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %29, ptr %39, i32 0, i32 3
-  store i32 %38, ptr %40, align 4
+  %35 = load ptr, ptr %given, align 8
+  %36 = load ptr, ptr %self, align 8
+  %37 = getelementptr %29, ptr %36, i32 0, i32 2
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %37, ptr align 8 %35, i64 128, i1 false)
+  %38 = load ptr, ptr %info, align 8
+  %39 = getelementptr %8, ptr %38, i32 0, i32 1
+  %40 = load i32, ptr %39, align 4
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %29, ptr %41, i32 0, i32 2
-  %43 = getelementptr %30, ptr %42, i32 0, i32 15
-  %44 = load i32, ptr %43, align 4
-  %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %29, ptr %45, i32 0, i32 4
-  store i32 %44, ptr %46, align 4
+  %42 = getelementptr %29, ptr %41, i32 0, i32 4
+  store i32 %40, ptr %42, align 4
+  %43 = load ptr, ptr %self, align 8
+  %44 = getelementptr %29, ptr %43, i32 0, i32 3
+  %45 = getelementptr %30, ptr %44, i32 0, i32 15
+  %46 = load i32, ptr %45, align 4
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %29, ptr %47, i32 0, i32 4
-  %49 = load i32, ptr %48, align 4
-  %50 = icmp slt i32 %49, 0
-  %51 = zext i1 %50 to i8
-  %52 = trunc i8 %51 to i1
-  br i1 %52, label %then2, label %else3
+  %48 = getelementptr %29, ptr %47, i32 0, i32 5
+  store i32 %46, ptr %48, align 4
+  %49 = load ptr, ptr %self, align 8
+  %50 = getelementptr %29, ptr %49, i32 0, i32 5
+  %51 = load i32, ptr %50, align 4
+  %52 = icmp slt i32 %51, 0
+  %53 = zext i1 %52 to i8
+  %54 = trunc i8 %53 to i1
+  br i1 %54, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  %53 = load ptr, ptr %info, align 8
-  %54 = getelementptr %8, ptr %53, i32 0, i32 2
-  %55 = load i32, ptr %54, align 4
-  %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %29, ptr %56, i32 0, i32 4
-  store i32 %55, ptr %57, align 4
+  %55 = load ptr, ptr %info, align 8
+  %56 = getelementptr %8, ptr %55, i32 0, i32 2
+  %57 = load i32, ptr %56, align 4
+  %58 = load ptr, ptr %self, align 8
+  %59 = getelementptr %29, ptr %58, i32 0, i32 5
+  store i32 %57, ptr %59, align 4
   br label %merge1
 
 else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %58 = load ptr, ptr %self, align 8
-  %59 = load ptr, ptr %info, align 8
-  %60 = load ptr, ptr %message, align 8
-  %61 = call i32 @"$Plan.choose_course"(ptr %58, ptr %59, ptr %60)
-  store i32 %61, ptr %code4, align 4
-  %62 = load i32, ptr %code4, align 4
-  %63 = icmp ne i32 %62, 0
-  %64 = zext i1 %63 to i8
-  %65 = trunc i8 %64 to i1
-  br i1 %65, label %then6, label %else7
+  %60 = load ptr, ptr %self, align 8
+  %61 = load ptr, ptr %info, align 8
+  %62 = load ptr, ptr %message, align 8
+  %63 = call i32 @"$Plan.choose_course"(ptr %60, ptr %61, ptr %62)
+  store i32 %63, ptr %code4, align 4
+  %64 = load i32, ptr %code4, align 4
+  %65 = icmp ne i32 %64, 0
+  %66 = zext i1 %65 to i8
+  %67 = trunc i8 %66 to i1
+  br i1 %67, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  %66 = load i32, ptr %code4, align 4
-  ret i32 %66
+  %68 = load i32, ptr %code4, align 4
+  ret i32 %68
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -51192,23 +51200,23 @@ else7:                                            ; preds = %merge1
   br label %merge5
 
 merge5:                                           ; preds = %else7, %dead8
-  %67 = load ptr, ptr %self, align 8
-  %68 = load ptr, ptr %info, align 8
-  call void @"$Plan.choose_memory"(ptr %67, ptr %68)
-  %69 = load %4, ptr %9, align 1
-  %70 = load ptr, ptr %self, align 8
-  %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Plan.shape_step"(ptr %70, ptr %71)
-  store i32 %72, ptr %code9, align 4
-  %73 = load i32, ptr %code9, align 4
-  %74 = icmp ne i32 %73, 0
-  %75 = zext i1 %74 to i8
-  %76 = trunc i8 %75 to i1
-  br i1 %76, label %then11, label %else12
+  %69 = load ptr, ptr %self, align 8
+  %70 = load ptr, ptr %info, align 8
+  call void @"$Plan.choose_memory"(ptr %69, ptr %70)
+  %71 = load %4, ptr %8, align 1
+  %72 = load ptr, ptr %self, align 8
+  %73 = load ptr, ptr %message, align 8
+  %74 = call i32 @"$Plan.measure_weights"(ptr %72, ptr %73)
+  store i32 %74, ptr %code9, align 4
+  %75 = load i32, ptr %code9, align 4
+  %76 = icmp ne i32 %75, 0
+  %77 = zext i1 %76 to i8
+  %78 = trunc i8 %77 to i1
+  br i1 %78, label %then11, label %else12
 
 then11:                                           ; preds = %merge5
-  %77 = load i32, ptr %code9, align 4
-  ret i32 %77
+  %79 = load i32, ptr %code9, align 4
+  ret i32 %79
 
 dead13:                                           ; No predecessors!
   br label %merge10
@@ -51217,19 +51225,19 @@ else12:                                           ; preds = %merge5
   br label %merge10
 
 merge10:                                          ; preds = %else12, %dead13
-  %78 = load ptr, ptr %self, align 8
-  %79 = load ptr, ptr %message, align 8
-  %80 = call i32 @"$Plan.measure_weights"(ptr %78, ptr %79)
-  store i32 %80, ptr %code14, align 4
-  %81 = load i32, ptr %code14, align 4
-  %82 = icmp ne i32 %81, 0
-  %83 = zext i1 %82 to i8
-  %84 = trunc i8 %83 to i1
-  br i1 %84, label %then16, label %else17
+  %80 = load ptr, ptr %self, align 8
+  %81 = load ptr, ptr %message, align 8
+  %82 = call i32 @"$Plan.measure_page"(ptr %80, ptr %81)
+  store i32 %82, ptr %code14, align 4
+  %83 = load i32, ptr %code14, align 4
+  %84 = icmp ne i32 %83, 0
+  %85 = zext i1 %84 to i8
+  %86 = trunc i8 %85 to i1
+  br i1 %86, label %then16, label %else17
 
 then16:                                           ; preds = %merge10
-  %85 = load i32, ptr %code14, align 4
-  ret i32 %85
+  %87 = load i32, ptr %code14, align 4
+  ret i32 %87
 
 dead18:                                           ; No predecessors!
   br label %merge15
@@ -51238,19 +51246,19 @@ else17:                                           ; preds = %merge10
   br label %merge15
 
 merge15:                                          ; preds = %else17, %dead18
-  %86 = load ptr, ptr %self, align 8
-  %87 = load ptr, ptr %message, align 8
-  %88 = call i32 @"$Plan.measure_page"(ptr %86, ptr %87)
-  store i32 %88, ptr %code19, align 4
-  %89 = load i32, ptr %code19, align 4
-  %90 = icmp ne i32 %89, 0
-  %91 = zext i1 %90 to i8
-  %92 = trunc i8 %91 to i1
-  br i1 %92, label %then21, label %else22
+  %88 = load ptr, ptr %self, align 8
+  %89 = load ptr, ptr %message, align 8
+  %90 = call i32 @"$Plan.choose_sizes"(ptr %88, ptr %89)
+  store i32 %90, ptr %code19, align 4
+  %91 = load i32, ptr %code19, align 4
+  %92 = icmp ne i32 %91, 0
+  %93 = zext i1 %92 to i8
+  %94 = trunc i8 %93 to i1
+  br i1 %94, label %then21, label %else22
 
 then21:                                           ; preds = %merge15
-  %93 = load i32, ptr %code19, align 4
-  ret i32 %93
+  %95 = load i32, ptr %code19, align 4
+  ret i32 %95
 
 dead23:                                           ; No predecessors!
   br label %merge20
@@ -51259,19 +51267,19 @@ else22:                                           ; preds = %merge15
   br label %merge20
 
 merge20:                                          ; preds = %else22, %dead23
-  %94 = load ptr, ptr %self, align 8
-  %95 = load ptr, ptr %message, align 8
-  %96 = call i32 @"$Plan.shape_workspace"(ptr %94, ptr %95)
-  store i32 %96, ptr %code24, align 4
-  %97 = load i32, ptr %code24, align 4
-  %98 = icmp ne i32 %97, 0
-  %99 = zext i1 %98 to i8
-  %100 = trunc i8 %99 to i1
-  br i1 %100, label %then26, label %else27
+  %96 = load ptr, ptr %self, align 8
+  %97 = load ptr, ptr %message, align 8
+  %98 = call i32 @"$Plan.check_page_tables"(ptr %96, ptr %97)
+  store i32 %98, ptr %code24, align 4
+  %99 = load i32, ptr %code24, align 4
+  %100 = icmp ne i32 %99, 0
+  %101 = zext i1 %100 to i8
+  %102 = trunc i8 %101 to i1
+  br i1 %102, label %then26, label %else27
 
 then26:                                           ; preds = %merge20
-  %101 = load i32, ptr %code24, align 4
-  ret i32 %101
+  %103 = load i32, ptr %code24, align 4
+  ret i32 %103
 
 dead28:                                           ; No predecessors!
   br label %merge25
@@ -51280,20 +51288,9 @@ else27:                                           ; preds = %merge20
   br label %merge25
 
 merge25:                                          ; preds = %else27, %dead28
-  %102 = load ptr, ptr %self, align 8
-  call void @"$Plan.buffer_shape"(ptr noalias sret(%159) %8, ptr %102, i32 0)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %8, i64 168, i1 false)
-  %103 = call i64 @"$buffers.bytes"(ptr %shape)
   %104 = load ptr, ptr %self, align 8
-  %105 = getelementptr %29, ptr %104, i32 0, i32 15
-  store i64 %103, ptr %105, align 8
-  %106 = call i64 @"$buffers.host_bytes"(ptr %shape)
-  %107 = load ptr, ptr %self, align 8
-  %108 = getelementptr %29, ptr %107, i32 0, i32 17
-  store i64 %106, ptr %108, align 8
-  %109 = load ptr, ptr %self, align 8
-  call void @"$Plan.choose_pages"(ptr %109)
-  %110 = load %4, ptr %7, align 1
+  call void @"$Plan.choose_pages"(ptr %104)
+  %105 = load %4, ptr %7, align 1
   ret i32 0
 
 dead29:                                           ; No predecessors!
@@ -51342,22 +51339,21 @@ merge:                                            ; preds = %else, %dead
   %16 = load ptr, ptr %resolved, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %16, ptr align 8 %15, i64 128, i1 false)
   %17 = load ptr, ptr %resolved, align 8
-  %18 = load ptr, ptr %model, align 8
-  call void @"$options.fill_defaults"(ptr %17, ptr %18)
-  %19 = load %4, ptr %6, align 1
-  %20 = load ptr, ptr %resolved, align 8
-  %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$options.check_ranges"(ptr %20, ptr %21)
-  store i32 %22, ptr %code1, align 4
-  %23 = load i32, ptr %code1, align 4
-  %24 = icmp ne i32 %23, 0
-  %25 = zext i1 %24 to i8
-  %26 = trunc i8 %25 to i1
-  br i1 %26, label %then3, label %else4
+  call void @"$options.fill_defaults"(ptr %17)
+  %18 = load %4, ptr %6, align 1
+  %19 = load ptr, ptr %resolved, align 8
+  %20 = load ptr, ptr %message, align 8
+  %21 = call i32 @"$options.check_ranges"(ptr %19, ptr %20)
+  store i32 %21, ptr %code1, align 4
+  %22 = load i32, ptr %code1, align 4
+  %23 = icmp ne i32 %22, 0
+  %24 = zext i1 %23 to i8
+  %25 = trunc i8 %24 to i1
+  br i1 %25, label %then3, label %else4
 
 then3:                                            ; preds = %merge
-  %27 = load i32, ptr %code1, align 4
-  ret i32 %27
+  %26 = load i32, ptr %code1, align 4
+  ret i32 %26
 
 dead5:                                            ; No predecessors!
   br label %merge2
@@ -51366,47 +51362,47 @@ else4:                                            ; preds = %merge
   br label %merge2
 
 merge2:                                           ; preds = %else4, %dead5
-  %28 = load ptr, ptr %resolved, align 8
-  %29 = getelementptr %30, ptr %28, i32 0, i32 24
-  %30 = load i32, ptr %29, align 4
-  %31 = icmp sgt i32 %30, 0
-  %32 = zext i1 %31 to i8
-  %33 = trunc i8 %32 to i1
-  br i1 %33, label %and.lhs.true, label %else8
+  %27 = load ptr, ptr %resolved, align 8
+  %28 = getelementptr %30, ptr %27, i32 0, i32 24
+  %29 = load i32, ptr %28, align 4
+  %30 = icmp sgt i32 %29, 0
+  %31 = zext i1 %30 to i8
+  %32 = trunc i8 %31 to i1
+  br i1 %32, label %and.lhs.true, label %else8
 
 then7:                                            ; preds = %and.lhs.true
-  %34 = load ptr, ptr %message, align 8
-  store ptr %34, ptr %target, align 8
-  %35 = load ptr, ptr %target, align 8
-  %36 = icmp ne ptr %35, null
-  %37 = zext i1 %36 to i8
-  %38 = trunc i8 %37 to i1
-  br i1 %38, label %then10, label %else11
+  %33 = load ptr, ptr %message, align 8
+  store ptr %33, ptr %target, align 8
+  %34 = load ptr, ptr %target, align 8
+  %35 = icmp ne ptr %34, null
+  %36 = zext i1 %35 to i8
+  %37 = trunc i8 %36 to i1
+  br i1 %37, label %then10, label %else11
 
 and.lhs.true:                                     ; preds = %merge2
-  %39 = load ptr, ptr %resolved, align 8
-  %40 = getelementptr %30, ptr %39, i32 0, i32 23
-  %41 = load i32, ptr %40, align 4
-  %42 = icmp eq i32 %41, 0
-  %43 = zext i1 %42 to i8
-  %44 = trunc i8 %43 to i1
-  br i1 %44, label %then7, label %else8
+  %38 = load ptr, ptr %resolved, align 8
+  %39 = getelementptr %30, ptr %38, i32 0, i32 23
+  %40 = load i32, ptr %39, align 4
+  %41 = icmp eq i32 %40, 0
+  %42 = zext i1 %41 to i8
+  %43 = trunc i8 %42 to i1
+  br i1 %43, label %then7, label %else8
 
 then10:                                           ; preds = %then7
-  %45 = load ptr, ptr %target, align 8
-  %46 = getelementptr %5, ptr %45, i32 0, i32 0
-  %47 = getelementptr [1024 x i8], ptr %46, i32 0, i32 0
-  %48 = getelementptr i8, ptr %47, i64 0
-  %49 = load ptr, ptr %resolved, align 8
-  %50 = getelementptr %30, ptr %49, i32 0, i32 24
-  %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.534", i32 %51)
-  %53 = load ptr, ptr %target, align 8
-  %54 = getelementptr %5, ptr %53, i32 0, i32 0
-  %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
-  %56 = getelementptr i8, ptr %55, i64 0
-  call void @"$printable.clean"(ptr %56, i64 1024)
-  %57 = load %4, ptr %5, align 1
+  %44 = load ptr, ptr %target, align 8
+  %45 = getelementptr %5, ptr %44, i32 0, i32 0
+  %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
+  %47 = getelementptr i8, ptr %46, i64 0
+  %48 = load ptr, ptr %resolved, align 8
+  %49 = getelementptr %30, ptr %48, i32 0, i32 24
+  %50 = load i32, ptr %49, align 4
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.534", i32 %50)
+  %52 = load ptr, ptr %target, align 8
+  %53 = getelementptr %5, ptr %52, i32 0, i32 0
+  %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
+  %55 = getelementptr i8, ptr %54, i64 0
+  call void @"$printable.clean"(ptr %55, i64 1024)
+  %56 = load %4, ptr %5, align 1
   br label %merge9
 
 else11:                                           ; preds = %then7
@@ -51422,44 +51418,44 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %dead12
-  %58 = load ptr, ptr %resolved, align 8
-  %59 = getelementptr %30, ptr %58, i32 0, i32 6
-  %60 = load i32, ptr %59, align 4
-  %61 = load ptr, ptr %model, align 8
-  %62 = getelementptr %11, ptr %61, i32 0, i32 10
-  %63 = load i32, ptr %62, align 4
-  %64 = icmp sgt i32 %60, %63
-  %65 = zext i1 %64 to i8
-  %66 = trunc i8 %65 to i1
-  br i1 %66, label %then14, label %else15
+  %57 = load ptr, ptr %resolved, align 8
+  %58 = getelementptr %30, ptr %57, i32 0, i32 6
+  %59 = load i32, ptr %58, align 4
+  %60 = load ptr, ptr %model, align 8
+  %61 = getelementptr %11, ptr %60, i32 0, i32 10
+  %62 = load i32, ptr %61, align 4
+  %63 = icmp sgt i32 %59, %62
+  %64 = zext i1 %63 to i8
+  %65 = trunc i8 %64 to i1
+  br i1 %65, label %then14, label %else15
 
 then14:                                           ; preds = %merge6
-  %67 = load ptr, ptr %message, align 8
-  store ptr %67, ptr %target16, align 8
-  %68 = load ptr, ptr %target16, align 8
-  %69 = icmp ne ptr %68, null
-  %70 = zext i1 %69 to i8
-  %71 = trunc i8 %70 to i1
-  br i1 %71, label %then18, label %else19
+  %66 = load ptr, ptr %message, align 8
+  store ptr %66, ptr %target16, align 8
+  %67 = load ptr, ptr %target16, align 8
+  %68 = icmp ne ptr %67, null
+  %69 = zext i1 %68 to i8
+  %70 = trunc i8 %69 to i1
+  br i1 %70, label %then18, label %else19
 
 then18:                                           ; preds = %then14
-  %72 = load ptr, ptr %target16, align 8
-  %73 = getelementptr %5, ptr %72, i32 0, i32 0
-  %74 = getelementptr [1024 x i8], ptr %73, i32 0, i32 0
-  %75 = getelementptr i8, ptr %74, i64 0
-  %76 = load ptr, ptr %resolved, align 8
-  %77 = getelementptr %30, ptr %76, i32 0, i32 6
-  %78 = load i32, ptr %77, align 4
-  %79 = load ptr, ptr %model, align 8
-  %80 = getelementptr %11, ptr %79, i32 0, i32 10
-  %81 = load i32, ptr %80, align 4
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.535", i32 %78, i32 %81)
-  %83 = load ptr, ptr %target16, align 8
-  %84 = getelementptr %5, ptr %83, i32 0, i32 0
-  %85 = getelementptr [1024 x i8], ptr %84, i32 0, i32 0
-  %86 = getelementptr i8, ptr %85, i64 0
-  call void @"$printable.clean"(ptr %86, i64 1024)
-  %87 = load %4, ptr %4, align 1
+  %71 = load ptr, ptr %target16, align 8
+  %72 = getelementptr %5, ptr %71, i32 0, i32 0
+  %73 = getelementptr [1024 x i8], ptr %72, i32 0, i32 0
+  %74 = getelementptr i8, ptr %73, i64 0
+  %75 = load ptr, ptr %resolved, align 8
+  %76 = getelementptr %30, ptr %75, i32 0, i32 6
+  %77 = load i32, ptr %76, align 4
+  %78 = load ptr, ptr %model, align 8
+  %79 = getelementptr %11, ptr %78, i32 0, i32 10
+  %80 = load i32, ptr %79, align 4
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.535", i32 %77, i32 %80)
+  %82 = load ptr, ptr %target16, align 8
+  %83 = getelementptr %5, ptr %82, i32 0, i32 0
+  %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
+  %85 = getelementptr i8, ptr %84, i64 0
+  call void @"$printable.clean"(ptr %85, i64 1024)
+  %86 = load %4, ptr %4, align 1
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -51475,350 +51471,297 @@ else15:                                           ; preds = %merge6
   br label %merge13
 
 merge13:                                          ; preds = %else15, %dead20
-  %88 = load ptr, ptr %model, align 8
-  %89 = load ptr, ptr %resolved, align 8
-  %90 = getelementptr %30, ptr %89, i32 0, i32 1
-  %91 = load i32, ptr %90, align 4
-  %92 = load ptr, ptr %resolved, align 8
-  %93 = getelementptr %30, ptr %92, i32 0, i32 9
-  %94 = load i32, ptr %93, align 4
-  %95 = call i32 @"$layout.resolve_expert_layout"(ptr %88, i32 %91, i32 %94)
-  %96 = load ptr, ptr %resolved, align 8
-  %97 = getelementptr %30, ptr %96, i32 0, i32 9
-  store i32 %95, ptr %97, align 4
+  %87 = load ptr, ptr %model, align 8
+  %88 = load ptr, ptr %resolved, align 8
+  %89 = getelementptr %30, ptr %88, i32 0, i32 1
+  %90 = load i32, ptr %89, align 4
+  %91 = load ptr, ptr %resolved, align 8
+  %92 = getelementptr %30, ptr %91, i32 0, i32 9
+  %93 = load i32, ptr %92, align 4
+  %94 = call i32 @"$layout.resolve_expert_layout"(ptr %87, i32 %90, i32 %93)
+  %95 = load ptr, ptr %resolved, align 8
+  %96 = getelementptr %30, ptr %95, i32 0, i32 9
+  store i32 %94, ptr %96, align 4
   ret i32 0
 
 dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$options.fill_defaults"(ptr %0, ptr %1) {
+define internal void @"$options.fill_defaults"(ptr %0) {
 entry:
-  %model = alloca ptr, align 8
   %target = alloca ptr, align 8
   store ptr %0, ptr %target, align 8
-  store ptr %1, ptr %model, align 8
-  %2 = load ptr, ptr %target, align 8
-  %3 = getelementptr %30, ptr %2, i32 0, i32 6
-  %4 = load i32, ptr %3, align 4
-  %5 = icmp eq i32 %4, 0
-  %6 = zext i1 %5 to i8
-  %7 = trunc i8 %6 to i1
-  br i1 %7, label %and.lhs.true, label %else
+  %1 = load ptr, ptr %target, align 8
+  %2 = getelementptr %30, ptr %1, i32 0, i32 1
+  %3 = load i32, ptr %2, align 4
+  %4 = icmp eq i32 %3, 0
+  %5 = zext i1 %4 to i8
+  %6 = trunc i8 %5 to i1
+  br i1 %6, label %then, label %else
 
-then:                                             ; preds = %and.lhs.true
-  %8 = load ptr, ptr %model, align 8
-  %9 = getelementptr %11, ptr %8, i32 0, i32 10
-  %10 = load i32, ptr %9, align 4
-  %11 = load ptr, ptr %target, align 8
-  %12 = getelementptr %30, ptr %11, i32 0, i32 6
-  store i32 %10, ptr %12, align 4
+then:                                             ; preds = %entry
+  %7 = load ptr, ptr %target, align 8
+  %8 = getelementptr %30, ptr %7, i32 0, i32 1
+  store i32 1, ptr %8, align 4
   br label %merge
 
-else:                                             ; preds = %and.lhs.true, %entry
+else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  %13 = load ptr, ptr %target, align 8
-  %14 = getelementptr %30, ptr %13, i32 0, i32 1
-  %15 = load i32, ptr %14, align 4
-  %16 = icmp eq i32 %15, 0
-  %17 = zext i1 %16 to i8
-  %18 = trunc i8 %17 to i1
-  br i1 %18, label %then2, label %else3
-
-and.lhs.true:                                     ; preds = %entry
-  %19 = load ptr, ptr %model, align 8
-  %20 = getelementptr %11, ptr %19, i32 0, i32 10
-  %21 = load i32, ptr %20, align 4
-  %22 = icmp slt i32 %21, 4096
-  %23 = zext i1 %22 to i8
-  %24 = trunc i8 %23 to i1
-  br i1 %24, label %then, label %else
+  %9 = load ptr, ptr %target, align 8
+  %10 = getelementptr %30, ptr %9, i32 0, i32 5
+  %11 = load i32, ptr %10, align 4
+  %12 = icmp eq i32 %11, 0
+  %13 = zext i1 %12 to i8
+  %14 = trunc i8 %13 to i1
+  br i1 %14, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  %25 = load ptr, ptr %target, align 8
-  %26 = getelementptr %30, ptr %25, i32 0, i32 1
-  store i32 1, ptr %26, align 4
+  %15 = load ptr, ptr %target, align 8
+  %16 = getelementptr %30, ptr %15, i32 0, i32 5
+  store i32 0, ptr %16, align 4
   br label %merge1
 
 else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %27 = load ptr, ptr %target, align 8
-  %28 = getelementptr %30, ptr %27, i32 0, i32 5
-  %29 = load i32, ptr %28, align 4
-  %30 = icmp eq i32 %29, 0
-  %31 = zext i1 %30 to i8
-  %32 = trunc i8 %31 to i1
-  br i1 %32, label %then5, label %else6
+  %17 = load ptr, ptr %target, align 8
+  %18 = getelementptr %30, ptr %17, i32 0, i32 6
+  %19 = load i32, ptr %18, align 4
+  %20 = icmp eq i32 %19, 0
+  %21 = zext i1 %20 to i8
+  %22 = trunc i8 %21 to i1
+  br i1 %22, label %then5, label %else6
 
 then5:                                            ; preds = %merge1
-  %33 = load ptr, ptr %target, align 8
-  %34 = getelementptr %30, ptr %33, i32 0, i32 5
-  store i32 64, ptr %34, align 4
+  %23 = load ptr, ptr %target, align 8
+  %24 = getelementptr %30, ptr %23, i32 0, i32 6
+  store i32 0, ptr %24, align 4
   br label %merge4
 
 else6:                                            ; preds = %merge1
   br label %merge4
 
 merge4:                                           ; preds = %else6, %then5
-  %35 = load ptr, ptr %target, align 8
-  %36 = getelementptr %30, ptr %35, i32 0, i32 6
-  %37 = load i32, ptr %36, align 4
-  %38 = icmp eq i32 %37, 0
-  %39 = zext i1 %38 to i8
-  %40 = trunc i8 %39 to i1
-  br i1 %40, label %then8, label %else9
+  %25 = load ptr, ptr %target, align 8
+  %26 = getelementptr %30, ptr %25, i32 0, i32 7
+  %27 = load i32, ptr %26, align 4
+  %28 = icmp eq i32 %27, 0
+  %29 = zext i1 %28 to i8
+  %30 = trunc i8 %29 to i1
+  br i1 %30, label %then8, label %else9
 
 then8:                                            ; preds = %merge4
-  %41 = load ptr, ptr %target, align 8
-  %42 = getelementptr %30, ptr %41, i32 0, i32 6
-  store i32 4096, ptr %42, align 4
+  %31 = load ptr, ptr %target, align 8
+  %32 = getelementptr %30, ptr %31, i32 0, i32 7
+  store i32 16, ptr %32, align 4
   br label %merge7
 
 else9:                                            ; preds = %merge4
   br label %merge7
 
 merge7:                                           ; preds = %else9, %then8
-  %43 = load ptr, ptr %target, align 8
-  %44 = getelementptr %30, ptr %43, i32 0, i32 7
-  %45 = load i32, ptr %44, align 4
-  %46 = icmp eq i32 %45, 0
-  %47 = zext i1 %46 to i8
-  %48 = trunc i8 %47 to i1
-  br i1 %48, label %then11, label %else12
+  %33 = load ptr, ptr %target, align 8
+  %34 = getelementptr %30, ptr %33, i32 0, i32 8
+  %35 = load i32, ptr %34, align 4
+  %36 = icmp eq i32 %35, 0
+  %37 = zext i1 %36 to i8
+  %38 = trunc i8 %37 to i1
+  br i1 %38, label %then11, label %else12
 
 then11:                                           ; preds = %merge7
-  %49 = load ptr, ptr %target, align 8
-  %50 = getelementptr %30, ptr %49, i32 0, i32 7
-  store i32 16, ptr %50, align 4
+  %39 = load ptr, ptr %target, align 8
+  %40 = getelementptr %30, ptr %39, i32 0, i32 8
+  store i32 0, ptr %40, align 4
   br label %merge10
 
 else12:                                           ; preds = %merge7
   br label %merge10
 
 merge10:                                          ; preds = %else12, %then11
-  %51 = load ptr, ptr %target, align 8
-  %52 = getelementptr %30, ptr %51, i32 0, i32 8
-  %53 = load i32, ptr %52, align 4
-  %54 = icmp eq i32 %53, 0
-  %55 = zext i1 %54 to i8
-  %56 = trunc i8 %55 to i1
-  br i1 %56, label %then14, label %else15
+  %41 = load ptr, ptr %target, align 8
+  %42 = getelementptr %30, ptr %41, i32 0, i32 9
+  %43 = load i32, ptr %42, align 4
+  %44 = icmp eq i32 %43, 0
+  %45 = zext i1 %44 to i8
+  %46 = trunc i8 %45 to i1
+  br i1 %46, label %then14, label %else15
 
 then14:                                           ; preds = %merge10
-  %57 = load ptr, ptr %target, align 8
-  %58 = getelementptr %30, ptr %57, i32 0, i32 8
-  store i32 0, ptr %58, align 4
+  %47 = load ptr, ptr %target, align 8
+  %48 = getelementptr %30, ptr %47, i32 0, i32 9
+  store i32 0, ptr %48, align 4
   br label %merge13
 
 else15:                                           ; preds = %merge10
   br label %merge13
 
 merge13:                                          ; preds = %else15, %then14
-  %59 = load ptr, ptr %target, align 8
-  %60 = getelementptr %30, ptr %59, i32 0, i32 9
-  %61 = load i32, ptr %60, align 4
-  %62 = icmp eq i32 %61, 0
-  %63 = zext i1 %62 to i8
-  %64 = trunc i8 %63 to i1
-  br i1 %64, label %then17, label %else18
+  %49 = load ptr, ptr %target, align 8
+  %50 = getelementptr %30, ptr %49, i32 0, i32 10
+  %51 = load i32, ptr %50, align 4
+  %52 = icmp eq i32 %51, 0
+  %53 = zext i1 %52 to i8
+  %54 = trunc i8 %53 to i1
+  br i1 %54, label %then17, label %else18
 
 then17:                                           ; preds = %merge13
-  %65 = load ptr, ptr %target, align 8
-  %66 = getelementptr %30, ptr %65, i32 0, i32 9
-  store i32 0, ptr %66, align 4
+  %55 = load ptr, ptr %target, align 8
+  %56 = getelementptr %30, ptr %55, i32 0, i32 10
+  store i32 0, ptr %56, align 4
   br label %merge16
 
 else18:                                           ; preds = %merge13
   br label %merge16
 
 merge16:                                          ; preds = %else18, %then17
-  %67 = load ptr, ptr %target, align 8
-  %68 = getelementptr %30, ptr %67, i32 0, i32 10
-  %69 = load i32, ptr %68, align 4
-  %70 = icmp eq i32 %69, 0
-  %71 = zext i1 %70 to i8
-  %72 = trunc i8 %71 to i1
-  br i1 %72, label %then20, label %else21
+  %57 = load ptr, ptr %target, align 8
+  %58 = getelementptr %30, ptr %57, i32 0, i32 11
+  %59 = load i32, ptr %58, align 4
+  %60 = icmp eq i32 %59, 0
+  %61 = zext i1 %60 to i8
+  %62 = trunc i8 %61 to i1
+  br i1 %62, label %then20, label %else21
 
 then20:                                           ; preds = %merge16
-  %73 = load ptr, ptr %target, align 8
-  %74 = getelementptr %30, ptr %73, i32 0, i32 10
-  store i32 0, ptr %74, align 4
+  %63 = load ptr, ptr %target, align 8
+  %64 = getelementptr %30, ptr %63, i32 0, i32 11
+  store i32 512, ptr %64, align 4
   br label %merge19
 
 else21:                                           ; preds = %merge16
   br label %merge19
 
 merge19:                                          ; preds = %else21, %then20
-  %75 = load ptr, ptr %target, align 8
-  %76 = getelementptr %30, ptr %75, i32 0, i32 11
-  %77 = load i32, ptr %76, align 4
-  %78 = icmp eq i32 %77, 0
-  %79 = zext i1 %78 to i8
-  %80 = trunc i8 %79 to i1
-  br i1 %80, label %then23, label %else24
+  %65 = load ptr, ptr %target, align 8
+  %66 = getelementptr %30, ptr %65, i32 0, i32 12
+  %67 = load i32, ptr %66, align 4
+  %68 = icmp eq i32 %67, 0
+  %69 = zext i1 %68 to i8
+  %70 = trunc i8 %69 to i1
+  br i1 %70, label %then23, label %else24
 
 then23:                                           ; preds = %merge19
-  %81 = load ptr, ptr %target, align 8
-  %82 = getelementptr %30, ptr %81, i32 0, i32 11
-  store i32 512, ptr %82, align 4
+  %71 = load ptr, ptr %target, align 8
+  %72 = getelementptr %30, ptr %71, i32 0, i32 12
+  store i32 0, ptr %72, align 4
   br label %merge22
 
 else24:                                           ; preds = %merge19
   br label %merge22
 
 merge22:                                          ; preds = %else24, %then23
-  %83 = load ptr, ptr %target, align 8
-  %84 = getelementptr %30, ptr %83, i32 0, i32 12
-  %85 = load i32, ptr %84, align 4
-  %86 = icmp eq i32 %85, 0
-  %87 = zext i1 %86 to i8
-  %88 = trunc i8 %87 to i1
-  br i1 %88, label %then26, label %else27
+  %73 = load ptr, ptr %target, align 8
+  %74 = getelementptr %30, ptr %73, i32 0, i32 13
+  %75 = load i32, ptr %74, align 4
+  %76 = icmp eq i32 %75, 0
+  %77 = zext i1 %76 to i8
+  %78 = trunc i8 %77 to i1
+  br i1 %78, label %then26, label %else27
 
 then26:                                           ; preds = %merge22
-  %89 = load ptr, ptr %target, align 8
-  %90 = getelementptr %30, ptr %89, i32 0, i32 12
-  store i32 0, ptr %90, align 4
+  %79 = load ptr, ptr %target, align 8
+  %80 = getelementptr %30, ptr %79, i32 0, i32 13
+  store i32 1024, ptr %80, align 4
   br label %merge25
 
 else27:                                           ; preds = %merge22
   br label %merge25
 
 merge25:                                          ; preds = %else27, %then26
-  %91 = load ptr, ptr %target, align 8
-  %92 = getelementptr %30, ptr %91, i32 0, i32 13
-  %93 = load i32, ptr %92, align 4
-  %94 = icmp eq i32 %93, 0
-  %95 = zext i1 %94 to i8
-  %96 = trunc i8 %95 to i1
-  br i1 %96, label %then29, label %else30
+  %81 = load ptr, ptr %target, align 8
+  %82 = getelementptr %30, ptr %81, i32 0, i32 16
+  %83 = load i32, ptr %82, align 4
+  %84 = icmp eq i32 %83, 0
+  %85 = zext i1 %84 to i8
+  %86 = trunc i8 %85 to i1
+  br i1 %86, label %then29, label %else30
 
 then29:                                           ; preds = %merge25
-  %97 = load ptr, ptr %target, align 8
-  %98 = getelementptr %30, ptr %97, i32 0, i32 13
-  store i32 1024, ptr %98, align 4
+  %87 = load ptr, ptr %target, align 8
+  %88 = getelementptr %30, ptr %87, i32 0, i32 16
+  store i32 0, ptr %88, align 4
   br label %merge28
 
 else30:                                           ; preds = %merge25
   br label %merge28
 
 merge28:                                          ; preds = %else30, %then29
-  %99 = load ptr, ptr %target, align 8
-  %100 = getelementptr %30, ptr %99, i32 0, i32 16
-  %101 = load i32, ptr %100, align 4
-  %102 = icmp eq i32 %101, 0
-  %103 = zext i1 %102 to i8
-  %104 = trunc i8 %103 to i1
-  br i1 %104, label %then32, label %else33
+  %89 = load ptr, ptr %target, align 8
+  %90 = getelementptr %30, ptr %89, i32 0, i32 22
+  %91 = load i32, ptr %90, align 4
+  %92 = icmp eq i32 %91, 0
+  %93 = zext i1 %92 to i8
+  %94 = trunc i8 %93 to i1
+  br i1 %94, label %then32, label %else33
 
 then32:                                           ; preds = %merge28
-  %105 = load ptr, ptr %target, align 8
-  %106 = getelementptr %30, ptr %105, i32 0, i32 16
-  store i32 0, ptr %106, align 4
+  %95 = load ptr, ptr %target, align 8
+  %96 = getelementptr %30, ptr %95, i32 0, i32 22
+  store i32 0, ptr %96, align 4
   br label %merge31
 
 else33:                                           ; preds = %merge28
   br label %merge31
 
 merge31:                                          ; preds = %else33, %then32
-  %107 = load ptr, ptr %target, align 8
-  %108 = getelementptr %30, ptr %107, i32 0, i32 22
-  %109 = load i32, ptr %108, align 4
-  %110 = icmp eq i32 %109, 0
-  %111 = zext i1 %110 to i8
-  %112 = trunc i8 %111 to i1
-  br i1 %112, label %then35, label %else36
+  %97 = load ptr, ptr %target, align 8
+  %98 = getelementptr %30, ptr %97, i32 0, i32 23
+  %99 = load i32, ptr %98, align 4
+  %100 = icmp eq i32 %99, 0
+  %101 = zext i1 %100 to i8
+  %102 = trunc i8 %101 to i1
+  br i1 %102, label %then35, label %else36
 
 then35:                                           ; preds = %merge31
-  %113 = load ptr, ptr %target, align 8
-  %114 = getelementptr %30, ptr %113, i32 0, i32 22
-  store i32 0, ptr %114, align 4
+  %103 = load ptr, ptr %target, align 8
+  %104 = getelementptr %30, ptr %103, i32 0, i32 23
+  store i32 0, ptr %104, align 4
   br label %merge34
 
 else36:                                           ; preds = %merge31
   br label %merge34
 
 merge34:                                          ; preds = %else36, %then35
-  %115 = load ptr, ptr %target, align 8
-  %116 = getelementptr %30, ptr %115, i32 0, i32 23
-  %117 = load i32, ptr %116, align 4
-  %118 = icmp eq i32 %117, 0
-  %119 = zext i1 %118 to i8
-  %120 = trunc i8 %119 to i1
-  br i1 %120, label %then38, label %else39
+  %105 = load ptr, ptr %target, align 8
+  %106 = getelementptr %30, ptr %105, i32 0, i32 24
+  %107 = load i32, ptr %106, align 4
+  %108 = icmp eq i32 %107, 0
+  %109 = zext i1 %108 to i8
+  %110 = trunc i8 %109 to i1
+  br i1 %110, label %then38, label %else39
 
 then38:                                           ; preds = %merge34
-  %121 = load ptr, ptr %target, align 8
-  %122 = getelementptr %30, ptr %121, i32 0, i32 23
-  store i32 0, ptr %122, align 4
+  %111 = load ptr, ptr %target, align 8
+  %112 = getelementptr %30, ptr %111, i32 0, i32 24
+  store i32 0, ptr %112, align 4
   br label %merge37
 
 else39:                                           ; preds = %merge34
   br label %merge37
 
 merge37:                                          ; preds = %else39, %then38
-  %123 = load ptr, ptr %target, align 8
-  %124 = getelementptr %30, ptr %123, i32 0, i32 24
-  %125 = load i32, ptr %124, align 4
-  %126 = icmp eq i32 %125, 0
-  %127 = zext i1 %126 to i8
-  %128 = trunc i8 %127 to i1
-  br i1 %128, label %then41, label %else42
+  %113 = load ptr, ptr %target, align 8
+  %114 = getelementptr %30, ptr %113, i32 0, i32 17
+  %115 = load i64, ptr %114, align 8
+  %116 = icmp eq i64 %115, 0
+  %117 = zext i1 %116 to i8
+  %118 = trunc i8 %117 to i1
+  br i1 %118, label %then41, label %else42
 
 then41:                                           ; preds = %merge37
-  %129 = load ptr, ptr %target, align 8
-  %130 = getelementptr %30, ptr %129, i32 0, i32 24
-  store i32 0, ptr %130, align 4
+  %119 = load ptr, ptr %target, align 8
+  %120 = getelementptr %30, ptr %119, i32 0, i32 17
+  store i64 0, ptr %120, align 8
   br label %merge40
 
 else42:                                           ; preds = %merge37
   br label %merge40
 
 merge40:                                          ; preds = %else42, %then41
-  %131 = load ptr, ptr %target, align 8
-  %132 = getelementptr %30, ptr %131, i32 0, i32 17
-  %133 = load i64, ptr %132, align 8
-  %134 = icmp eq i64 %133, 0
-  %135 = zext i1 %134 to i8
-  %136 = trunc i8 %135 to i1
-  br i1 %136, label %then44, label %else45
-
-then44:                                           ; preds = %merge40
-  %137 = load ptr, ptr %target, align 8
-  %138 = getelementptr %30, ptr %137, i32 0, i32 17
-  store i64 0, ptr %138, align 8
-  br label %merge43
-
-else45:                                           ; preds = %merge40
-  br label %merge43
-
-merge43:                                          ; preds = %else45, %then44
-  %139 = load ptr, ptr %target, align 8
-  %140 = getelementptr %30, ptr %139, i32 0, i32 16
-  %141 = load i32, ptr %140, align 4
-  %142 = icmp eq i32 %141, 0
-  %143 = zext i1 %142 to i8
-  %144 = trunc i8 %143 to i1
-  br i1 %144, label %then47, label %else48
-
-then47:                                           ; preds = %merge43
-  %145 = load ptr, ptr %target, align 8
-  %146 = getelementptr %30, ptr %145, i32 0, i32 5
-  %147 = load i32, ptr %146, align 4
-  %148 = load ptr, ptr %target, align 8
-  %149 = getelementptr %30, ptr %148, i32 0, i32 16
-  store i32 %147, ptr %149, align 4
-  br label %merge46
-
-else48:                                           ; preds = %merge43
-  br label %merge46
-
-merge46:                                          ; preds = %else48, %then47
   ret void
 }
 
@@ -51926,7 +51869,7 @@ merge:                                            ; preds = %else, %dead
   %52 = load ptr, ptr %given, align 8
   %53 = getelementptr %30, ptr %52, i32 0, i32 5
   %54 = load i32, ptr %53, align 4
-  %55 = icmp slt i32 %54, 1
+  %55 = icmp slt i32 %54, 0
   %56 = zext i1 %55 to i8
   %57 = trunc i8 %56 to i1
   br i1 %57, label %then5, label %or.lhs.false7
@@ -51958,7 +51901,7 @@ then10:                                           ; preds = %then5
   %74 = getelementptr %30, ptr %73, i32 0, i32 5
   %75 = load i32, ptr %74, align 4
   %76 = sext i32 %75 to i64
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.516", i64 %76, i64 1, i64 65536)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.516", i64 %76, i64 0, i64 65536)
   %78 = load ptr, ptr %target8, align 8
   %79 = getelementptr %5, ptr %78, i32 0, i32 0
   %80 = getelementptr [1024 x i8], ptr %79, i32 0, i32 0
@@ -51983,7 +51926,7 @@ merge4:                                           ; preds = %else6, %dead12
   %83 = load ptr, ptr %given, align 8
   %84 = getelementptr %30, ptr %83, i32 0, i32 6
   %85 = load i32, ptr %84, align 4
-  %86 = icmp slt i32 %85, 1
+  %86 = icmp slt i32 %85, 0
   %87 = zext i1 %86 to i8
   %88 = trunc i8 %87 to i1
   br i1 %88, label %then14, label %or.lhs.false16
@@ -52015,7 +51958,7 @@ then19:                                           ; preds = %then14
   %105 = getelementptr %30, ptr %104, i32 0, i32 6
   %106 = load i32, ptr %105, align 4
   %107 = sext i32 %106 to i64
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.517", i64 %107, i64 1, i64 67108864)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.517", i64 %107, i64 0, i64 67108864)
   %109 = load ptr, ptr %target17, align 8
   %110 = getelementptr %5, ptr %109, i32 0, i32 0
   %111 = getelementptr [1024 x i8], ptr %110, i32 0, i32 0
@@ -53007,8 +52950,8 @@ define internal i32 @"$Plan.choose_course"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target13 = alloca ptr, align 8
-  %layout = alloca %160, align 8
-  %4 = alloca %160, align 8
+  %layout = alloca %159, align 8
+  %4 = alloca %159, align 8
   %5 = alloca %4, align 8
   %target = alloca ptr, align 8
   %o = alloca ptr, align 8
@@ -53019,7 +52962,7 @@ entry:
   store ptr %1, ptr %info, align 8
   store ptr %2, ptr %message, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %29, ptr %6, i32 0, i32 2
+  %7 = getelementptr %29, ptr %6, i32 0, i32 3
   store ptr %7, ptr %o, align 8
   %8 = load ptr, ptr %o, align 8
   %9 = getelementptr %30, ptr %8, i32 0, i32 20
@@ -53099,10 +53042,10 @@ and.end:                                          ; preds = %and.rhs, %and.lhs.t
   %51 = phi i1 [ false, %and.lhs.true4 ], [ false, %merge ], [ %50, %and.rhs ]
   %52 = zext i1 %51 to i8
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %29, ptr %53, i32 0, i32 6
+  %54 = getelementptr %29, ptr %53, i32 0, i32 7
   store i8 %52, ptr %54, align 1
   %55 = load ptr, ptr %self, align 8
-  call void @"$Plan.layout"(ptr noalias sret(%160) %4, ptr %55, i32 0)
+  call void @"$Plan.layout"(ptr noalias sret(%159) %4, ptr %55, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %layout, ptr align 8 %4, i64 40, i1 false)
   %56 = load ptr, ptr %info, align 8
   %57 = getelementptr %8, ptr %56, i32 0, i32 9
@@ -53131,7 +53074,7 @@ and.end6:                                         ; preds = %and.rhs5, %and.end
   %71 = phi i1 [ false, %and.end ], [ %70, %and.rhs5 ]
   %72 = zext i1 %71 to i8
   %73 = load ptr, ptr %self, align 8
-  %74 = getelementptr %29, ptr %73, i32 0, i32 8
+  %74 = getelementptr %29, ptr %73, i32 0, i32 9
   store i8 %72, ptr %74, align 1
   %75 = load ptr, ptr %o, align 8
   %76 = getelementptr %30, ptr %75, i32 0, i32 21
@@ -53169,7 +53112,7 @@ or.end:                                           ; preds = %and.end8, %and.end6
   %96 = phi i1 [ true, %and.end6 ], [ %95, %and.end8 ]
   %97 = zext i1 %96 to i8
   %98 = load ptr, ptr %self, align 8
-  %99 = getelementptr %29, ptr %98, i32 0, i32 7
+  %99 = getelementptr %29, ptr %98, i32 0, i32 8
   store i8 %97, ptr %99, align 1
   %100 = load ptr, ptr %info, align 8
   %101 = getelementptr %8, ptr %100, i32 0, i32 7
@@ -53244,11 +53187,11 @@ dead18:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Plan.layout"(ptr noalias sret(%160) %0, ptr %1, i32 %2) {
+define internal void @"$Plan.layout"(ptr noalias sret(%159) %0, ptr %1, i32 %2) {
 entry:
-  %3 = alloca %160, align 8
-  %4 = alloca %161, align 8
-  %"<structcast>" = alloca %161, align 8
+  %3 = alloca %159, align 8
+  %4 = alloca %160, align 8
+  %"<structcast>" = alloca %160, align 8
   %rank = alloca i32, align 4
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
@@ -53265,19 +53208,19 @@ entry:
   %14 = getelementptr %29, ptr %13, i32 0, i32 1
   %15 = load ptr, ptr %14, align 8
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %29, ptr %16, i32 0, i32 2
+  %17 = getelementptr %29, ptr %16, i32 0, i32 3
   %18 = getelementptr %30, ptr %17, i32 0, i32 1
   %19 = load i32, ptr %18, align 4
   %20 = load i32, ptr %rank, align 4
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %29, ptr %21, i32 0, i32 2
+  %22 = getelementptr %29, ptr %21, i32 0, i32 3
   %23 = getelementptr %30, ptr %22, i32 0, i32 9
   %24 = load i32, ptr %23, align 4
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %29, ptr %25, i32 0, i32 8
+  %26 = getelementptr %29, ptr %25, i32 0, i32 9
   %27 = load i8, ptr %26, align 1
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %29, ptr %28, i32 0, i32 4
+  %29 = getelementptr %29, ptr %28, i32 0, i32 5
   %30 = load i32, ptr %29, align 4
   %31 = icmp eq i32 %30, 2
   %32 = zext i1 %31 to i8
@@ -53296,54 +53239,54 @@ and.rhs:                                          ; preds = %entry
 and.end:                                          ; preds = %and.rhs, %entry
   %40 = phi i1 [ false, %entry ], [ %39, %and.rhs ]
   %41 = zext i1 %40 to i8
-  %42 = getelementptr %161, ptr %4, i32 0, i32 0
+  %42 = getelementptr %160, ptr %4, i32 0, i32 0
   store ptr %8, ptr %42, align 8
-  %43 = getelementptr %161, ptr %4, i32 0, i32 1
+  %43 = getelementptr %160, ptr %4, i32 0, i32 1
   store ptr %12, ptr %43, align 8
-  %44 = getelementptr %161, ptr %4, i32 0, i32 2
+  %44 = getelementptr %160, ptr %4, i32 0, i32 2
   store ptr %15, ptr %44, align 8
-  %45 = getelementptr %161, ptr %4, i32 0, i32 3
+  %45 = getelementptr %160, ptr %4, i32 0, i32 3
   store i32 %19, ptr %45, align 4
-  %46 = getelementptr %161, ptr %4, i32 0, i32 4
+  %46 = getelementptr %160, ptr %4, i32 0, i32 4
   store i32 %20, ptr %46, align 4
-  %47 = getelementptr %161, ptr %4, i32 0, i32 5
+  %47 = getelementptr %160, ptr %4, i32 0, i32 5
   store i32 %24, ptr %47, align 4
-  %48 = getelementptr %161, ptr %4, i32 0, i32 6
+  %48 = getelementptr %160, ptr %4, i32 0, i32 6
   store i8 %27, ptr %48, align 1
-  %49 = getelementptr %161, ptr %4, i32 0, i32 7
+  %49 = getelementptr %160, ptr %4, i32 0, i32 7
   store i8 %41, ptr %49, align 1
-  %50 = load %161, ptr %4, align 8
-  store %161 %50, ptr %"<structcast>", align 8
-  %51 = getelementptr %160, ptr %3, i32 0, i32 0
-  %52 = getelementptr %161, ptr %"<structcast>", i32 0, i32 0
+  %50 = load %160, ptr %4, align 8
+  store %160 %50, ptr %"<structcast>", align 8
+  %51 = getelementptr %159, ptr %3, i32 0, i32 0
+  %52 = getelementptr %160, ptr %"<structcast>", i32 0, i32 0
   %53 = load ptr, ptr %52, align 8
   store ptr %53, ptr %51, align 8
-  %54 = getelementptr %160, ptr %3, i32 0, i32 1
-  %55 = getelementptr %161, ptr %"<structcast>", i32 0, i32 1
+  %54 = getelementptr %159, ptr %3, i32 0, i32 1
+  %55 = getelementptr %160, ptr %"<structcast>", i32 0, i32 1
   %56 = load ptr, ptr %55, align 8
   store ptr %56, ptr %54, align 8
-  %57 = getelementptr %160, ptr %3, i32 0, i32 2
-  %58 = getelementptr %161, ptr %"<structcast>", i32 0, i32 2
+  %57 = getelementptr %159, ptr %3, i32 0, i32 2
+  %58 = getelementptr %160, ptr %"<structcast>", i32 0, i32 2
   %59 = load ptr, ptr %58, align 8
   store ptr %59, ptr %57, align 8
-  %60 = getelementptr %160, ptr %3, i32 0, i32 3
-  %61 = getelementptr %161, ptr %"<structcast>", i32 0, i32 3
+  %60 = getelementptr %159, ptr %3, i32 0, i32 3
+  %61 = getelementptr %160, ptr %"<structcast>", i32 0, i32 3
   %62 = load i32, ptr %61, align 4
   store i32 %62, ptr %60, align 4
-  %63 = getelementptr %160, ptr %3, i32 0, i32 4
-  %64 = getelementptr %161, ptr %"<structcast>", i32 0, i32 4
+  %63 = getelementptr %159, ptr %3, i32 0, i32 4
+  %64 = getelementptr %160, ptr %"<structcast>", i32 0, i32 4
   %65 = load i32, ptr %64, align 4
   store i32 %65, ptr %63, align 4
-  %66 = getelementptr %160, ptr %3, i32 0, i32 5
-  %67 = getelementptr %161, ptr %"<structcast>", i32 0, i32 5
+  %66 = getelementptr %159, ptr %3, i32 0, i32 5
+  %67 = getelementptr %160, ptr %"<structcast>", i32 0, i32 5
   %68 = load i32, ptr %67, align 4
   store i32 %68, ptr %66, align 4
-  %69 = getelementptr %160, ptr %3, i32 0, i32 6
-  %70 = getelementptr %161, ptr %"<structcast>", i32 0, i32 6
+  %69 = getelementptr %159, ptr %3, i32 0, i32 6
+  %70 = getelementptr %160, ptr %"<structcast>", i32 0, i32 6
   %71 = load i8, ptr %70, align 1
   store i8 %71, ptr %69, align 1
-  %72 = getelementptr %160, ptr %3, i32 0, i32 7
-  %73 = getelementptr %161, ptr %"<structcast>", i32 0, i32 7
+  %72 = getelementptr %159, ptr %3, i32 0, i32 7
+  %73 = getelementptr %160, ptr %"<structcast>", i32 0, i32 7
   %74 = load i8, ptr %73, align 1
   store i8 %74, ptr %72, align 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %3, i64 40, i1 false)
@@ -53359,11 +53302,11 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %160, ptr %1, i32 0, i32 0
+  %2 = getelementptr %159, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   store ptr %3, ptr %c, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %160, ptr %4, i32 0, i32 3
+  %5 = getelementptr %159, ptr %4, i32 0, i32 3
   %6 = load i32, ptr %5, align 4
   %7 = icmp eq i32 %6, 1
   %8 = zext i1 %7 to i8
@@ -53434,14 +53377,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %info, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %29, ptr %2, i32 0, i32 2
+  %3 = getelementptr %29, ptr %2, i32 0, i32 3
   %4 = getelementptr %30, ptr %3, i32 0, i32 17
   %5 = load i64, ptr %4, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %29, ptr %6, i32 0, i32 9
+  %7 = getelementptr %29, ptr %6, i32 0, i32 10
   store i64 %5, ptr %7, align 8
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %29, ptr %8, i32 0, i32 9
+  %9 = getelementptr %29, ptr %8, i32 0, i32 10
   %10 = load i64, ptr %9, align 8
   %11 = icmp eq i64 %10, 0
   %12 = zext i1 %11 to i8
@@ -53450,7 +53393,7 @@ entry:
 
 then:                                             ; preds = %entry
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %29, ptr %14, i32 0, i32 5
+  %15 = getelementptr %29, ptr %14, i32 0, i32 6
   %16 = load i8, ptr %15, align 1
   %17 = trunc i8 %16 to i1
   %18 = select i1 %17, i32 90, i32 97
@@ -53463,7 +53406,7 @@ then:                                             ; preds = %entry
   %24 = sext i32 %23 to i64
   %25 = mul i64 %22, %24
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %29, ptr %26, i32 0, i32 9
+  %27 = getelementptr %29, ptr %26, i32 0, i32 10
   store i64 %25, ptr %27, align 8
   br label %merge
 
@@ -53474,198 +53417,20 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Plan.shape_step"(ptr %0, ptr %1) {
-entry:
-  %2 = alloca %4, align 8
-  %target = alloca ptr, align 8
-  %o = alloca ptr, align 8
-  %message = alloca ptr, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  store ptr %1, ptr %message, align 8
-  %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %29, ptr %3, i32 0, i32 2
-  store ptr %4, ptr %o, align 8
-  %5 = load ptr, ptr %o, align 8
-  %6 = getelementptr %30, ptr %5, i32 0, i32 6
-  %7 = load i32, ptr %6, align 4
-  %8 = load ptr, ptr %o, align 8
-  %9 = getelementptr %30, ptr %8, i32 0, i32 7
-  %10 = load i32, ptr %9, align 4
-  %11 = add i32 %7, %10
-  %12 = sub i32 %11, 1
-  %13 = load ptr, ptr %o, align 8
-  %14 = getelementptr %30, ptr %13, i32 0, i32 7
-  %15 = load i32, ptr %14, align 4
-  %16 = sdiv i32 %12, %15
-  %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %29, ptr %17, i32 0, i32 10
-  store i32 %16, ptr %18, align 4
-  %19 = load ptr, ptr %o, align 8
-  %20 = getelementptr %30, ptr %19, i32 0, i32 5
-  %21 = load i32, ptr %20, align 4
-  %22 = sext i32 %21 to i64
-  %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %29, ptr %23, i32 0, i32 10
-  %25 = load i32, ptr %24, align 4
-  %26 = sext i32 %25 to i64
-  %27 = mul i64 %22, %26
-  %28 = icmp sgt i64 %27, 2147483647
-  %29 = zext i1 %28 to i8
-  %30 = trunc i8 %29 to i1
-  br i1 %30, label %then, label %else
-
-then:                                             ; preds = %entry
-  %31 = load ptr, ptr %message, align 8
-  store ptr %31, ptr %target, align 8
-  %32 = load ptr, ptr %target, align 8
-  %33 = icmp ne ptr %32, null
-  %34 = zext i1 %33 to i8
-  %35 = trunc i8 %34 to i1
-  br i1 %35, label %then2, label %else3
-
-then2:                                            ; preds = %then
-  %36 = load ptr, ptr %target, align 8
-  %37 = getelementptr %5, ptr %36, i32 0, i32 0
-  %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
-  %39 = getelementptr i8, ptr %38, i64 0
-  %40 = load ptr, ptr %o, align 8
-  %41 = getelementptr %30, ptr %40, i32 0, i32 5
-  %42 = load i32, ptr %41, align 4
-  %43 = load ptr, ptr %o, align 8
-  %44 = getelementptr %30, ptr %43, i32 0, i32 6
-  %45 = load i32, ptr %44, align 4
-  %46 = load ptr, ptr %o, align 8
-  %47 = getelementptr %30, ptr %46, i32 0, i32 7
-  %48 = load i32, ptr %47, align 4
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.538", i32 %42, i32 %45, i32 %48, i64 2147483647)
-  %50 = load ptr, ptr %target, align 8
-  %51 = getelementptr %5, ptr %50, i32 0, i32 0
-  %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
-  %53 = getelementptr i8, ptr %52, i64 0
-  call void @"$printable.clean"(ptr %53, i64 1024)
-  %54 = load %4, ptr %2, align 1
-  br label %merge1
-
-else3:                                            ; preds = %then
-  br label %merge1
-
-merge1:                                           ; preds = %else3, %then2
-  ret i32 1
-
-dead:                                             ; No predecessors!
-  br label %merge
-
-else:                                             ; preds = %entry
-  br label %merge
-
-merge:                                            ; preds = %else, %dead
-  %55 = load ptr, ptr %o, align 8
-  %56 = getelementptr %30, ptr %55, i32 0, i32 11
-  %57 = load i32, ptr %56, align 4
-  %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %29, ptr %58, i32 0, i32 19
-  %60 = getelementptr %32, ptr %59, i32 0, i32 0
-  store i32 %57, ptr %60, align 4
-  %61 = load ptr, ptr %o, align 8
-  %62 = getelementptr %30, ptr %61, i32 0, i32 5
-  %63 = load i32, ptr %62, align 4
-  %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %29, ptr %64, i32 0, i32 19
-  %66 = getelementptr %32, ptr %65, i32 0, i32 1
-  store i32 %63, ptr %66, align 4
-  %67 = load ptr, ptr %self, align 8
-  %68 = getelementptr %29, ptr %67, i32 0, i32 10
-  %69 = load i32, ptr %68, align 4
-  %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %29, ptr %70, i32 0, i32 19
-  %72 = getelementptr %32, ptr %71, i32 0, i32 2
-  store i32 %69, ptr %72, align 4
-  %73 = load ptr, ptr %o, align 8
-  %74 = getelementptr %30, ptr %73, i32 0, i32 16
-  %75 = load i32, ptr %74, align 4
-  %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %29, ptr %76, i32 0, i32 19
-  %78 = getelementptr %32, ptr %77, i32 0, i32 3
-  store i32 %75, ptr %78, align 4
-  %79 = load ptr, ptr %o, align 8
-  %80 = getelementptr %30, ptr %79, i32 0, i32 16
-  %81 = load i32, ptr %80, align 4
-  %82 = mul i32 16, %81
-  %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %29, ptr %83, i32 0, i32 19
-  %85 = getelementptr %32, ptr %84, i32 0, i32 4
-  store i32 %82, ptr %85, align 4
-  %86 = load ptr, ptr %self, align 8
-  %87 = getelementptr %29, ptr %86, i32 0, i32 19
-  %88 = getelementptr %32, ptr %87, i32 0, i32 4
-  %89 = load i32, ptr %88, align 4
-  %90 = icmp slt i32 %89, 1024
-  %91 = zext i1 %90 to i8
-  %92 = trunc i8 %91 to i1
-  br i1 %92, label %then5, label %else6
-
-then5:                                            ; preds = %merge
-  %93 = load ptr, ptr %self, align 8
-  %94 = getelementptr %29, ptr %93, i32 0, i32 19
-  %95 = getelementptr %32, ptr %94, i32 0, i32 4
-  store i32 1024, ptr %95, align 4
-  br label %merge4
-
-else6:                                            ; preds = %merge
-  br label %merge4
-
-merge4:                                           ; preds = %else6, %then5
-  %96 = load ptr, ptr %o, align 8
-  %97 = getelementptr %30, ptr %96, i32 0, i32 16
-  %98 = load i32, ptr %97, align 4
-  %99 = load ptr, ptr %o, align 8
-  %100 = getelementptr %30, ptr %99, i32 0, i32 5
-  %101 = load i32, ptr %100, align 4
-  %102 = icmp slt i32 %98, %101
-  %103 = zext i1 %102 to i8
-  %104 = load ptr, ptr %o, align 8
-  %105 = getelementptr %30, ptr %104, i32 0, i32 16
-  %106 = load i32, ptr %105, align 4
-  %107 = load ptr, ptr %o, align 8
-  %108 = getelementptr %30, ptr %107, i32 0, i32 5
-  %109 = load i32, ptr %108, align 4
-  %110 = trunc i8 %103 to i1
-  %111 = select i1 %110, i32 %106, i32 %109
-  %112 = load ptr, ptr %self, align 8
-  %113 = getelementptr %29, ptr %112, i32 0, i32 19
-  %114 = getelementptr %32, ptr %113, i32 0, i32 5
-  store i32 %111, ptr %114, align 4
-  %115 = load ptr, ptr %self, align 8
-  %116 = getelementptr %29, ptr %115, i32 0, i32 0
-  %117 = load ptr, ptr %116, align 8
-  %118 = getelementptr %9, ptr %117, i32 0, i32 3
-  %119 = getelementptr %11, ptr %118, i32 0, i32 3
-  %120 = load i32, ptr %119, align 4
-  %121 = load ptr, ptr %self, align 8
-  %122 = getelementptr %29, ptr %121, i32 0, i32 19
-  %123 = getelementptr %32, ptr %122, i32 0, i32 6
-  store i32 %120, ptr %123, align 4
-  ret i32 0
-
-dead7:                                            ; No predecessors!
-  ret i32 undef
-}
-
 define internal i32 @"$Plan.measure_weights"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
   %unbound = alloca %56, align 8
-  %layout = alloca %160, align 8
-  %3 = alloca %160, align 8
+  %layout = alloca %159, align 8
+  %3 = alloca %159, align 8
   %message = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Plan.layout"(ptr noalias sret(%160) %3, ptr %4, i32 0)
+  call void @"$Plan.layout"(ptr noalias sret(%159) %3, ptr %4, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %layout, ptr align 8 %3, i64 40, i1 false)
   %5 = load ptr, ptr %message, align 8
   %6 = call i32 @"$Layout.check"(ptr %layout, ptr %5)
@@ -53688,7 +53453,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %29, ptr %12, i32 0, i32 14
+  %13 = getelementptr %29, ptr %12, i32 0, i32 15
   %14 = load ptr, ptr %message, align 8
   %15 = call i32 @"$layout.assign"(ptr %layout, ptr null, ptr %unbound, ptr %13, ptr %14)
   store i32 %15, ptr %code1, align 4
@@ -53730,10 +53495,10 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %160, ptr %2, i32 0, i32 0
+  %3 = getelementptr %159, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %160, ptr %5, i32 0, i32 3
+  %6 = getelementptr %159, ptr %5, i32 0, i32 3
   %7 = load i32, ptr %6, align 4
   store ptr %4, ptr %model, align 8
   store i32 %7, ptr %world_size, align 4
@@ -53842,7 +53607,7 @@ merge14:                                          ; preds = %else16, %dead17
   %50 = call i32 @"$ModelConfig.shared_width"(ptr %49)
   %51 = load i32, ptr %world_size, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_split"(ptr @"$string.540", i32 %50, i32 %51, ptr %52)
+  %53 = call i32 @"$check_split"(ptr @"$string.539", i32 %50, i32 %51, ptr %52)
   store i32 %53, ptr %code18, align 4
   %54 = load i32, ptr %code18, align 4
   %55 = icmp ne i32 %54, 0
@@ -53873,7 +53638,7 @@ then24:                                           ; preds = %merge19
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %world_size, align 4
   %67 = load ptr, ptr %message, align 8
-  %68 = call i32 @"$check_split"(ptr @"$string.541", i32 %65, i32 %66, ptr %67)
+  %68 = call i32 @"$check_split"(ptr @"$string.540", i32 %65, i32 %66, ptr %67)
   ret i32 %68
 
 dead26:                                           ; No predecessors!
@@ -53888,7 +53653,7 @@ merge23:                                          ; preds = %else25, %dead26
   %71 = load i32, ptr %70, align 4
   %72 = load i32, ptr %world_size, align 4
   %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$check_split"(ptr @"$string.542", i32 %71, i32 %72, ptr %73)
+  %74 = call i32 @"$check_split"(ptr @"$string.541", i32 %71, i32 %72, ptr %73)
   ret i32 %74
 
 dead27:                                           ; No predecessors!
@@ -53932,7 +53697,7 @@ then2:                                            ; preds = %then
   %20 = load i32, ptr %world_size, align 4
   %21 = load ptr, ptr %name, align 8
   %22 = load i32, ptr %value, align 4
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.539", i32 %20, ptr %21, i32 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.538", i32 %20, ptr %21, i32 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -53981,7 +53746,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %160, ptr %1, i32 0, i32 5
+  %2 = getelementptr %159, ptr %1, i32 0, i32 5
   %3 = load i32, ptr %2, align 4
   %4 = icmp eq i32 %3, 2
   %5 = zext i1 %4 to i8
@@ -53998,10 +53763,10 @@ entry:
   %code = alloca i32, align 4
   %6 = alloca %4, align 8
   %target = alloca ptr, align 8
-  %at = alloca %162, align 8
-  %7 = alloca %162, align 8
-  %8 = alloca %163, align 8
-  %"<structcast>" = alloca %163, align 8
+  %at = alloca %161, align 8
+  %7 = alloca %161, align 8
+  %8 = alloca %162, align 8
+  %"<structcast>" = alloca %162, align 8
   %message = alloca ptr, align 8
   %bytes = alloca ptr, align 8
   %model = alloca ptr, align 8
@@ -54014,41 +53779,41 @@ entry:
   store ptr %4, ptr %message, align 8
   %9 = load ptr, ptr %base, align 8
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %160, ptr %10, i32 0, i32 2
+  %11 = getelementptr %159, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %11, align 8
   %13 = load ptr, ptr %message, align 8
-  %14 = getelementptr %163, ptr %8, i32 0, i32 0
+  %14 = getelementptr %162, ptr %8, i32 0, i32 0
   store ptr %9, ptr %14, align 8
-  %15 = getelementptr %163, ptr %8, i32 0, i32 1
+  %15 = getelementptr %162, ptr %8, i32 0, i32 1
   store i32 0, ptr %15, align 4
-  %16 = getelementptr %163, ptr %8, i32 0, i32 2
+  %16 = getelementptr %162, ptr %8, i32 0, i32 2
   store ptr %12, ptr %16, align 8
-  %17 = getelementptr %163, ptr %8, i32 0, i32 3
+  %17 = getelementptr %162, ptr %8, i32 0, i32 3
   store ptr %13, ptr %17, align 8
-  %18 = load %163, ptr %8, align 8
-  store %163 %18, ptr %"<structcast>", align 8
-  %19 = getelementptr %162, ptr %7, i32 0, i32 0
-  %20 = getelementptr %163, ptr %"<structcast>", i32 0, i32 0
+  %18 = load %162, ptr %8, align 8
+  store %162 %18, ptr %"<structcast>", align 8
+  %19 = getelementptr %161, ptr %7, i32 0, i32 0
+  %20 = getelementptr %162, ptr %"<structcast>", i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
   store ptr %21, ptr %19, align 8
-  %22 = getelementptr %162, ptr %7, i32 0, i32 1
-  %23 = getelementptr %163, ptr %"<structcast>", i32 0, i32 1
+  %22 = getelementptr %161, ptr %7, i32 0, i32 1
+  %23 = getelementptr %162, ptr %"<structcast>", i32 0, i32 1
   %24 = load i32, ptr %23, align 4
   %25 = sext i32 %24 to i64
   store i64 %25, ptr %22, align 8
-  %26 = getelementptr %162, ptr %7, i32 0, i32 2
-  %27 = getelementptr %163, ptr %"<structcast>", i32 0, i32 2
+  %26 = getelementptr %161, ptr %7, i32 0, i32 2
+  %27 = getelementptr %162, ptr %"<structcast>", i32 0, i32 2
   %28 = load ptr, ptr %27, align 8
   store ptr %28, ptr %26, align 8
-  %29 = getelementptr %162, ptr %7, i32 0, i32 3
-  %30 = getelementptr %163, ptr %"<structcast>", i32 0, i32 3
+  %29 = getelementptr %161, ptr %7, i32 0, i32 3
+  %30 = getelementptr %162, ptr %"<structcast>", i32 0, i32 3
   %31 = load ptr, ptr %30, align 8
   store ptr %31, ptr %29, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %at, ptr align 8 %7, i64 32, i1 false)
   %32 = load ptr, ptr %model, align 8
   %33 = call ptr @memset(ptr %32, i32 0, i64 136)
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %160, ptr %34, i32 0, i32 0
+  %35 = getelementptr %159, ptr %34, i32 0, i32 0
   %36 = load ptr, ptr %35, align 8
   %37 = getelementptr %11, ptr %36, i32 0, i32 2
   %38 = load i32, ptr %37, align 4
@@ -54081,11 +53846,11 @@ then2:                                            ; preds = %then
   %57 = getelementptr [1024 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %160, ptr %59, i32 0, i32 0
+  %60 = getelementptr %159, ptr %59, i32 0, i32 0
   %61 = load ptr, ptr %60, align 8
   %62 = getelementptr %11, ptr %61, i32 0, i32 2
   %63 = load i32, ptr %62, align 4
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.543", i32 %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.542", i32 %63)
   %65 = load ptr, ptr %target, align 8
   %66 = getelementptr %5, ptr %65, i32 0, i32 0
   %67 = getelementptr [1024 x i8], ptr %66, i32 0, i32 0
@@ -54111,7 +53876,7 @@ merge:                                            ; preds = %else, %dead
   %71 = load ptr, ptr %model, align 8
   %72 = call i32 @"$assign_model"(ptr %70, ptr %at, ptr %71)
   store i32 %72, ptr %code, align 4
-  %73 = getelementptr %162, ptr %at, i32 0, i32 1
+  %73 = getelementptr %161, ptr %at, i32 0, i32 1
   %74 = load i64, ptr %73, align 8
   %75 = load ptr, ptr %bytes, align 8
   store i64 %74, ptr %75, align 8
@@ -54157,7 +53922,7 @@ entry:
   store ptr %1, ptr %at, align 8
   store ptr %2, ptr %model, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %160, ptr %3, i32 0, i32 0
+  %4 = getelementptr %159, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   store ptr %5, ptr %c, align 8
   %6 = load ptr, ptr %self, align 8
@@ -54203,7 +53968,7 @@ entry:
   %39 = load ptr, ptr %model, align 8
   %40 = getelementptr %56, ptr %39, i32 0, i32 1
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %160, ptr %41, i32 0, i32 1
+  %42 = getelementptr %159, ptr %41, i32 0, i32 1
   %43 = load ptr, ptr %42, align 8
   %44 = call i32 @"$WeightTypes.embedding"(ptr %43)
   %45 = load ptr, ptr %c, align 8
@@ -54243,7 +54008,7 @@ merge:                                            ; preds = %else, %dead
   %65 = load ptr, ptr %model, align 8
   %66 = getelementptr %56, ptr %65, i32 0, i32 3
   %67 = load ptr, ptr %self, align 8
-  %68 = getelementptr %160, ptr %67, i32 0, i32 1
+  %68 = getelementptr %159, ptr %67, i32 0, i32 1
   %69 = load ptr, ptr %68, align 8
   %70 = call i32 @"$WeightTypes.head"(ptr %69)
   %71 = load ptr, ptr %model, align 8
@@ -54272,7 +54037,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %160, ptr %83, i32 0, i32 7
+  %84 = getelementptr %159, ptr %83, i32 0, i32 7
   %85 = load i8, ptr %84, align 1
   %86 = trunc i8 %85 to i1
   br i1 %86, label %then7, label %else8
@@ -54368,7 +54133,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %160, ptr %1, i32 0, i32 3
+  %2 = getelementptr %159, ptr %1, i32 0, i32 3
   %3 = load i32, ptr %2, align 4
   %4 = icmp sgt i32 %3, 1
   %5 = zext i1 %4 to i8
@@ -54377,12 +54142,12 @@ entry:
 
 and.rhs:                                          ; preds = %entry
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %160, ptr %7, i32 0, i32 0
+  %8 = getelementptr %159, ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %8, align 8
   %10 = getelementptr %11, ptr %9, i32 0, i32 3
   %11 = load i32, ptr %10, align 4
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %160, ptr %12, i32 0, i32 3
+  %13 = getelementptr %159, ptr %12, i32 0, i32 3
   %14 = load i32, ptr %13, align 4
   %15 = srem i32 %11, %14
   %16 = icmp eq i32 %15, 0
@@ -54412,7 +54177,7 @@ entry:
 
 then:                                             ; preds = %entry
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %160, ptr %5, i32 0, i32 4
+  %6 = getelementptr %159, ptr %5, i32 0, i32 4
   %7 = load i32, ptr %6, align 4
   %8 = load ptr, ptr %self, align 8
   %9 = call i32 @"$Layout.num_local_experts"(ptr %8)
@@ -54444,12 +54209,12 @@ entry:
 
 then:                                             ; preds = %entry
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %160, ptr %5, i32 0, i32 0
+  %6 = getelementptr %159, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = getelementptr %11, ptr %7, i32 0, i32 18
   %9 = load i32, ptr %8, align 4
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %160, ptr %10, i32 0, i32 3
+  %11 = getelementptr %159, ptr %10, i32 0, i32 3
   %12 = load i32, ptr %11, align 4
   %13 = sdiv i32 %9, %12
   ret i32 %13
@@ -54462,7 +54227,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %160, ptr %14, i32 0, i32 0
+  %15 = getelementptr %159, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = getelementptr %11, ptr %16, i32 0, i32 18
   %18 = load i32, ptr %17, align 4
@@ -54477,12 +54242,12 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %160, ptr %1, i32 0, i32 0
+  %2 = getelementptr %159, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   %4 = getelementptr %11, ptr %3, i32 0, i32 4
   %5 = load i32, ptr %4, align 4
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %160, ptr %6, i32 0, i32 3
+  %7 = getelementptr %159, ptr %6, i32 0, i32 3
   %8 = load i32, ptr %7, align 4
   %9 = sdiv i32 %5, %8
   ret i32 %9
@@ -54496,12 +54261,12 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %160, ptr %1, i32 0, i32 0
+  %2 = getelementptr %159, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   %4 = getelementptr %11, ptr %3, i32 0, i32 5
   %5 = load i32, ptr %4, align 4
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %160, ptr %6, i32 0, i32 3
+  %7 = getelementptr %159, ptr %6, i32 0, i32 3
   %8 = load i32, ptr %7, align 4
   %9 = sdiv i32 %5, %8
   ret i32 %9
@@ -54522,12 +54287,12 @@ entry:
 
 then:                                             ; preds = %entry
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %160, ptr %5, i32 0, i32 0
+  %6 = getelementptr %159, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = getelementptr %11, ptr %7, i32 0, i32 3
   %9 = load i32, ptr %8, align 4
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %160, ptr %10, i32 0, i32 3
+  %11 = getelementptr %159, ptr %10, i32 0, i32 3
   %12 = load i32, ptr %11, align 4
   %13 = sdiv i32 %9, %12
   ret i32 %13
@@ -54540,7 +54305,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %160, ptr %14, i32 0, i32 0
+  %15 = getelementptr %159, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = getelementptr %11, ptr %16, i32 0, i32 3
   %18 = load i32, ptr %17, align 4
@@ -54692,7 +54457,7 @@ entry:
   store ptr %1, ptr %matrix, align 8
   store ptr %2, ptr %bytes, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %162, ptr %4, i32 0, i32 2
+  %5 = getelementptr %161, ptr %4, i32 0, i32 2
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %63, ptr %6, i32 0, i32 19
   %8 = load ptr, ptr %7, align 8
@@ -54708,7 +54473,7 @@ entry:
 
 then:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %162, ptr %16, i32 0, i32 3
+  %17 = getelementptr %161, ptr %16, i32 0, i32 3
   %18 = load ptr, ptr %17, align 8
   store ptr %18, ptr %target, align 8
   %19 = load ptr, ptr %target, align 8
@@ -54734,7 +54499,7 @@ then2:                                            ; preds = %then
   %36 = load ptr, ptr %matrix, align 8
   %37 = getelementptr %57, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.544", i32 %29, i32 %32, i32 %35, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.543", i32 %29, i32 %32, i32 %35, i32 %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -54771,15 +54536,15 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %bytes, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %162, ptr %2, i32 0, i32 0
+  %3 = getelementptr %161, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %162, ptr %5, i32 0, i32 1
+  %6 = getelementptr %161, ptr %5, i32 0, i32 1
   %7 = load i64, ptr %6, align 8
   %8 = getelementptr i8, ptr %4, i64 %7
   store ptr %8, ptr %memory, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %162, ptr %9, i32 0, i32 1
+  %10 = getelementptr %161, ptr %9, i32 0, i32 1
   %11 = load i64, ptr %10, align 8
   %12 = load i64, ptr %bytes, align 8
   %13 = add i64 %11, %12
@@ -54788,7 +54553,7 @@ entry:
   %16 = sdiv i64 %15, 256
   %17 = mul i64 %16, 256
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %162, ptr %18, i32 0, i32 1
+  %19 = getelementptr %161, ptr %18, i32 0, i32 1
   store i64 %17, ptr %19, align 8
   %20 = load ptr, ptr %memory, align 8
   ret ptr %20
@@ -54884,7 +54649,7 @@ entry:
   %6 = call ptr @memset(ptr %5, i32 0, i64 360)
   %7 = load i32, ptr %layer, align 4
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %160, ptr %8, i32 0, i32 0
+  %9 = getelementptr %159, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   %11 = getelementptr %11, ptr %10, i32 0, i32 17
   %12 = load i32, ptr %11, align 4
@@ -54971,7 +54736,7 @@ merge6:                                           ; preds = %else8, %dead9
 then11:                                           ; preds = %merge6
   %52 = load ptr, ptr %at, align 8
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %160, ptr %53, i32 0, i32 0
+  %54 = getelementptr %159, ptr %53, i32 0, i32 0
   %55 = load ptr, ptr %54, align 8
   %56 = getelementptr %11, ptr %55, i32 0, i32 18
   %57 = load i32, ptr %56, align 4
@@ -54985,7 +54750,7 @@ dead13:                                           ; No predecessors!
 
 else12:                                           ; preds = %merge6
   %60 = load ptr, ptr %self, align 8
-  %61 = getelementptr %160, ptr %60, i32 0, i32 0
+  %61 = getelementptr %159, ptr %60, i32 0, i32 0
   %62 = load ptr, ptr %61, align 8
   %63 = getelementptr %11, ptr %62, i32 0, i32 20
   %64 = load i32, ptr %63, align 4
@@ -55032,7 +54797,7 @@ entry:
   store i32 %2, ptr %layer, align 4
   store ptr %3, ptr %weights, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %160, ptr %4, i32 0, i32 0
+  %5 = getelementptr %159, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   store ptr %6, ptr %model, align 8
   %7 = load ptr, ptr %self, align 8
@@ -55101,7 +54866,7 @@ merge:                                            ; preds = %else, %then
   %55 = load ptr, ptr %weights, align 8
   %56 = getelementptr %74, ptr %55, i32 0, i32 6
   %57 = load ptr, ptr %self, align 8
-  %58 = getelementptr %160, ptr %57, i32 0, i32 1
+  %58 = getelementptr %159, ptr %57, i32 0, i32 1
   %59 = load ptr, ptr %58, align 8
   %60 = load i32, ptr %layer, align 4
   %61 = call ptr @"$WeightTypes.at"(ptr %59, i32 %60, i32 0)
@@ -55137,7 +54902,7 @@ merge1:                                           ; preds = %else3, %dead
   %78 = load ptr, ptr %weights, align 8
   %79 = getelementptr %74, ptr %78, i32 0, i32 7
   %80 = load ptr, ptr %self, align 8
-  %81 = getelementptr %160, ptr %80, i32 0, i32 1
+  %81 = getelementptr %159, ptr %80, i32 0, i32 1
   %82 = load ptr, ptr %81, align 8
   %83 = load i32, ptr %layer, align 4
   %84 = call ptr @"$WeightTypes.at"(ptr %82, i32 %83, i32 1)
@@ -55168,7 +54933,7 @@ entry:
   store ptr %3, ptr %weights, align 8
   store i32 %4, ptr %width, align 4
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %160, ptr %5, i32 0, i32 0
+  %6 = getelementptr %159, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = getelementptr %11, ptr %7, i32 0, i32 1
   %9 = load i32, ptr %8, align 4
@@ -55177,7 +54942,7 @@ entry:
   %11 = load ptr, ptr %weights, align 8
   %12 = getelementptr %74, ptr %11, i32 0, i32 8
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %160, ptr %13, i32 0, i32 1
+  %14 = getelementptr %159, ptr %13, i32 0, i32 1
   %15 = load ptr, ptr %14, align 8
   %16 = load i32, ptr %layer, align 4
   %17 = call ptr @"$WeightTypes.at"(ptr %15, i32 %16, i32 2)
@@ -55208,7 +54973,7 @@ merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %weights, align 8
   %30 = getelementptr %74, ptr %29, i32 0, i32 9
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %160, ptr %31, i32 0, i32 1
+  %32 = getelementptr %159, ptr %31, i32 0, i32 1
   %33 = load ptr, ptr %32, align 8
   %34 = load i32, ptr %layer, align 4
   %35 = call ptr @"$WeightTypes.at"(ptr %33, i32 %34, i32 3)
@@ -55227,12 +54992,12 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %160, ptr %1, i32 0, i32 0
+  %2 = getelementptr %159, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   %4 = getelementptr %11, ptr %3, i32 0, i32 16
   %5 = load i32, ptr %4, align 4
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %160, ptr %6, i32 0, i32 3
+  %7 = getelementptr %159, ptr %6, i32 0, i32 3
   %8 = load i32, ptr %7, align 4
   %9 = sdiv i32 %5, %8
   ret i32 %9
@@ -55257,7 +55022,7 @@ entry:
   store i32 %2, ptr %layer, align 4
   store ptr %3, ptr %weights, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %160, ptr %4, i32 0, i32 0
+  %5 = getelementptr %159, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %11, ptr %6, i32 0, i32 1
   %8 = load i32, ptr %7, align 4
@@ -55272,13 +55037,13 @@ entry:
   %14 = load ptr, ptr %weights, align 8
   %15 = getelementptr %74, ptr %14, i32 0, i32 10
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %160, ptr %16, i32 0, i32 1
+  %17 = getelementptr %159, ptr %16, i32 0, i32 1
   %18 = load ptr, ptr %17, align 8
   %19 = load i32, ptr %layer, align 4
   %20 = call ptr @"$WeightTypes.at"(ptr %18, i32 %19, i32 4)
   %21 = load i32, ptr %20, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %160, ptr %22, i32 0, i32 0
+  %23 = getelementptr %159, ptr %22, i32 0, i32 0
   %24 = load ptr, ptr %23, align 8
   %25 = getelementptr %11, ptr %24, i32 0, i32 18
   %26 = load i32, ptr %25, align 4
@@ -55304,7 +55069,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %34 = load ptr, ptr %at, align 8
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %160, ptr %35, i32 0, i32 0
+  %36 = getelementptr %159, ptr %35, i32 0, i32 0
   %37 = load ptr, ptr %36, align 8
   %38 = getelementptr %11, ptr %37, i32 0, i32 18
   %39 = load i32, ptr %38, align 4
@@ -55340,7 +55105,7 @@ merge1:                                           ; preds = %else3, %then2
   %57 = load ptr, ptr %weights, align 8
   %58 = getelementptr %74, ptr %57, i32 0, i32 12
   %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %160, ptr %59, i32 0, i32 1
+  %60 = getelementptr %159, ptr %59, i32 0, i32 1
   %61 = load ptr, ptr %60, align 8
   %62 = load i32, ptr %layer, align 4
   %63 = call ptr @"$WeightTypes.at"(ptr %61, i32 %62, i32 5)
@@ -55376,7 +55141,7 @@ merge5:                                           ; preds = %else7, %dead8
   %80 = load ptr, ptr %weights, align 8
   %81 = getelementptr %74, ptr %80, i32 0, i32 13
   %82 = load ptr, ptr %self, align 8
-  %83 = getelementptr %160, ptr %82, i32 0, i32 1
+  %83 = getelementptr %159, ptr %82, i32 0, i32 1
   %84 = load ptr, ptr %83, align 8
   %85 = load i32, ptr %layer, align 4
   %86 = call ptr @"$WeightTypes.at"(ptr %84, i32 %85, i32 6)
@@ -55406,7 +55171,7 @@ entry:
 
 then:                                             ; preds = %entry
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %160, ptr %5, i32 0, i32 0
+  %6 = getelementptr %159, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = getelementptr %11, ptr %7, i32 0, i32 21
   %9 = load i32, ptr %8, align 4
@@ -55420,12 +55185,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %160, ptr %10, i32 0, i32 0
+  %11 = getelementptr %159, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %11, ptr %12, i32 0, i32 21
   %14 = load i32, ptr %13, align 4
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %160, ptr %15, i32 0, i32 3
+  %16 = getelementptr %159, ptr %15, i32 0, i32 3
   %17 = load i32, ptr %16, align 4
   %18 = sdiv i32 %14, %17
   ret i32 %18
@@ -55442,13 +55207,13 @@ entry:
   store ptr %0, ptr %self, align 8
   store i32 %1, ptr %layer, align 4
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %160, ptr %2, i32 0, i32 1
+  %3 = getelementptr %159, ptr %2, i32 0, i32 1
   %4 = load ptr, ptr %3, align 8
   %5 = load i32, ptr %layer, align 4
   %6 = call ptr @"$WeightTypes.at"(ptr %4, i32 %5, i32 2)
   %7 = load i32, ptr %6, align 4
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %160, ptr %8, i32 0, i32 1
+  %9 = getelementptr %159, ptr %8, i32 0, i32 1
   %10 = load ptr, ptr %9, align 8
   %11 = load i32, ptr %layer, align 4
   %12 = call ptr @"$WeightTypes.at"(ptr %10, i32 %11, i32 5)
@@ -55457,20 +55222,20 @@ entry:
   %15 = zext i1 %14 to i8
   store i8 %15, ptr %has_equal_gates, align 1
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %160, ptr %16, i32 0, i32 6
+  %17 = getelementptr %159, ptr %16, i32 0, i32 6
   %18 = load i8, ptr %17, align 1
   %19 = trunc i8 %18 to i1
   br i1 %19, label %and.lhs.true, label %and.end
 
 and.rhs:                                          ; preds = %and.lhs.true
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %160, ptr %20, i32 0, i32 1
+  %21 = getelementptr %159, ptr %20, i32 0, i32 1
   %22 = load ptr, ptr %21, align 8
   %23 = load i32, ptr %layer, align 4
   %24 = call ptr @"$WeightTypes.at"(ptr %22, i32 %23, i32 3)
   %25 = load i32, ptr %24, align 4
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %160, ptr %26, i32 0, i32 1
+  %27 = getelementptr %159, ptr %26, i32 0, i32 1
   %28 = load ptr, ptr %27, align 8
   %29 = load i32, ptr %layer, align 4
   %30 = call ptr @"$WeightTypes.at"(ptr %28, i32 %29, i32 6)
@@ -55693,11 +55458,11 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %160, ptr %1, i32 0, i32 0
+  %2 = getelementptr %159, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   %4 = call i32 @"$ModelConfig.shared_width"(ptr %3)
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %160, ptr %5, i32 0, i32 3
+  %6 = getelementptr %159, ptr %5, i32 0, i32 3
   %7 = load i32, ptr %6, align 4
   %8 = sdiv i32 %4, %7
   ret i32 %8
@@ -55742,7 +55507,7 @@ entry:
   %8 = getelementptr %63, ptr %7, i32 0, i32 20
   %9 = load ptr, ptr %8, align 8
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %29, ptr %10, i32 0, i32 13
+  %11 = getelementptr %29, ptr %10, i32 0, i32 14
   %12 = call i32 %9(ptr %cache, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
@@ -55762,7 +55527,7 @@ then:                                             ; preds = %or.lhs.false, %entr
 
 or.lhs.false:                                     ; preds = %entry
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %29, ptr %22, i32 0, i32 13
+  %23 = getelementptr %29, ptr %22, i32 0, i32 14
   %24 = load i64, ptr %23, align 8
   %25 = icmp sle i64 %24, 0
   %26 = zext i1 %25 to i8
@@ -55775,7 +55540,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %29, ptr %32, i32 0, i32 4
+  %33 = getelementptr %29, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
   %35 = call ptr @"$dtypes.name"(i32 %34)
   %36 = getelementptr %60, ptr %cache, i32 0, i32 3
@@ -55784,7 +55549,7 @@ then2:                                            ; preds = %then
   %39 = load i32, ptr %38, align 4
   %40 = getelementptr %60, ptr %cache, i32 0, i32 5
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.545", ptr %35, i32 %37, i32 %39, i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.544", ptr %35, i32 %37, i32 %39, i32 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -55815,17 +55580,17 @@ dead4:                                            ; No predecessors!
 define internal void @"$Plan.cache"(ptr noalias sret(%60) %0, ptr %1, i32 %2) {
 entry:
   %cache = alloca %60, align 8
-  %layout = alloca %160, align 8
-  %3 = alloca %160, align 8
+  %layout = alloca %159, align 8
+  %3 = alloca %159, align 8
   %num_pages = alloca i32, align 4
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
   store i32 %2, ptr %num_pages, align 4
   %4 = load ptr, ptr %self, align 8
-  call void @"$Plan.layout"(ptr noalias sret(%160) %3, ptr %4, i32 0)
+  call void @"$Plan.layout"(ptr noalias sret(%159) %3, ptr %4, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %layout, ptr align 8 %3, i64 40, i1 false)
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %29, ptr %5, i32 0, i32 4
+  %6 = getelementptr %29, ptr %5, i32 0, i32 5
   %7 = load i32, ptr %6, align 4
   %8 = getelementptr %60, ptr %cache, i32 0, i32 0
   store i32 %7, ptr %8, align 4
@@ -55841,7 +55606,7 @@ entry:
   %17 = getelementptr %60, ptr %cache, i32 0, i32 2
   store i32 %16, ptr %17, align 4
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %29, ptr %18, i32 0, i32 2
+  %19 = getelementptr %29, ptr %18, i32 0, i32 3
   %20 = getelementptr %30, ptr %19, i32 0, i32 7
   %21 = load i32, ptr %20, align 4
   %22 = getelementptr %60, ptr %cache, i32 0, i32 3
@@ -55870,17 +55635,610 @@ dead:                                             ; No predecessors!
   ret void
 }
 
+define internal i32 @"$Plan.choose_sizes"(ptr %0, ptr %1) {
+entry:
+  %code = alloca i32, align 4
+  %least = alloca i64, align 8
+  %most = alloca i64, align 8
+  %o = alloca ptr, align 8
+  %message = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %message, align 8
+  %2 = load ptr, ptr %self, align 8
+  %3 = getelementptr %29, ptr %2, i32 0, i32 3
+  store ptr %3, ptr %o, align 8
+  %4 = load ptr, ptr %self, align 8
+  %5 = call i64 @"$Plan.positions_of_pool"(ptr %4)
+  store i64 %5, ptr %most, align 8
+  %6 = load i64, ptr %most, align 8
+  %7 = call i64 @"$smaller"(i64 512, i64 %6)
+  store i64 %7, ptr %least, align 8
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %29, ptr %8, i32 0, i32 2
+  %10 = getelementptr %30, ptr %9, i32 0, i32 6
+  %11 = load i32, ptr %10, align 4
+  %12 = icmp eq i32 %11, 0
+  %13 = zext i1 %12 to i8
+  %14 = trunc i8 %13 to i1
+  br i1 %14, label %then, label %else
+
+then:                                             ; preds = %entry
+  %15 = load i64, ptr %least, align 8
+  %16 = trunc i64 %15 to i32
+  %17 = load ptr, ptr %o, align 8
+  %18 = getelementptr %30, ptr %17, i32 0, i32 6
+  store i32 %16, ptr %18, align 4
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %then
+  %19 = load ptr, ptr %self, align 8
+  %20 = getelementptr %29, ptr %19, i32 0, i32 2
+  %21 = getelementptr %30, ptr %20, i32 0, i32 5
+  %22 = load i32, ptr %21, align 4
+  %23 = icmp eq i32 %22, 0
+  %24 = zext i1 %23 to i8
+  %25 = trunc i8 %24 to i1
+  br i1 %25, label %then2, label %else3
+
+then2:                                            ; preds = %merge
+  %26 = load ptr, ptr %self, align 8
+  %27 = load ptr, ptr %self, align 8
+  %28 = call i32 @"$Plan.default_batch"(ptr %27)
+  %29 = sext i32 %28 to i64
+  %30 = load ptr, ptr %message, align 8
+  %31 = call i32 @"$anon (./terra/plan/sizes.t:30)"(ptr %26, i64 1, i64 %29, ptr %30)
+  store i32 %31, ptr %code, align 4
+  %32 = load i32, ptr %code, align 4
+  %33 = icmp ne i32 %32, 0
+  %34 = zext i1 %33 to i8
+  %35 = trunc i8 %34 to i1
+  br i1 %35, label %then5, label %else6
+
+then5:                                            ; preds = %then2
+  %36 = load i32, ptr %code, align 4
+  ret i32 %36
+
+dead:                                             ; No predecessors!
+  br label %merge4
+
+else6:                                            ; preds = %then2
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %dead
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %merge4
+  %37 = load ptr, ptr %self, align 8
+  %38 = getelementptr %29, ptr %37, i32 0, i32 2
+  %39 = getelementptr %30, ptr %38, i32 0, i32 6
+  %40 = load i32, ptr %39, align 4
+  %41 = icmp eq i32 %40, 0
+  %42 = zext i1 %41 to i8
+  %43 = trunc i8 %42 to i1
+  br i1 %43, label %then8, label %else9
+
+then8:                                            ; preds = %merge1
+  %44 = load ptr, ptr %self, align 8
+  %45 = load i64, ptr %least, align 8
+  %46 = load ptr, ptr %o, align 8
+  %47 = getelementptr %30, ptr %46, i32 0, i32 7
+  %48 = load i32, ptr %47, align 4
+  %49 = sext i32 %48 to i64
+  %50 = call i64 @"$pages_of"(i64 %45, i64 %49)
+  %51 = load i64, ptr %most, align 8
+  %52 = load ptr, ptr %o, align 8
+  %53 = getelementptr %30, ptr %52, i32 0, i32 7
+  %54 = load i32, ptr %53, align 4
+  %55 = sext i32 %54 to i64
+  %56 = call i64 @"$pages_of"(i64 %51, i64 %55)
+  %57 = load ptr, ptr %message, align 8
+  %58 = call i32 @"$anon (./terra/plan/sizes.t:30).548"(ptr %44, i64 %50, i64 %56, ptr %57)
+  ret i32 %58
+
+dead10:                                           ; No predecessors!
+  br label %merge7
+
+else9:                                            ; preds = %merge1
+  br label %merge7
+
+merge7:                                           ; preds = %else9, %dead10
+  %59 = load ptr, ptr %self, align 8
+  %60 = load ptr, ptr %message, align 8
+  %61 = call i32 @"$Plan.measure_buffers"(ptr %59, ptr %60)
+  ret i32 %61
+
+dead11:                                           ; No predecessors!
+  ret i32 undef
+}
+
+define internal i64 @"$Plan.positions_of_pool"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %29, ptr %1, i32 0, i32 2
+  %3 = getelementptr %30, ptr %2, i32 0, i32 8
+  %4 = load i32, ptr %3, align 4
+  %5 = icmp eq i32 %4, 0
+  %6 = zext i1 %5 to i8
+  %7 = trunc i8 %6 to i1
+  br i1 %7, label %then, label %else
+
+then:                                             ; preds = %entry
+  %8 = load ptr, ptr %self, align 8
+  %9 = call i64 @"$Plan.positions"(ptr %8)
+  ret i64 %9
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %10 = load ptr, ptr %self, align 8
+  %11 = call i64 @"$Plan.positions"(ptr %10)
+  %12 = load ptr, ptr %self, align 8
+  %13 = getelementptr %29, ptr %12, i32 0, i32 2
+  %14 = getelementptr %30, ptr %13, i32 0, i32 8
+  %15 = load i32, ptr %14, align 4
+  %16 = sext i32 %15 to i64
+  %17 = load ptr, ptr %self, align 8
+  %18 = getelementptr %29, ptr %17, i32 0, i32 3
+  %19 = getelementptr %30, ptr %18, i32 0, i32 7
+  %20 = load i32, ptr %19, align 4
+  %21 = sext i32 %20 to i64
+  %22 = mul i64 %16, %21
+  %23 = call i64 @"$smaller"(i64 %11, i64 %22)
+  ret i64 %23
+
+dead1:                                            ; No predecessors!
+  ret i64 undef
+}
+
+define internal i64 @"$Plan.positions"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %29, ptr %1, i32 0, i32 0
+  %3 = load ptr, ptr %2, align 8
+  %4 = getelementptr %9, ptr %3, i32 0, i32 3
+  %5 = getelementptr %11, ptr %4, i32 0, i32 10
+  %6 = load i32, ptr %5, align 4
+  %7 = sext i32 %6 to i64
+  ret i64 %7
+
+dead:                                             ; No predecessors!
+  ret i64 undef
+}
+
+define internal i64 @"$smaller"(i64 %0, i64 %1) {
+entry:
+  %b = alloca i64, align 8
+  %a = alloca i64, align 8
+  store i64 %0, ptr %a, align 8
+  store i64 %1, ptr %b, align 8
+  %2 = load i64, ptr %a, align 8
+  %3 = load i64, ptr %b, align 8
+  %4 = icmp slt i64 %2, %3
+  %5 = zext i1 %4 to i8
+  %6 = load i64, ptr %a, align 8
+  %7 = load i64, ptr %b, align 8
+  %8 = trunc i8 %5 to i1
+  %9 = select i1 %8, i64 %6, i64 %7
+  ret i64 %9
+
+dead:                                             ; No predecessors!
+  ret i64 undef
+}
+
+define internal i32 @"$anon (./terra/plan/sizes.t:30)"(ptr %0, i64 %1, i64 %2, ptr %3) {
+entry:
+  %code = alloca i32, align 4
+  %middle = alloca i64, align 8
+  %fits = alloca i8, align 1
+  %high = alloca i64, align 8
+  %low = alloca i64, align 8
+  %message = alloca ptr, align 8
+  %most = alloca i64, align 8
+  %least = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %least, align 8
+  store i64 %2, ptr %most, align 8
+  store ptr %3, ptr %message, align 8
+  %4 = load i64, ptr %least, align 8
+  %5 = load i64, ptr %most, align 8
+  %6 = call i64 @"$smaller"(i64 %4, i64 %5)
+  %7 = load i64, ptr %most, align 8
+  store i64 %6, ptr %low, align 8
+  store i64 %7, ptr %high, align 8
+  br label %condition
+
+condition:                                        ; preds = %merge2, %entry
+  %8 = load i64, ptr %low, align 8
+  %9 = load i64, ptr %high, align 8
+  %10 = icmp slt i64 %8, %9
+  %11 = zext i1 %10 to i8
+  %12 = trunc i8 %11 to i1
+  br i1 %12, label %whilebody, label %merge
+
+whilebody:                                        ; preds = %condition
+  %13 = load i64, ptr %high, align 8
+  %14 = load i64, ptr %high, align 8
+  %15 = load i64, ptr %low, align 8
+  %16 = sub i64 %14, %15
+  %17 = sdiv i64 %16, 2
+  %18 = sub i64 %13, %17
+  store i64 %18, ptr %middle, align 8
+  %19 = load ptr, ptr %self, align 8
+  %20 = load i64, ptr %middle, align 8
+  %21 = load ptr, ptr %message, align 8
+  %22 = call i32 @"$choose_batch"(ptr %19, i64 %20, ptr %fits, ptr %21)
+  store i32 %22, ptr %code, align 4
+  %23 = load i32, ptr %code, align 4
+  %24 = icmp ne i32 %23, 0
+  %25 = zext i1 %24 to i8
+  %26 = trunc i8 %25 to i1
+  br i1 %26, label %then, label %else
+
+then:                                             ; preds = %whilebody
+  %27 = load i32, ptr %code, align 4
+  ret i32 %27
+
+dead:                                             ; No predecessors!
+  br label %merge1
+
+else:                                             ; preds = %whilebody
+  br label %merge1
+
+merge1:                                           ; preds = %else, %dead
+  %28 = load i8, ptr %fits, align 1
+  %29 = trunc i8 %28 to i1
+  br i1 %29, label %then3, label %else4
+
+then3:                                            ; preds = %merge1
+  %30 = load i64, ptr %middle, align 8
+  store i64 %30, ptr %low, align 8
+  br label %merge2
+
+else4:                                            ; preds = %merge1
+  %31 = load i64, ptr %middle, align 8
+  %32 = sub i64 %31, 1
+  store i64 %32, ptr %high, align 8
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %then3
+  br label %condition
+
+merge:                                            ; preds = %condition
+  %33 = load ptr, ptr %self, align 8
+  %34 = load i64, ptr %low, align 8
+  %35 = load ptr, ptr %message, align 8
+  %36 = call i32 @"$choose_batch"(ptr %33, i64 %34, ptr %fits, ptr %35)
+  ret i32 %36
+
+dead5:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$choose_batch"(ptr %0, i64 %1, ptr %2, ptr %3) {
+entry:
+  %longest = alloca i64, align 8
+  %usual = alloca i64, align 8
+  %code = alloca i32, align 4
+  %o = alloca ptr, align 8
+  %message = alloca ptr, align 8
+  %fits = alloca ptr, align 8
+  %max_batch = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %max_batch, align 8
+  store ptr %2, ptr %fits, align 8
+  store ptr %3, ptr %message, align 8
+  %4 = load ptr, ptr %self, align 8
+  %5 = getelementptr %29, ptr %4, i32 0, i32 3
+  store ptr %5, ptr %o, align 8
+  %6 = load i64, ptr %max_batch, align 8
+  %7 = trunc i64 %6 to i32
+  %8 = load ptr, ptr %o, align 8
+  %9 = getelementptr %30, ptr %8, i32 0, i32 5
+  store i32 %7, ptr %9, align 4
+  %10 = load ptr, ptr %self, align 8
+  %11 = load ptr, ptr %message, align 8
+  %12 = call i32 @"$Plan.measure_buffers"(ptr %10, ptr %11)
+  store i32 %12, ptr %code, align 4
+  %13 = load i32, ptr %code, align 4
+  %14 = icmp ne i32 %13, 0
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %then, label %else
+
+then:                                             ; preds = %entry
+  %17 = load i32, ptr %code, align 4
+  ret i32 %17
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %18 = load ptr, ptr %o, align 8
+  %19 = getelementptr %30, ptr %18, i32 0, i32 6
+  %20 = load i32, ptr %19, align 4
+  %21 = sext i32 %20 to i64
+  %22 = call i64 @"$smaller"(i64 %21, i64 512)
+  %23 = load ptr, ptr %o, align 8
+  %24 = getelementptr %30, ptr %23, i32 0, i32 7
+  %25 = load i32, ptr %24, align 4
+  %26 = sext i32 %25 to i64
+  %27 = call i64 @"$pages_of"(i64 %22, i64 %26)
+  store i64 %27, ptr %usual, align 8
+  %28 = load ptr, ptr %self, align 8
+  %29 = getelementptr %29, ptr %28, i32 0, i32 2
+  %30 = getelementptr %30, ptr %29, i32 0, i32 6
+  %31 = load i32, ptr %30, align 4
+  %32 = icmp eq i32 %31, 0
+  %33 = zext i1 %32 to i8
+  %34 = load ptr, ptr %self, align 8
+  %35 = call i64 @"$Plan.positions"(ptr %34)
+  %36 = load ptr, ptr %o, align 8
+  %37 = getelementptr %30, ptr %36, i32 0, i32 6
+  %38 = load i32, ptr %37, align 4
+  %39 = sext i32 %38 to i64
+  %40 = trunc i8 %33 to i1
+  %41 = select i1 %40, i64 %35, i64 %39
+  %42 = load ptr, ptr %o, align 8
+  %43 = getelementptr %30, ptr %42, i32 0, i32 7
+  %44 = load i32, ptr %43, align 4
+  %45 = sext i32 %44 to i64
+  %46 = call i64 @"$pages_of"(i64 %41, i64 %45)
+  store i64 %46, ptr %longest, align 8
+  %47 = load ptr, ptr %self, align 8
+  %48 = call zeroext i1 @"$Plan.holds_one_request"(ptr %47)
+  %49 = zext i1 %48 to i8
+  %50 = trunc i8 %49 to i1
+  br i1 %50, label %and.lhs.true, label %and.end
+
+and.rhs:                                          ; preds = %and.lhs.true
+  %51 = load i64, ptr %max_batch, align 8
+  %52 = load i64, ptr %longest, align 8
+  %53 = mul i64 %51, %52
+  %54 = icmp sle i64 %53, 2147483647
+  %55 = zext i1 %54 to i8
+  %56 = trunc i8 %55 to i1
+  br label %and.end
+
+and.end:                                          ; preds = %and.rhs, %and.lhs.true, %merge
+  %57 = phi i1 [ false, %and.lhs.true ], [ false, %merge ], [ %56, %and.rhs ]
+  %58 = zext i1 %57 to i8
+  %59 = load ptr, ptr %fits, align 8
+  store i8 %58, ptr %59, align 1
+  ret i32 0
+
+and.lhs.true:                                     ; preds = %merge
+  %60 = load i64, ptr %max_batch, align 8
+  %61 = load i64, ptr %usual, align 8
+  %62 = mul i64 %60, %61
+  %63 = load ptr, ptr %self, align 8
+  %64 = call i64 @"$Plan.most_pages_of_pool"(ptr %63)
+  %65 = icmp sle i64 %62, %64
+  %66 = zext i1 %65 to i8
+  %67 = trunc i8 %66 to i1
+  br i1 %67, label %and.rhs, label %and.end
+
+dead1:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Plan.measure_buffers"(ptr %0, ptr %1) {
+entry:
+  %shape = alloca %163, align 8
+  %2 = alloca %163, align 8
+  %code = alloca i32, align 4
+  %3 = alloca %4, align 8
+  %message = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %message, align 8
+  %4 = load ptr, ptr %self, align 8
+  %5 = getelementptr %29, ptr %4, i32 0, i32 2
+  %6 = getelementptr %30, ptr %5, i32 0, i32 16
+  %7 = load i32, ptr %6, align 4
+  %8 = icmp eq i32 %7, 0
+  %9 = zext i1 %8 to i8
+  %10 = trunc i8 %9 to i1
+  br i1 %10, label %then, label %else
+
+then:                                             ; preds = %entry
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %29, ptr %11, i32 0, i32 3
+  %13 = getelementptr %30, ptr %12, i32 0, i32 5
+  %14 = load i32, ptr %13, align 4
+  %15 = load ptr, ptr %self, align 8
+  %16 = getelementptr %29, ptr %15, i32 0, i32 3
+  %17 = getelementptr %30, ptr %16, i32 0, i32 16
+  store i32 %14, ptr %17, align 4
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %then
+  %18 = load ptr, ptr %self, align 8
+  call void @"$Plan.shape_step"(ptr %18)
+  %19 = load %4, ptr %3, align 1
+  %20 = load ptr, ptr %self, align 8
+  %21 = load ptr, ptr %message, align 8
+  %22 = call i32 @"$Plan.shape_workspace"(ptr %20, ptr %21)
+  store i32 %22, ptr %code, align 4
+  %23 = load i32, ptr %code, align 4
+  %24 = icmp ne i32 %23, 0
+  %25 = zext i1 %24 to i8
+  %26 = trunc i8 %25 to i1
+  br i1 %26, label %then2, label %else3
+
+then2:                                            ; preds = %merge
+  %27 = load i32, ptr %code, align 4
+  ret i32 %27
+
+dead:                                             ; No predecessors!
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %dead
+  %28 = load ptr, ptr %self, align 8
+  call void @"$Plan.buffer_shape"(ptr noalias sret(%163) %2, ptr %28, i32 0)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %2, i64 168, i1 false)
+  %29 = call i64 @"$buffers.bytes"(ptr %shape)
+  %30 = load ptr, ptr %self, align 8
+  %31 = getelementptr %29, ptr %30, i32 0, i32 16
+  store i64 %29, ptr %31, align 8
+  %32 = call i64 @"$buffers.host_bytes"(ptr %shape)
+  %33 = load ptr, ptr %self, align 8
+  %34 = getelementptr %29, ptr %33, i32 0, i32 18
+  store i64 %32, ptr %34, align 8
+  ret i32 0
+
+dead4:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal void @"$Plan.shape_step"(ptr %0) {
+entry:
+  %o = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %29, ptr %1, i32 0, i32 3
+  store ptr %2, ptr %o, align 8
+  %3 = load ptr, ptr %o, align 8
+  %4 = getelementptr %30, ptr %3, i32 0, i32 6
+  %5 = load i32, ptr %4, align 4
+  %6 = load ptr, ptr %o, align 8
+  %7 = getelementptr %30, ptr %6, i32 0, i32 7
+  %8 = load i32, ptr %7, align 4
+  %9 = add i32 %5, %8
+  %10 = sub i32 %9, 1
+  %11 = load ptr, ptr %o, align 8
+  %12 = getelementptr %30, ptr %11, i32 0, i32 7
+  %13 = load i32, ptr %12, align 4
+  %14 = sdiv i32 %10, %13
+  %15 = load ptr, ptr %self, align 8
+  %16 = getelementptr %29, ptr %15, i32 0, i32 11
+  store i32 %14, ptr %16, align 4
+  %17 = load ptr, ptr %o, align 8
+  %18 = getelementptr %30, ptr %17, i32 0, i32 11
+  %19 = load i32, ptr %18, align 4
+  %20 = load ptr, ptr %self, align 8
+  %21 = getelementptr %29, ptr %20, i32 0, i32 20
+  %22 = getelementptr %32, ptr %21, i32 0, i32 0
+  store i32 %19, ptr %22, align 4
+  %23 = load ptr, ptr %o, align 8
+  %24 = getelementptr %30, ptr %23, i32 0, i32 5
+  %25 = load i32, ptr %24, align 4
+  %26 = load ptr, ptr %self, align 8
+  %27 = getelementptr %29, ptr %26, i32 0, i32 20
+  %28 = getelementptr %32, ptr %27, i32 0, i32 1
+  store i32 %25, ptr %28, align 4
+  %29 = load ptr, ptr %self, align 8
+  %30 = getelementptr %29, ptr %29, i32 0, i32 11
+  %31 = load i32, ptr %30, align 4
+  %32 = load ptr, ptr %self, align 8
+  %33 = getelementptr %29, ptr %32, i32 0, i32 20
+  %34 = getelementptr %32, ptr %33, i32 0, i32 2
+  store i32 %31, ptr %34, align 4
+  %35 = load ptr, ptr %o, align 8
+  %36 = getelementptr %30, ptr %35, i32 0, i32 16
+  %37 = load i32, ptr %36, align 4
+  %38 = load ptr, ptr %self, align 8
+  %39 = getelementptr %29, ptr %38, i32 0, i32 20
+  %40 = getelementptr %32, ptr %39, i32 0, i32 3
+  store i32 %37, ptr %40, align 4
+  %41 = load ptr, ptr %o, align 8
+  %42 = getelementptr %30, ptr %41, i32 0, i32 16
+  %43 = load i32, ptr %42, align 4
+  %44 = mul i32 16, %43
+  %45 = load ptr, ptr %self, align 8
+  %46 = getelementptr %29, ptr %45, i32 0, i32 20
+  %47 = getelementptr %32, ptr %46, i32 0, i32 4
+  store i32 %44, ptr %47, align 4
+  %48 = load ptr, ptr %self, align 8
+  %49 = getelementptr %29, ptr %48, i32 0, i32 20
+  %50 = getelementptr %32, ptr %49, i32 0, i32 4
+  %51 = load i32, ptr %50, align 4
+  %52 = icmp slt i32 %51, 1024
+  %53 = zext i1 %52 to i8
+  %54 = trunc i8 %53 to i1
+  br i1 %54, label %then, label %else
+
+then:                                             ; preds = %entry
+  %55 = load ptr, ptr %self, align 8
+  %56 = getelementptr %29, ptr %55, i32 0, i32 20
+  %57 = getelementptr %32, ptr %56, i32 0, i32 4
+  store i32 1024, ptr %57, align 4
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %then
+  %58 = load ptr, ptr %o, align 8
+  %59 = getelementptr %30, ptr %58, i32 0, i32 16
+  %60 = load i32, ptr %59, align 4
+  %61 = load ptr, ptr %o, align 8
+  %62 = getelementptr %30, ptr %61, i32 0, i32 5
+  %63 = load i32, ptr %62, align 4
+  %64 = icmp slt i32 %60, %63
+  %65 = zext i1 %64 to i8
+  %66 = load ptr, ptr %o, align 8
+  %67 = getelementptr %30, ptr %66, i32 0, i32 16
+  %68 = load i32, ptr %67, align 4
+  %69 = load ptr, ptr %o, align 8
+  %70 = getelementptr %30, ptr %69, i32 0, i32 5
+  %71 = load i32, ptr %70, align 4
+  %72 = trunc i8 %65 to i1
+  %73 = select i1 %72, i32 %68, i32 %71
+  %74 = load ptr, ptr %self, align 8
+  %75 = getelementptr %29, ptr %74, i32 0, i32 20
+  %76 = getelementptr %32, ptr %75, i32 0, i32 5
+  store i32 %73, ptr %76, align 4
+  %77 = load ptr, ptr %self, align 8
+  %78 = getelementptr %29, ptr %77, i32 0, i32 0
+  %79 = load ptr, ptr %78, align 8
+  %80 = getelementptr %9, ptr %79, i32 0, i32 3
+  %81 = getelementptr %11, ptr %80, i32 0, i32 3
+  %82 = load i32, ptr %81, align 4
+  %83 = load ptr, ptr %self, align 8
+  %84 = getelementptr %29, ptr %83, i32 0, i32 20
+  %85 = getelementptr %32, ptr %84, i32 0, i32 6
+  store i32 %82, ptr %85, align 4
+  ret void
+}
+
 define internal i32 @"$Plan.shape_workspace"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
   %code = alloca i32, align 4
   %w = alloca ptr, align 8
-  %"<aggcopy>" = alloca %160, align 8
-  %layout = alloca %160, align 8
+  %"<aggcopy>" = alloca %159, align 8
+  %layout = alloca %159, align 8
   %o = alloca ptr, align 8
   %c = alloca ptr, align 8
-  %3 = alloca %160, align 8
+  %3 = alloca %159, align 8
   %message = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -55890,15 +56248,15 @@ entry:
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %9, ptr %6, i32 0, i32 3
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %29, ptr %8, i32 0, i32 2
+  %9 = getelementptr %29, ptr %8, i32 0, i32 3
   %10 = load ptr, ptr %self, align 8
-  call void @"$Plan.layout"(ptr noalias sret(%160) %3, ptr %10, i32 0)
+  call void @"$Plan.layout"(ptr noalias sret(%159) %3, ptr %10, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>", ptr align 8 %3, i64 40, i1 false)
   store ptr %7, ptr %c, align 8
   store ptr %9, ptr %o, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %layout, ptr align 8 %"<aggcopy>", i64 40, i1 false)
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %29, ptr %11, i32 0, i32 18
+  %12 = getelementptr %29, ptr %11, i32 0, i32 19
   store ptr %12, ptr %w, align 8
   %13 = load ptr, ptr %w, align 8
   %14 = getelementptr %31, ptr %13, i32 0, i32 0
@@ -55922,7 +56280,7 @@ entry:
   %29 = getelementptr %31, ptr %28, i32 0, i32 3
   store i32 %27, ptr %29, align 4
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %29, ptr %30, i32 0, i32 10
+  %31 = getelementptr %29, ptr %30, i32 0, i32 11
   %32 = load i32, ptr %31, align 4
   %33 = load ptr, ptr %o, align 8
   %34 = getelementptr %30, ptr %33, i32 0, i32 7
@@ -55994,7 +56352,7 @@ entry:
   %89 = load ptr, ptr %88, align 8
   %90 = load ptr, ptr %w, align 8
   %91 = load ptr, ptr %self, align 8
-  %92 = getelementptr %29, ptr %91, i32 0, i32 16
+  %92 = getelementptr %29, ptr %91, i32 0, i32 17
   %93 = call i32 %89(ptr %90, ptr %92)
   store i32 %93, ptr %code, align 4
   %94 = load i32, ptr %code, align 4
@@ -56023,7 +56381,7 @@ then2:                                            ; preds = %then
   %110 = load ptr, ptr %o, align 8
   %111 = getelementptr %30, ptr %110, i32 0, i32 6
   %112 = load i32, ptr %111, align 4
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.546", i32 %109, i32 %112)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.545", i32 %109, i32 %112)
   %114 = load ptr, ptr %target, align 8
   %115 = getelementptr %5, ptr %114, i32 0, i32 0
   %116 = getelementptr [1024 x i8], ptr %115, i32 0, i32 0
@@ -56059,7 +56417,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i32 0, ptr %width, align 4
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %160, ptr %1, i32 0, i32 0
+  %2 = getelementptr %159, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   %4 = call zeroext i1 @"$ModelConfig.has_dense_layers"(ptr %3)
   %5 = zext i1 %4 to i8
@@ -56077,7 +56435,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %160, ptr %9, i32 0, i32 0
+  %10 = getelementptr %159, ptr %9, i32 0, i32 0
   %11 = load ptr, ptr %10, align 8
   %12 = call zeroext i1 @"$ModelConfig.has_moe_layers"(ptr %11)
   %13 = zext i1 %12 to i8
@@ -56115,7 +56473,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %29, ptr %1, i32 0, i32 8
+  %2 = getelementptr %29, ptr %1, i32 0, i32 9
   %3 = load i8, ptr %2, align 1
   %4 = trunc i8 %3 to i1
   %5 = select i1 %4, i32 1, i32 0
@@ -56125,16 +56483,16 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Plan.buffer_shape"(ptr noalias sret(%159) %0, ptr %1, i32 %2) {
+define internal void @"$Plan.buffer_shape"(ptr noalias sret(%163) %0, ptr %1, i32 %2) {
 entry:
-  %3 = alloca %159, align 8
+  %3 = alloca %163, align 8
   %4 = alloca %164, align 8
   %"<structcast>" = alloca %164, align 8
-  %"<aggcopy>" = alloca %160, align 8
-  %layout = alloca %160, align 8
+  %"<aggcopy>" = alloca %159, align 8
+  %layout = alloca %159, align 8
   %o = alloca ptr, align 8
   %c = alloca ptr, align 8
-  %5 = alloca %160, align 8
+  %5 = alloca %159, align 8
   %rank = alloca i32, align 4
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
@@ -56144,10 +56502,10 @@ entry:
   %8 = load ptr, ptr %7, align 8
   %9 = getelementptr %9, ptr %8, i32 0, i32 3
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %29, ptr %10, i32 0, i32 2
+  %11 = getelementptr %29, ptr %10, i32 0, i32 3
   %12 = load ptr, ptr %self, align 8
   %13 = load i32, ptr %rank, align 4
-  call void @"$Plan.layout"(ptr noalias sret(%160) %5, ptr %12, i32 %13)
+  call void @"$Plan.layout"(ptr noalias sret(%159) %5, ptr %12, i32 %13)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>", ptr align 8 %5, i64 40, i1 false)
   store ptr %9, ptr %c, align 8
   store ptr %11, ptr %o, align 8
@@ -56160,7 +56518,7 @@ entry:
   %19 = getelementptr %30, ptr %18, i32 0, i32 11
   %20 = load i32, ptr %19, align 4
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %29, ptr %21, i32 0, i32 3
+  %22 = getelementptr %29, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
   %24 = call i64 @"$dtypes.bytes"(i32 %23)
   %25 = load ptr, ptr %c, align 8
@@ -56195,10 +56553,10 @@ entry:
   %54 = getelementptr %11, ptr %53, i32 0, i32 7
   %55 = load i32, ptr %54, align 4
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %29, ptr %56, i32 0, i32 16
+  %57 = getelementptr %29, ptr %56, i32 0, i32 17
   %58 = load i64, ptr %57, align 8
   %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %29, ptr %59, i32 0, i32 19
+  %60 = getelementptr %29, ptr %59, i32 0, i32 20
   %61 = load %32, ptr %60, align 4
   %62 = getelementptr %164, ptr %4, i32 0, i32 0
   store i32 %14, ptr %62, align 4
@@ -56238,89 +56596,89 @@ entry:
   store %32 %61, ptr %79, align 4
   %80 = load %164, ptr %4, align 8
   store %164 %80, ptr %"<structcast>", align 8
-  %81 = getelementptr %159, ptr %3, i32 0, i32 0
+  %81 = getelementptr %163, ptr %3, i32 0, i32 0
   %82 = getelementptr %164, ptr %"<structcast>", i32 0, i32 0
   %83 = load i32, ptr %82, align 4
   store i32 %83, ptr %81, align 4
-  %84 = getelementptr %159, ptr %3, i32 0, i32 1
+  %84 = getelementptr %163, ptr %3, i32 0, i32 1
   %85 = getelementptr %164, ptr %"<structcast>", i32 0, i32 1
   %86 = load i32, ptr %85, align 4
   %87 = sext i32 %86 to i64
   store i64 %87, ptr %84, align 8
-  %88 = getelementptr %159, ptr %3, i32 0, i32 2
+  %88 = getelementptr %163, ptr %3, i32 0, i32 2
   %89 = getelementptr %164, ptr %"<structcast>", i32 0, i32 2
   %90 = load i32, ptr %89, align 4
   %91 = sext i32 %90 to i64
   store i64 %91, ptr %88, align 8
-  %92 = getelementptr %159, ptr %3, i32 0, i32 3
+  %92 = getelementptr %163, ptr %3, i32 0, i32 3
   %93 = getelementptr %164, ptr %"<structcast>", i32 0, i32 3
   %94 = load i64, ptr %93, align 8
   store i64 %94, ptr %92, align 8
-  %95 = getelementptr %159, ptr %3, i32 0, i32 4
+  %95 = getelementptr %163, ptr %3, i32 0, i32 4
   %96 = getelementptr %164, ptr %"<structcast>", i32 0, i32 4
   %97 = load i32, ptr %96, align 4
   %98 = sext i32 %97 to i64
   store i64 %98, ptr %95, align 8
-  %99 = getelementptr %159, ptr %3, i32 0, i32 5
+  %99 = getelementptr %163, ptr %3, i32 0, i32 5
   %100 = getelementptr %164, ptr %"<structcast>", i32 0, i32 5
   %101 = load i32, ptr %100, align 4
   %102 = sext i32 %101 to i64
   store i64 %102, ptr %99, align 8
-  %103 = getelementptr %159, ptr %3, i32 0, i32 6
+  %103 = getelementptr %163, ptr %3, i32 0, i32 6
   %104 = getelementptr %164, ptr %"<structcast>", i32 0, i32 6
   %105 = load i32, ptr %104, align 4
   %106 = sext i32 %105 to i64
   store i64 %106, ptr %103, align 8
-  %107 = getelementptr %159, ptr %3, i32 0, i32 7
+  %107 = getelementptr %163, ptr %3, i32 0, i32 7
   %108 = getelementptr %164, ptr %"<structcast>", i32 0, i32 7
   %109 = load i32, ptr %108, align 4
   %110 = sext i32 %109 to i64
   store i64 %110, ptr %107, align 8
-  %111 = getelementptr %159, ptr %3, i32 0, i32 8
+  %111 = getelementptr %163, ptr %3, i32 0, i32 8
   %112 = getelementptr %164, ptr %"<structcast>", i32 0, i32 8
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
   store i64 %114, ptr %111, align 8
-  %115 = getelementptr %159, ptr %3, i32 0, i32 9
+  %115 = getelementptr %163, ptr %3, i32 0, i32 9
   %116 = getelementptr %164, ptr %"<structcast>", i32 0, i32 9
   %117 = load i32, ptr %116, align 4
   %118 = sext i32 %117 to i64
   store i64 %118, ptr %115, align 8
-  %119 = getelementptr %159, ptr %3, i32 0, i32 10
+  %119 = getelementptr %163, ptr %3, i32 0, i32 10
   %120 = getelementptr %164, ptr %"<structcast>", i32 0, i32 10
   %121 = load i32, ptr %120, align 4
   %122 = sext i32 %121 to i64
   store i64 %122, ptr %119, align 8
-  %123 = getelementptr %159, ptr %3, i32 0, i32 11
+  %123 = getelementptr %163, ptr %3, i32 0, i32 11
   %124 = getelementptr %164, ptr %"<structcast>", i32 0, i32 11
   %125 = load i32, ptr %124, align 4
   %126 = sext i32 %125 to i64
   store i64 %126, ptr %123, align 8
-  %127 = getelementptr %159, ptr %3, i32 0, i32 12
+  %127 = getelementptr %163, ptr %3, i32 0, i32 12
   %128 = getelementptr %164, ptr %"<structcast>", i32 0, i32 12
   %129 = load i32, ptr %128, align 4
   %130 = sext i32 %129 to i64
   store i64 %130, ptr %127, align 8
-  %131 = getelementptr %159, ptr %3, i32 0, i32 13
+  %131 = getelementptr %163, ptr %3, i32 0, i32 13
   %132 = getelementptr %164, ptr %"<structcast>", i32 0, i32 13
   %133 = load i32, ptr %132, align 4
   %134 = sext i32 %133 to i64
   store i64 %134, ptr %131, align 8
-  %135 = getelementptr %159, ptr %3, i32 0, i32 14
+  %135 = getelementptr %163, ptr %3, i32 0, i32 14
   %136 = getelementptr %164, ptr %"<structcast>", i32 0, i32 14
   %137 = load i32, ptr %136, align 4
   %138 = sext i32 %137 to i64
   store i64 %138, ptr %135, align 8
-  %139 = getelementptr %159, ptr %3, i32 0, i32 15
+  %139 = getelementptr %163, ptr %3, i32 0, i32 15
   %140 = getelementptr %164, ptr %"<structcast>", i32 0, i32 15
   %141 = load i32, ptr %140, align 4
   %142 = sext i32 %141 to i64
   store i64 %142, ptr %139, align 8
-  %143 = getelementptr %159, ptr %3, i32 0, i32 16
+  %143 = getelementptr %163, ptr %3, i32 0, i32 16
   %144 = getelementptr %164, ptr %"<structcast>", i32 0, i32 16
   %145 = load i64, ptr %144, align 8
   store i64 %145, ptr %143, align 8
-  %146 = getelementptr %159, ptr %3, i32 0, i32 17
+  %146 = getelementptr %163, ptr %3, i32 0, i32 17
   %147 = getelementptr %164, ptr %"<structcast>", i32 0, i32 17
   %148 = load %32, ptr %147, align 4
   store %32 %148, ptr %146, align 4
@@ -56380,20 +56738,20 @@ entry:
   store ptr %1, ptr %shape, align 8
   store ptr %2, ptr %base, align 8
   %6 = load ptr, ptr %shape, align 8
-  %7 = getelementptr %159, ptr %6, i32 0, i32 17
+  %7 = getelementptr %163, ptr %6, i32 0, i32 17
   %8 = call i64 @"$step_bytes"(ptr %7)
   store i64 %8, ptr %offset, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %58, ptr %9, i32 0, i32 0
   %11 = load ptr, ptr %shape, align 8
-  %12 = getelementptr %159, ptr %11, i32 0, i32 17
+  %12 = getelementptr %163, ptr %11, i32 0, i32 17
   %13 = load ptr, ptr %base, align 8
   call void @"$anon (./terra/scheduling/batch.t:114)"(ptr %10, ptr %12, ptr %13)
   %14 = load %4, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %58, ptr %15, i32 0, i32 1
   %17 = load ptr, ptr %shape, align 8
-  %18 = getelementptr %159, ptr %17, i32 0, i32 17
+  %18 = getelementptr %163, ptr %17, i32 0, i32 17
   %19 = load ptr, ptr %self, align 8
   %20 = getelementptr %58, ptr %19, i32 0, i32 0
   call void @"$batch.StepInputs.bind_decode"(ptr %16, ptr %18, ptr %20)
@@ -56401,24 +56759,24 @@ entry:
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %58, ptr %22, i32 0, i32 2
   %24 = load ptr, ptr %shape, align 8
-  %25 = getelementptr %159, ptr %24, i32 0, i32 17
+  %25 = getelementptr %163, ptr %24, i32 0, i32 17
   %26 = load ptr, ptr %base, align 8
   %27 = load ptr, ptr %shape, align 8
-  %28 = getelementptr %159, ptr %27, i32 0, i32 17
+  %28 = getelementptr %163, ptr %27, i32 0, i32 17
   %29 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %28)
   %30 = call i64 @"$aligned"(i64 %29)
   %31 = getelementptr i8, ptr %26, i64 %30
-  call void @"$anon (./terra/scheduling/batch.t:114).548"(ptr %23, ptr %25, ptr %31)
+  call void @"$anon (./terra/scheduling/batch.t:114).547"(ptr %23, ptr %25, ptr %31)
   %32 = load %4, ptr %3, align 1
   %33 = load ptr, ptr %shape, align 8
-  %34 = getelementptr %159, ptr %33, i32 0, i32 2
+  %34 = getelementptr %163, ptr %33, i32 0, i32 2
   %35 = load i64, ptr %34, align 8
   %36 = load ptr, ptr %shape, align 8
-  %37 = getelementptr %159, ptr %36, i32 0, i32 4
+  %37 = getelementptr %163, ptr %36, i32 0, i32 4
   %38 = load i64, ptr %37, align 8
   %39 = mul i64 %35, %38
   %40 = load ptr, ptr %shape, align 8
-  %41 = getelementptr %159, ptr %40, i32 0, i32 3
+  %41 = getelementptr %163, ptr %40, i32 0, i32 3
   %42 = load i64, ptr %41, align 8
   %43 = mul i64 %39, %42
   store i64 %43, ptr %bytes, align 8
@@ -56450,14 +56808,14 @@ merge:                                            ; preds = %else, %then
   %58 = add i64 %55, %57
   store i64 %58, ptr %offset, align 8
   %59 = load ptr, ptr %shape, align 8
-  %60 = getelementptr %159, ptr %59, i32 0, i32 2
+  %60 = getelementptr %163, ptr %59, i32 0, i32 2
   %61 = load i64, ptr %60, align 8
   %62 = load ptr, ptr %shape, align 8
-  %63 = getelementptr %159, ptr %62, i32 0, i32 4
+  %63 = getelementptr %163, ptr %62, i32 0, i32 4
   %64 = load i64, ptr %63, align 8
   %65 = mul i64 %61, %64
   %66 = load ptr, ptr %shape, align 8
-  %67 = getelementptr %159, ptr %66, i32 0, i32 3
+  %67 = getelementptr %163, ptr %66, i32 0, i32 3
   %68 = load i64, ptr %67, align 8
   %69 = mul i64 %65, %68
   store i64 %69, ptr %bytes1, align 8
@@ -56489,14 +56847,14 @@ merge2:                                           ; preds = %else4, %then3
   %84 = add i64 %81, %83
   store i64 %84, ptr %offset, align 8
   %85 = load ptr, ptr %shape, align 8
-  %86 = getelementptr %159, ptr %85, i32 0, i32 2
+  %86 = getelementptr %163, ptr %85, i32 0, i32 2
   %87 = load i64, ptr %86, align 8
   %88 = load ptr, ptr %shape, align 8
-  %89 = getelementptr %159, ptr %88, i32 0, i32 4
+  %89 = getelementptr %163, ptr %88, i32 0, i32 4
   %90 = load i64, ptr %89, align 8
   %91 = mul i64 %87, %90
   %92 = load ptr, ptr %shape, align 8
-  %93 = getelementptr %159, ptr %92, i32 0, i32 3
+  %93 = getelementptr %163, ptr %92, i32 0, i32 3
   %94 = load i64, ptr %93, align 8
   %95 = mul i64 %91, %94
   store i64 %95, ptr %bytes5, align 8
@@ -56528,28 +56886,28 @@ merge6:                                           ; preds = %else8, %then7
   %110 = add i64 %107, %109
   store i64 %110, ptr %offset, align 8
   %111 = load ptr, ptr %shape, align 8
-  %112 = getelementptr %159, ptr %111, i32 0, i32 2
+  %112 = getelementptr %163, ptr %111, i32 0, i32 2
   %113 = load i64, ptr %112, align 8
   %114 = load ptr, ptr %shape, align 8
-  %115 = getelementptr %159, ptr %114, i32 0, i32 4
+  %115 = getelementptr %163, ptr %114, i32 0, i32 4
   %116 = load i64, ptr %115, align 8
   %117 = load ptr, ptr %shape, align 8
-  %118 = getelementptr %159, ptr %117, i32 0, i32 6
+  %118 = getelementptr %163, ptr %117, i32 0, i32 6
   %119 = load i64, ptr %118, align 8
   %120 = load ptr, ptr %shape, align 8
-  %121 = getelementptr %159, ptr %120, i32 0, i32 5
+  %121 = getelementptr %163, ptr %120, i32 0, i32 5
   %122 = load i64, ptr %121, align 8
   %123 = mul i64 %119, %122
   %124 = icmp sgt i64 %116, %123
   %125 = zext i1 %124 to i8
   %126 = load ptr, ptr %shape, align 8
-  %127 = getelementptr %159, ptr %126, i32 0, i32 4
+  %127 = getelementptr %163, ptr %126, i32 0, i32 4
   %128 = load i64, ptr %127, align 8
   %129 = load ptr, ptr %shape, align 8
-  %130 = getelementptr %159, ptr %129, i32 0, i32 6
+  %130 = getelementptr %163, ptr %129, i32 0, i32 6
   %131 = load i64, ptr %130, align 8
   %132 = load ptr, ptr %shape, align 8
-  %133 = getelementptr %159, ptr %132, i32 0, i32 5
+  %133 = getelementptr %163, ptr %132, i32 0, i32 5
   %134 = load i64, ptr %133, align 8
   %135 = mul i64 %131, %134
   %136 = trunc i8 %125 to i1
@@ -56584,7 +56942,7 @@ merge10:                                          ; preds = %else12, %then11
   %153 = add i64 %150, %152
   store i64 %153, ptr %offset, align 8
   %154 = load ptr, ptr %shape, align 8
-  %155 = getelementptr %159, ptr %154, i32 0, i32 2
+  %155 = getelementptr %163, ptr %154, i32 0, i32 2
   %156 = load i64, ptr %155, align 8
   %157 = mul i64 %156, 4
   store i64 %157, ptr %bytes13, align 8
@@ -56616,23 +56974,23 @@ merge14:                                          ; preds = %else16, %then15
   %172 = add i64 %169, %171
   store i64 %172, ptr %offset, align 8
   %173 = load ptr, ptr %shape, align 8
-  %174 = getelementptr %159, ptr %173, i32 0, i32 2
+  %174 = getelementptr %163, ptr %173, i32 0, i32 2
   %175 = load i64, ptr %174, align 8
   %176 = load ptr, ptr %shape, align 8
-  %177 = getelementptr %159, ptr %176, i32 0, i32 6
+  %177 = getelementptr %163, ptr %176, i32 0, i32 6
   %178 = load i64, ptr %177, align 8
   %179 = load ptr, ptr %shape, align 8
-  %180 = getelementptr %159, ptr %179, i32 0, i32 7
+  %180 = getelementptr %163, ptr %179, i32 0, i32 7
   %181 = load i64, ptr %180, align 8
   %182 = mul i64 2, %181
   %183 = add i64 %178, %182
   %184 = load ptr, ptr %shape, align 8
-  %185 = getelementptr %159, ptr %184, i32 0, i32 5
+  %185 = getelementptr %163, ptr %184, i32 0, i32 5
   %186 = load i64, ptr %185, align 8
   %187 = mul i64 %183, %186
   %188 = mul i64 %175, %187
   %189 = load ptr, ptr %shape, align 8
-  %190 = getelementptr %159, ptr %189, i32 0, i32 3
+  %190 = getelementptr %163, ptr %189, i32 0, i32 3
   %191 = load i64, ptr %190, align 8
   %192 = mul i64 %188, %191
   store i64 %192, ptr %bytes17, align 8
@@ -56664,18 +57022,18 @@ merge18:                                          ; preds = %else20, %then19
   %207 = add i64 %204, %206
   store i64 %207, ptr %offset, align 8
   %208 = load ptr, ptr %shape, align 8
-  %209 = getelementptr %159, ptr %208, i32 0, i32 2
+  %209 = getelementptr %163, ptr %208, i32 0, i32 2
   %210 = load i64, ptr %209, align 8
   %211 = load ptr, ptr %shape, align 8
-  %212 = getelementptr %159, ptr %211, i32 0, i32 6
+  %212 = getelementptr %163, ptr %211, i32 0, i32 6
   %213 = load i64, ptr %212, align 8
   %214 = load ptr, ptr %shape, align 8
-  %215 = getelementptr %159, ptr %214, i32 0, i32 5
+  %215 = getelementptr %163, ptr %214, i32 0, i32 5
   %216 = load i64, ptr %215, align 8
   %217 = mul i64 %213, %216
   %218 = mul i64 %210, %217
   %219 = load ptr, ptr %shape, align 8
-  %220 = getelementptr %159, ptr %219, i32 0, i32 3
+  %220 = getelementptr %163, ptr %219, i32 0, i32 3
   %221 = load i64, ptr %220, align 8
   %222 = mul i64 %218, %221
   store i64 %222, ptr %bytes21, align 8
@@ -56707,18 +57065,18 @@ merge22:                                          ; preds = %else24, %then23
   %237 = add i64 %234, %236
   store i64 %237, ptr %offset, align 8
   %238 = load ptr, ptr %shape, align 8
-  %239 = getelementptr %159, ptr %238, i32 0, i32 2
+  %239 = getelementptr %163, ptr %238, i32 0, i32 2
   %240 = load i64, ptr %239, align 8
   %241 = load ptr, ptr %shape, align 8
-  %242 = getelementptr %159, ptr %241, i32 0, i32 6
+  %242 = getelementptr %163, ptr %241, i32 0, i32 6
   %243 = load i64, ptr %242, align 8
   %244 = load ptr, ptr %shape, align 8
-  %245 = getelementptr %159, ptr %244, i32 0, i32 5
+  %245 = getelementptr %163, ptr %244, i32 0, i32 5
   %246 = load i64, ptr %245, align 8
   %247 = mul i64 %243, %246
   %248 = mul i64 %240, %247
   %249 = load ptr, ptr %shape, align 8
-  %250 = getelementptr %159, ptr %249, i32 0, i32 3
+  %250 = getelementptr %163, ptr %249, i32 0, i32 3
   %251 = load i64, ptr %250, align 8
   %252 = mul i64 %248, %251
   store i64 %252, ptr %bytes25, align 8
@@ -56750,15 +57108,15 @@ merge26:                                          ; preds = %else28, %then27
   %267 = add i64 %264, %266
   store i64 %267, ptr %offset, align 8
   %268 = load ptr, ptr %shape, align 8
-  %269 = getelementptr %159, ptr %268, i32 0, i32 2
+  %269 = getelementptr %163, ptr %268, i32 0, i32 2
   %270 = load i64, ptr %269, align 8
   %271 = load ptr, ptr %shape, align 8
-  %272 = getelementptr %159, ptr %271, i32 0, i32 8
+  %272 = getelementptr %163, ptr %271, i32 0, i32 8
   %273 = load i64, ptr %272, align 8
   %274 = mul i64 2, %273
   %275 = mul i64 %270, %274
   %276 = load ptr, ptr %shape, align 8
-  %277 = getelementptr %159, ptr %276, i32 0, i32 3
+  %277 = getelementptr %163, ptr %276, i32 0, i32 3
   %278 = load i64, ptr %277, align 8
   %279 = mul i64 %275, %278
   store i64 %279, ptr %bytes29, align 8
@@ -56790,14 +57148,14 @@ merge30:                                          ; preds = %else32, %then31
   %294 = add i64 %291, %293
   store i64 %294, ptr %offset, align 8
   %295 = load ptr, ptr %shape, align 8
-  %296 = getelementptr %159, ptr %295, i32 0, i32 2
+  %296 = getelementptr %163, ptr %295, i32 0, i32 2
   %297 = load i64, ptr %296, align 8
   %298 = load ptr, ptr %shape, align 8
-  %299 = getelementptr %159, ptr %298, i32 0, i32 8
+  %299 = getelementptr %163, ptr %298, i32 0, i32 8
   %300 = load i64, ptr %299, align 8
   %301 = mul i64 %297, %300
   %302 = load ptr, ptr %shape, align 8
-  %303 = getelementptr %159, ptr %302, i32 0, i32 3
+  %303 = getelementptr %163, ptr %302, i32 0, i32 3
   %304 = load i64, ptr %303, align 8
   %305 = mul i64 %301, %304
   store i64 %305, ptr %bytes33, align 8
@@ -56829,10 +57187,10 @@ merge34:                                          ; preds = %else36, %then35
   %320 = add i64 %317, %319
   store i64 %320, ptr %offset, align 8
   %321 = load ptr, ptr %shape, align 8
-  %322 = getelementptr %159, ptr %321, i32 0, i32 2
+  %322 = getelementptr %163, ptr %321, i32 0, i32 2
   %323 = load i64, ptr %322, align 8
   %324 = load ptr, ptr %shape, align 8
-  %325 = getelementptr %159, ptr %324, i32 0, i32 8
+  %325 = getelementptr %163, ptr %324, i32 0, i32 8
   %326 = load i64, ptr %325, align 8
   %327 = mul i64 %323, %326
   store i64 %327, ptr %bytes37, align 8
@@ -56864,7 +57222,7 @@ merge38:                                          ; preds = %else40, %then39
   %342 = add i64 %339, %341
   store i64 %342, ptr %offset, align 8
   %343 = load ptr, ptr %shape, align 8
-  %344 = getelementptr %159, ptr %343, i32 0, i32 2
+  %344 = getelementptr %163, ptr %343, i32 0, i32 2
   %345 = load i64, ptr %344, align 8
   %346 = mul i64 %345, 4
   store i64 %346, ptr %bytes41, align 8
@@ -56896,14 +57254,14 @@ merge42:                                          ; preds = %else44, %then43
   %361 = add i64 %358, %360
   store i64 %361, ptr %offset, align 8
   %362 = load ptr, ptr %shape, align 8
-  %363 = getelementptr %159, ptr %362, i32 0, i32 2
+  %363 = getelementptr %163, ptr %362, i32 0, i32 2
   %364 = load i64, ptr %363, align 8
   %365 = load ptr, ptr %shape, align 8
-  %366 = getelementptr %159, ptr %365, i32 0, i32 4
+  %366 = getelementptr %163, ptr %365, i32 0, i32 4
   %367 = load i64, ptr %366, align 8
   %368 = mul i64 %364, %367
   %369 = load ptr, ptr %shape, align 8
-  %370 = getelementptr %159, ptr %369, i32 0, i32 3
+  %370 = getelementptr %163, ptr %369, i32 0, i32 3
   %371 = load i64, ptr %370, align 8
   %372 = mul i64 %368, %371
   store i64 %372, ptr %bytes45, align 8
@@ -56935,10 +57293,10 @@ merge46:                                          ; preds = %else48, %then47
   %387 = add i64 %384, %386
   store i64 %387, ptr %offset, align 8
   %388 = load ptr, ptr %shape, align 8
-  %389 = getelementptr %159, ptr %388, i32 0, i32 2
+  %389 = getelementptr %163, ptr %388, i32 0, i32 2
   %390 = load i64, ptr %389, align 8
   %391 = load ptr, ptr %shape, align 8
-  %392 = getelementptr %159, ptr %391, i32 0, i32 9
+  %392 = getelementptr %163, ptr %391, i32 0, i32 9
   %393 = load i64, ptr %392, align 8
   %394 = mul i64 %390, %393
   %395 = mul i64 %394, 4
@@ -56971,10 +57329,10 @@ merge50:                                          ; preds = %else52, %then51
   %410 = add i64 %407, %409
   store i64 %410, ptr %offset, align 8
   %411 = load ptr, ptr %shape, align 8
-  %412 = getelementptr %159, ptr %411, i32 0, i32 2
+  %412 = getelementptr %163, ptr %411, i32 0, i32 2
   %413 = load i64, ptr %412, align 8
   %414 = load ptr, ptr %shape, align 8
-  %415 = getelementptr %159, ptr %414, i32 0, i32 9
+  %415 = getelementptr %163, ptr %414, i32 0, i32 9
   %416 = load i64, ptr %415, align 8
   %417 = mul i64 %413, %416
   %418 = mul i64 %417, 4
@@ -57007,10 +57365,10 @@ merge54:                                          ; preds = %else56, %then55
   %433 = add i64 %430, %432
   store i64 %433, ptr %offset, align 8
   %434 = load ptr, ptr %shape, align 8
-  %435 = getelementptr %159, ptr %434, i32 0, i32 10
+  %435 = getelementptr %163, ptr %434, i32 0, i32 10
   %436 = load i64, ptr %435, align 8
   %437 = load ptr, ptr %shape, align 8
-  %438 = getelementptr %159, ptr %437, i32 0, i32 11
+  %438 = getelementptr %163, ptr %437, i32 0, i32 11
   %439 = load i64, ptr %438, align 8
   %440 = mul i64 %436, %439
   %441 = mul i64 %440, 4
@@ -57043,10 +57401,10 @@ merge58:                                          ; preds = %else60, %then59
   %456 = add i64 %453, %455
   store i64 %456, ptr %offset, align 8
   %457 = load ptr, ptr %shape, align 8
-  %458 = getelementptr %159, ptr %457, i32 0, i32 10
+  %458 = getelementptr %163, ptr %457, i32 0, i32 10
   %459 = load i64, ptr %458, align 8
   %460 = load ptr, ptr %shape, align 8
-  %461 = getelementptr %159, ptr %460, i32 0, i32 12
+  %461 = getelementptr %163, ptr %460, i32 0, i32 12
   %462 = load i64, ptr %461, align 8
   %463 = mul i64 %459, %462
   %464 = mul i64 %463, 4
@@ -57079,7 +57437,7 @@ merge62:                                          ; preds = %else64, %then63
   %479 = add i64 %476, %478
   store i64 %479, ptr %offset, align 8
   %480 = load ptr, ptr %shape, align 8
-  %481 = getelementptr %159, ptr %480, i32 0, i32 14
+  %481 = getelementptr %163, ptr %480, i32 0, i32 14
   %482 = load i64, ptr %481, align 8
   %483 = mul i64 %482, 4
   store i64 %483, ptr %bytes65, align 8
@@ -57111,15 +57469,15 @@ merge66:                                          ; preds = %else68, %then67
   %498 = add i64 %495, %497
   store i64 %498, ptr %offset, align 8
   %499 = load ptr, ptr %shape, align 8
-  %500 = getelementptr %159, ptr %499, i32 0, i32 1
+  %500 = getelementptr %163, ptr %499, i32 0, i32 1
   %501 = load i64, ptr %500, align 8
   %502 = icmp sgt i64 %501, 1
   %503 = zext i1 %502 to i8
   %504 = load ptr, ptr %shape, align 8
-  %505 = getelementptr %159, ptr %504, i32 0, i32 1
+  %505 = getelementptr %163, ptr %504, i32 0, i32 1
   %506 = load i64, ptr %505, align 8
   %507 = load ptr, ptr %shape, align 8
-  %508 = getelementptr %159, ptr %507, i32 0, i32 10
+  %508 = getelementptr %163, ptr %507, i32 0, i32 10
   %509 = load i64, ptr %508, align 8
   %510 = mul i64 %506, %509
   %511 = mul i64 %510, 4
@@ -57154,10 +57512,10 @@ merge70:                                          ; preds = %else72, %then71
   %528 = add i64 %525, %527
   store i64 %528, ptr %offset, align 8
   %529 = load ptr, ptr %shape, align 8
-  %530 = getelementptr %159, ptr %529, i32 0, i32 14
+  %530 = getelementptr %163, ptr %529, i32 0, i32 14
   %531 = load i64, ptr %530, align 8
   %532 = load ptr, ptr %shape, align 8
-  %533 = getelementptr %159, ptr %532, i32 0, i32 15
+  %533 = getelementptr %163, ptr %532, i32 0, i32 15
   %534 = load i64, ptr %533, align 8
   %535 = sdiv i64 %534, 2
   %536 = mul i64 %531, %535
@@ -57191,10 +57549,10 @@ merge74:                                          ; preds = %else76, %then75
   %552 = add i64 %549, %551
   store i64 %552, ptr %offset, align 8
   %553 = load ptr, ptr %shape, align 8
-  %554 = getelementptr %159, ptr %553, i32 0, i32 14
+  %554 = getelementptr %163, ptr %553, i32 0, i32 14
   %555 = load i64, ptr %554, align 8
   %556 = load ptr, ptr %shape, align 8
-  %557 = getelementptr %159, ptr %556, i32 0, i32 15
+  %557 = getelementptr %163, ptr %556, i32 0, i32 15
   %558 = load i64, ptr %557, align 8
   %559 = sdiv i64 %558, 2
   %560 = mul i64 %555, %559
@@ -57228,7 +57586,7 @@ merge78:                                          ; preds = %else80, %then79
   %576 = add i64 %573, %575
   store i64 %576, ptr %offset, align 8
   %577 = load ptr, ptr %shape, align 8
-  %578 = getelementptr %159, ptr %577, i32 0, i32 16
+  %578 = getelementptr %163, ptr %577, i32 0, i32 16
   %579 = load i64, ptr %578, align 8
   store i64 %579, ptr %bytes81, align 8
   %580 = load ptr, ptr %self, align 8
@@ -57259,15 +57617,15 @@ merge82:                                          ; preds = %else84, %then83
   %594 = add i64 %591, %593
   store i64 %594, ptr %offset, align 8
   %595 = load ptr, ptr %shape, align 8
-  %596 = getelementptr %159, ptr %595, i32 0, i32 0
+  %596 = getelementptr %163, ptr %595, i32 0, i32 0
   %597 = load i32, ptr %596, align 4
   %598 = icmp eq i32 %597, 0
   %599 = zext i1 %598 to i8
   %600 = load ptr, ptr %shape, align 8
-  %601 = getelementptr %159, ptr %600, i32 0, i32 13
+  %601 = getelementptr %163, ptr %600, i32 0, i32 13
   %602 = load i64, ptr %601, align 8
   %603 = load ptr, ptr %shape, align 8
-  %604 = getelementptr %159, ptr %603, i32 0, i32 12
+  %604 = getelementptr %163, ptr %603, i32 0, i32 12
   %605 = load i64, ptr %604, align 8
   %606 = mul i64 %602, %605
   %607 = mul i64 %606, 4
@@ -57316,7 +57674,7 @@ entry:
   %2 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %1)
   %3 = call i64 @"$aligned"(i64 %2)
   %4 = load ptr, ptr %shape, align 8
-  %5 = call i64 @"$anon (./terra/scheduling/batch.t:108).547"(ptr %4)
+  %5 = call i64 @"$anon (./terra/scheduling/batch.t:108).546"(ptr %4)
   %6 = call i64 @"$aligned"(i64 %5)
   %7 = add i64 %3, %6
   ret i64 %7
@@ -57662,7 +58020,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/scheduling/batch.t:108).547"(ptr %0) {
+define internal i64 @"$anon (./terra/scheduling/batch.t:108).546"(ptr %0) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$shape" = alloca ptr, align 8
@@ -58283,7 +58641,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$anon (./terra/scheduling/batch.t:114).548"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$anon (./terra/scheduling/batch.t:114).547"(ptr %0, ptr %1, ptr %2) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$data" = alloca ptr, align 8
@@ -58401,7 +58759,7 @@ entry:
   %shape = alloca ptr, align 8
   store ptr %0, ptr %shape, align 8
   %1 = load ptr, ptr %shape, align 8
-  %2 = getelementptr %159, ptr %1, i32 0, i32 17
+  %2 = getelementptr %163, ptr %1, i32 0, i32 17
   %3 = call i64 @"$step_bytes"(ptr %2)
   %4 = mul i64 2, %3
   ret i64 %4
@@ -58410,193 +58768,69 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Plan.choose_pages"(ptr %0) {
+define internal i64 @"$pages_of"(i64 %0, i64 %1) {
 entry:
-  %1 = alloca %4, align 8
-  %2 = alloca %4, align 8
-  %3 = alloca %4, align 8
-  %4 = alloca %4, align 8
-  %most = alloca i64, align 8
-  %num_pages = alloca i64, align 8
-  %room = alloca i64, align 8
+  %page_size = alloca i64, align 8
+  %num_tokens = alloca i64, align 8
+  store i64 %0, ptr %num_tokens, align 8
+  store i64 %1, ptr %page_size, align 8
+  %2 = load i64, ptr %num_tokens, align 8
+  %3 = load i64, ptr %page_size, align 8
+  %4 = add i64 %2, %3
+  %5 = sub i64 %4, 1
+  %6 = load i64, ptr %page_size, align 8
+  %7 = sdiv i64 %5, %6
+  ret i64 %7
+
+dead:                                             ; No predecessors!
+  ret i64 undef
+}
+
+define internal zeroext i1 @"$Plan.holds_one_request"(ptr %0) {
+entry:
+  %has_tables = alloca i8, align 1
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  %5 = load ptr, ptr %self, align 8
-  %6 = call i64 @"$Plan.room_for_pages"(ptr %5)
-  store i64 %6, ptr %room, align 8
-  %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %29, ptr %7, i32 0, i32 2
-  %9 = getelementptr %30, ptr %8, i32 0, i32 5
-  %10 = load i32, ptr %9, align 4
-  %11 = sext i32 %10 to i64
-  %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %29, ptr %12, i32 0, i32 10
-  %14 = load i32, ptr %13, align 4
-  %15 = sext i32 %14 to i64
-  %16 = mul i64 %11, %15
-  %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %29, ptr %17, i32 0, i32 11
-  store i64 %16, ptr %18, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %29, ptr %1, i32 0, i32 3
+  %3 = getelementptr %30, ptr %2, i32 0, i32 5
+  %4 = load i32, ptr %3, align 4
+  %5 = sext i32 %4 to i64
+  %6 = load ptr, ptr %self, align 8
+  %7 = getelementptr %29, ptr %6, i32 0, i32 11
+  %8 = load i32, ptr %7, align 4
+  %9 = sext i32 %8 to i64
+  %10 = mul i64 %5, %9
+  %11 = icmp sle i64 %10, 2147483647
+  %12 = zext i1 %11 to i8
+  store i8 %12, ptr %has_tables, align 1
+  %13 = load i8, ptr %has_tables, align 1
+  %14 = trunc i8 %13 to i1
+  br i1 %14, label %and.rhs, label %and.end
+
+and.rhs:                                          ; preds = %entry
+  %15 = load ptr, ptr %self, align 8
+  %16 = getelementptr %29, ptr %15, i32 0, i32 11
+  %17 = load i32, ptr %16, align 4
+  %18 = sext i32 %17 to i64
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %29, ptr %19, i32 0, i32 11
-  %21 = load i64, ptr %20, align 8
-  store i64 %21, ptr %num_pages, align 8
-  %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %29, ptr %22, i32 0, i32 2
-  %24 = getelementptr %30, ptr %23, i32 0, i32 8
-  %25 = load i32, ptr %24, align 4
-  %26 = icmp sgt i32 %25, 0
-  %27 = zext i1 %26 to i8
-  %28 = trunc i8 %27 to i1
-  br i1 %28, label %then, label %else
+  %20 = call i64 @"$Plan.room_for_pages"(ptr %19)
+  %21 = load ptr, ptr %self, align 8
+  %22 = call i64 @"$Plan.most_pages_of_pool"(ptr %21)
+  %23 = call i64 @"$smaller"(i64 %20, i64 %22)
+  %24 = icmp sle i64 %18, %23
+  %25 = zext i1 %24 to i8
+  %26 = trunc i8 %25 to i1
+  br label %and.end
 
-then:                                             ; preds = %entry
-  %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %29, ptr %29, i32 0, i32 2
-  %31 = getelementptr %30, ptr %30, i32 0, i32 8
-  %32 = load i32, ptr %31, align 4
-  %33 = sext i32 %32 to i64
-  store i64 %33, ptr %num_pages, align 8
-  br label %merge
+and.end:                                          ; preds = %and.rhs, %entry
+  %27 = phi i1 [ false, %entry ], [ %26, %and.rhs ]
+  %28 = zext i1 %27 to i8
+  %29 = icmp ne i8 %28, 0
+  ret i1 %29
 
-else:                                             ; preds = %entry
-  %34 = load i64, ptr %num_pages, align 8
-  %35 = load i64, ptr %room, align 8
-  %36 = icmp sgt i64 %34, %35
-  %37 = zext i1 %36 to i8
-  %38 = trunc i8 %37 to i1
-  br i1 %38, label %then1, label %else2
-
-then1:                                            ; preds = %else
-  %39 = load i64, ptr %room, align 8
-  store i64 %39, ptr %num_pages, align 8
-  br label %merge
-
-else2:                                            ; preds = %else
-  br label %merge
-
-merge:                                            ; preds = %else2, %then1, %then
-  %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %29, ptr %40, i32 0, i32 2
-  %42 = getelementptr %30, ptr %41, i32 0, i32 7
-  %43 = load i32, ptr %42, align 4
-  %44 = sext i32 %43 to i64
-  %45 = sdiv i64 2147483647, %44
-  store i64 %45, ptr %most, align 8
-  %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %29, ptr %46, i32 0, i32 2
-  %48 = getelementptr %30, ptr %47, i32 0, i32 8
-  %49 = load i32, ptr %48, align 4
-  %50 = icmp eq i32 %49, 0
-  %51 = zext i1 %50 to i8
-  %52 = trunc i8 %51 to i1
-  br i1 %52, label %and.lhs.true, label %else5
-
-then4:                                            ; preds = %and.lhs.true
-  %53 = load i64, ptr %most, align 8
-  store i64 %53, ptr %num_pages, align 8
-  br label %merge3
-
-else5:                                            ; preds = %and.lhs.true, %merge
-  br label %merge3
-
-merge3:                                           ; preds = %else5, %then4
-  %54 = load ptr, ptr %self, align 8
-  %55 = getelementptr %29, ptr %54, i32 0, i32 2
-  %56 = getelementptr %30, ptr %55, i32 0, i32 8
-  %57 = load i32, ptr %56, align 4
-  %58 = icmp sgt i32 %57, 0
-  %59 = zext i1 %58 to i8
-  %60 = trunc i8 %59 to i1
-  br i1 %60, label %and.lhs.true9, label %else8
-
-and.lhs.true:                                     ; preds = %merge
-  %61 = load i64, ptr %num_pages, align 8
-  %62 = load i64, ptr %most, align 8
-  %63 = icmp sgt i64 %61, %62
-  %64 = zext i1 %63 to i8
-  %65 = trunc i8 %64 to i1
-  br i1 %65, label %then4, label %else5
-
-then7:                                            ; preds = %and.lhs.true9
-  %66 = load ptr, ptr %self, align 8
-  %67 = load i64, ptr %num_pages, align 8
-  call void @"$Plan.refuse_pool"(ptr %66, i64 %67)
-  %68 = load %4, ptr %4, align 1
-  br label %merge6
-
-else8:                                            ; preds = %and.lhs.true9, %merge3
-  %69 = load i64, ptr %num_pages, align 8
-  %70 = load i64, ptr %most, align 8
-  %71 = icmp sgt i64 %69, %70
-  %72 = zext i1 %71 to i8
-  %73 = trunc i8 %72 to i1
-  br i1 %73, label %then10, label %else11
-
-and.lhs.true9:                                    ; preds = %merge3
-  %74 = load i64, ptr %num_pages, align 8
-  %75 = load ptr, ptr %self, align 8
-  %76 = getelementptr %29, ptr %75, i32 0, i32 10
-  %77 = load i32, ptr %76, align 4
-  %78 = sext i32 %77 to i64
-  %79 = icmp slt i64 %74, %78
-  %80 = zext i1 %79 to i8
-  %81 = trunc i8 %80 to i1
-  br i1 %81, label %then7, label %else8
-
-then10:                                           ; preds = %else8
-  %82 = load ptr, ptr %self, align 8
-  call void @"$Plan.refuse"(ptr %82, ptr @"$string.550")
-  %83 = load %4, ptr %3, align 1
-  br label %merge6
-
-else11:                                           ; preds = %else8
-  %84 = load i64, ptr %num_pages, align 8
-  %85 = load ptr, ptr %self, align 8
-  %86 = getelementptr %29, ptr %85, i32 0, i32 10
-  %87 = load i32, ptr %86, align 4
-  %88 = sext i32 %87 to i64
-  %89 = icmp slt i64 %84, %88
-  %90 = zext i1 %89 to i8
-  %91 = trunc i8 %90 to i1
-  br i1 %91, label %then12, label %else13
-
-then12:                                           ; preds = %else11
-  %92 = load ptr, ptr %self, align 8
-  %93 = load ptr, ptr %self, align 8
-  %94 = getelementptr %29, ptr %93, i32 0, i32 10
-  %95 = load i32, ptr %94, align 4
-  %96 = sext i32 %95 to i64
-  call void @"$Plan.refuse_memory"(ptr %92, i64 %96)
-  %97 = load %4, ptr %2, align 1
-  store i64 0, ptr %num_pages, align 8
-  br label %merge6
-
-else13:                                           ; preds = %else11
-  %98 = load i64, ptr %num_pages, align 8
-  %99 = load i64, ptr %room, align 8
-  %100 = icmp sgt i64 %98, %99
-  %101 = zext i1 %100 to i8
-  %102 = trunc i8 %101 to i1
-  br i1 %102, label %then14, label %else15
-
-then14:                                           ; preds = %else13
-  %103 = load ptr, ptr %self, align 8
-  %104 = load i64, ptr %num_pages, align 8
-  call void @"$Plan.refuse_memory"(ptr %103, i64 %104)
-  %105 = load %4, ptr %1, align 1
-  br label %merge6
-
-else15:                                           ; preds = %else13
-  br label %merge6
-
-merge6:                                           ; preds = %else15, %then14, %then12, %then10, %then7
-  %106 = load i64, ptr %num_pages, align 8
-  %107 = trunc i64 %106 to i32
-  %108 = load ptr, ptr %self, align 8
-  %109 = getelementptr %29, ptr %108, i32 0, i32 12
-  store i32 %107, ptr %109, align 4
-  ret void
+dead:                                             ; No predecessors!
+  ret i1 undef
 }
 
 define internal i64 @"$Plan.room_for_pages"(ptr %0) {
@@ -58604,13 +58838,13 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %29, ptr %1, i32 0, i32 9
+  %2 = getelementptr %29, ptr %1, i32 0, i32 10
   %3 = load i64, ptr %2, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = call i64 @"$Plan.fixed_bytes"(ptr %4)
   %6 = sub i64 %3, %5
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %29, ptr %7, i32 0, i32 13
+  %8 = getelementptr %29, ptr %7, i32 0, i32 14
   %9 = load i64, ptr %8, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = call i64 @"$Plan.num_sharing"(ptr %10)
@@ -58628,10 +58862,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %29, ptr %1, i32 0, i32 14
+  %2 = getelementptr %29, ptr %1, i32 0, i32 15
   %3 = load i64, ptr %2, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %29, ptr %4, i32 0, i32 15
+  %5 = getelementptr %29, ptr %4, i32 0, i32 16
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %3, %6
   %8 = load ptr, ptr %self, align 8
@@ -58639,7 +58873,7 @@ entry:
   %10 = mul i64 %7, %9
   store i64 %10, ptr %fixed, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %29, ptr %11, i32 0, i32 5
+  %12 = getelementptr %29, ptr %11, i32 0, i32 6
   %13 = load i8, ptr %12, align 1
   %14 = trunc i8 %13 to i1
   br i1 %14, label %then, label %else
@@ -58647,7 +58881,7 @@ entry:
 then:                                             ; preds = %entry
   %15 = load i64, ptr %fixed, align 8
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %29, ptr %16, i32 0, i32 17
+  %17 = getelementptr %29, ptr %16, i32 0, i32 18
   %18 = load i64, ptr %17, align 8
   %19 = add i64 %15, %18
   store i64 %19, ptr %fixed, align 8
@@ -58669,14 +58903,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %29, ptr %1, i32 0, i32 5
+  %2 = getelementptr %29, ptr %1, i32 0, i32 6
   %3 = load i8, ptr %2, align 1
   %4 = trunc i8 %3 to i1
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %29, ptr %5, i32 0, i32 2
+  %6 = getelementptr %29, ptr %5, i32 0, i32 3
   %7 = getelementptr %30, ptr %6, i32 0, i32 1
   %8 = load i32, ptr %7, align 4
   %9 = sext i32 %8 to i64
@@ -58695,6 +58929,524 @@ dead1:                                            ; No predecessors!
   ret i64 undef
 }
 
+define internal i64 @"$Plan.most_pages_of_pool"(ptr %0) {
+entry:
+  %share = alloca i64, align 8
+  %room = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %29, ptr %1, i32 0, i32 2
+  %3 = getelementptr %30, ptr %2, i32 0, i32 8
+  %4 = load i32, ptr %3, align 4
+  %5 = icmp sgt i32 %4, 0
+  %6 = zext i1 %5 to i8
+  %7 = trunc i8 %6 to i1
+  br i1 %7, label %then, label %else
+
+then:                                             ; preds = %entry
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %29, ptr %8, i32 0, i32 2
+  %10 = getelementptr %30, ptr %9, i32 0, i32 8
+  %11 = load i32, ptr %10, align 4
+  %12 = sext i32 %11 to i64
+  ret i64 %12
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %13 = load ptr, ptr %self, align 8
+  %14 = call i64 @"$Plan.room_for_pages"(ptr %13)
+  store i64 %14, ptr %room, align 8
+  %15 = load ptr, ptr %self, align 8
+  %16 = getelementptr %29, ptr %15, i32 0, i32 6
+  %17 = load i8, ptr %16, align 1
+  %18 = trunc i8 %17 to i1
+  br i1 %18, label %and.lhs.true, label %else3
+
+then2:                                            ; preds = %and.lhs.true
+  %19 = load i64, ptr %room, align 8
+  %20 = sdiv i64 %19, 4
+  store i64 %20, ptr %share, align 8
+  %21 = load i64, ptr %share, align 8
+  %22 = load ptr, ptr %self, align 8
+  %23 = getelementptr %29, ptr %22, i32 0, i32 11
+  %24 = load i32, ptr %23, align 4
+  %25 = sext i32 %24 to i64
+  %26 = icmp slt i64 %21, %25
+  %27 = zext i1 %26 to i8
+  %28 = load i64, ptr %room, align 8
+  %29 = load ptr, ptr %self, align 8
+  %30 = getelementptr %29, ptr %29, i32 0, i32 11
+  %31 = load i32, ptr %30, align 4
+  %32 = sext i32 %31 to i64
+  %33 = call i64 @"$smaller"(i64 %28, i64 %32)
+  %34 = load i64, ptr %share, align 8
+  %35 = trunc i8 %27 to i1
+  %36 = select i1 %35, i64 %33, i64 %34
+  ret i64 %36
+
+and.lhs.true:                                     ; preds = %merge
+  %37 = load ptr, ptr %self, align 8
+  %38 = getelementptr %29, ptr %37, i32 0, i32 2
+  %39 = getelementptr %30, ptr %38, i32 0, i32 17
+  %40 = load i64, ptr %39, align 8
+  %41 = icmp eq i64 %40, 0
+  %42 = zext i1 %41 to i8
+  %43 = trunc i8 %42 to i1
+  br i1 %43, label %then2, label %else3
+
+dead4:                                            ; No predecessors!
+  br label %merge1
+
+else3:                                            ; preds = %and.lhs.true, %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %dead4
+  %44 = load i64, ptr %room, align 8
+  ret i64 %44
+
+dead5:                                            ; No predecessors!
+  ret i64 undef
+}
+
+define internal i32 @"$Plan.default_batch"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %29, ptr %1, i32 0, i32 6
+  %3 = load i8, ptr %2, align 1
+  %4 = trunc i8 %3 to i1
+  %5 = select i1 %4, i32 64, i32 256
+  ret i32 %5
+
+dead:                                             ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$anon (./terra/plan/sizes.t:30).548"(ptr %0, i64 %1, i64 %2, ptr %3) {
+entry:
+  %code = alloca i32, align 4
+  %middle = alloca i64, align 8
+  %fits = alloca i8, align 1
+  %high = alloca i64, align 8
+  %low = alloca i64, align 8
+  %message = alloca ptr, align 8
+  %most = alloca i64, align 8
+  %least = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %least, align 8
+  store i64 %2, ptr %most, align 8
+  store ptr %3, ptr %message, align 8
+  %4 = load i64, ptr %least, align 8
+  %5 = load i64, ptr %most, align 8
+  %6 = call i64 @"$smaller"(i64 %4, i64 %5)
+  %7 = load i64, ptr %most, align 8
+  store i64 %6, ptr %low, align 8
+  store i64 %7, ptr %high, align 8
+  br label %condition
+
+condition:                                        ; preds = %merge2, %entry
+  %8 = load i64, ptr %low, align 8
+  %9 = load i64, ptr %high, align 8
+  %10 = icmp slt i64 %8, %9
+  %11 = zext i1 %10 to i8
+  %12 = trunc i8 %11 to i1
+  br i1 %12, label %whilebody, label %merge
+
+whilebody:                                        ; preds = %condition
+  %13 = load i64, ptr %high, align 8
+  %14 = load i64, ptr %high, align 8
+  %15 = load i64, ptr %low, align 8
+  %16 = sub i64 %14, %15
+  %17 = sdiv i64 %16, 2
+  %18 = sub i64 %13, %17
+  store i64 %18, ptr %middle, align 8
+  %19 = load ptr, ptr %self, align 8
+  %20 = load i64, ptr %middle, align 8
+  %21 = load ptr, ptr %message, align 8
+  %22 = call i32 @"$choose_pages_of_context"(ptr %19, i64 %20, ptr %fits, ptr %21)
+  store i32 %22, ptr %code, align 4
+  %23 = load i32, ptr %code, align 4
+  %24 = icmp ne i32 %23, 0
+  %25 = zext i1 %24 to i8
+  %26 = trunc i8 %25 to i1
+  br i1 %26, label %then, label %else
+
+then:                                             ; preds = %whilebody
+  %27 = load i32, ptr %code, align 4
+  ret i32 %27
+
+dead:                                             ; No predecessors!
+  br label %merge1
+
+else:                                             ; preds = %whilebody
+  br label %merge1
+
+merge1:                                           ; preds = %else, %dead
+  %28 = load i8, ptr %fits, align 1
+  %29 = trunc i8 %28 to i1
+  br i1 %29, label %then3, label %else4
+
+then3:                                            ; preds = %merge1
+  %30 = load i64, ptr %middle, align 8
+  store i64 %30, ptr %low, align 8
+  br label %merge2
+
+else4:                                            ; preds = %merge1
+  %31 = load i64, ptr %middle, align 8
+  %32 = sub i64 %31, 1
+  store i64 %32, ptr %high, align 8
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %then3
+  br label %condition
+
+merge:                                            ; preds = %condition
+  %33 = load ptr, ptr %self, align 8
+  %34 = load i64, ptr %low, align 8
+  %35 = load ptr, ptr %message, align 8
+  %36 = call i32 @"$choose_pages_of_context"(ptr %33, i64 %34, ptr %fits, ptr %35)
+  ret i32 %36
+
+dead5:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$choose_pages_of_context"(ptr %0, i64 %1, ptr %2, ptr %3) {
+entry:
+  %code = alloca i32, align 4
+  %message = alloca ptr, align 8
+  %fits = alloca ptr, align 8
+  %num_pages = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %num_pages, align 8
+  store ptr %2, ptr %fits, align 8
+  store ptr %3, ptr %message, align 8
+  %4 = load i64, ptr %num_pages, align 8
+  %5 = load ptr, ptr %self, align 8
+  %6 = getelementptr %29, ptr %5, i32 0, i32 3
+  %7 = getelementptr %30, ptr %6, i32 0, i32 7
+  %8 = load i32, ptr %7, align 4
+  %9 = sext i32 %8 to i64
+  %10 = mul i64 %4, %9
+  %11 = load ptr, ptr %self, align 8
+  %12 = call i64 @"$Plan.positions_of_pool"(ptr %11)
+  %13 = call i64 @"$smaller"(i64 %10, i64 %12)
+  %14 = trunc i64 %13 to i32
+  %15 = load ptr, ptr %self, align 8
+  %16 = getelementptr %29, ptr %15, i32 0, i32 3
+  %17 = getelementptr %30, ptr %16, i32 0, i32 6
+  store i32 %14, ptr %17, align 4
+  %18 = load ptr, ptr %self, align 8
+  %19 = load ptr, ptr %message, align 8
+  %20 = call i32 @"$Plan.measure_buffers"(ptr %18, ptr %19)
+  store i32 %20, ptr %code, align 4
+  %21 = load i32, ptr %code, align 4
+  %22 = icmp ne i32 %21, 0
+  %23 = zext i1 %22 to i8
+  %24 = trunc i8 %23 to i1
+  br i1 %24, label %then, label %else
+
+then:                                             ; preds = %entry
+  %25 = load i32, ptr %code, align 4
+  ret i32 %25
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %26 = load ptr, ptr %self, align 8
+  %27 = call zeroext i1 @"$Plan.holds_one_request"(ptr %26)
+  %28 = zext i1 %27 to i8
+  %29 = load ptr, ptr %fits, align 8
+  store i8 %28, ptr %29, align 1
+  ret i32 0
+
+dead1:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Plan.check_page_tables"(ptr %0, ptr %1) {
+entry:
+  %2 = alloca %4, align 8
+  %target = alloca ptr, align 8
+  %o = alloca ptr, align 8
+  %message = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %message, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %29, ptr %3, i32 0, i32 3
+  store ptr %4, ptr %o, align 8
+  %5 = load ptr, ptr %o, align 8
+  %6 = getelementptr %30, ptr %5, i32 0, i32 5
+  %7 = load i32, ptr %6, align 4
+  %8 = sext i32 %7 to i64
+  %9 = load ptr, ptr %self, align 8
+  %10 = getelementptr %29, ptr %9, i32 0, i32 11
+  %11 = load i32, ptr %10, align 4
+  %12 = sext i32 %11 to i64
+  %13 = mul i64 %8, %12
+  %14 = icmp sgt i64 %13, 2147483647
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %then, label %else
+
+then:                                             ; preds = %entry
+  %17 = load ptr, ptr %message, align 8
+  store ptr %17, ptr %target, align 8
+  %18 = load ptr, ptr %target, align 8
+  %19 = icmp ne ptr %18, null
+  %20 = zext i1 %19 to i8
+  %21 = trunc i8 %20 to i1
+  br i1 %21, label %then2, label %else3
+
+then2:                                            ; preds = %then
+  %22 = load ptr, ptr %target, align 8
+  %23 = getelementptr %5, ptr %22, i32 0, i32 0
+  %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
+  %25 = getelementptr i8, ptr %24, i64 0
+  %26 = load ptr, ptr %o, align 8
+  %27 = getelementptr %30, ptr %26, i32 0, i32 5
+  %28 = load i32, ptr %27, align 4
+  %29 = load ptr, ptr %o, align 8
+  %30 = getelementptr %30, ptr %29, i32 0, i32 6
+  %31 = load i32, ptr %30, align 4
+  %32 = load ptr, ptr %o, align 8
+  %33 = getelementptr %30, ptr %32, i32 0, i32 7
+  %34 = load i32, ptr %33, align 4
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.549", i32 %28, i32 %31, i32 %34, i64 2147483647)
+  %36 = load ptr, ptr %target, align 8
+  %37 = getelementptr %5, ptr %36, i32 0, i32 0
+  %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
+  %39 = getelementptr i8, ptr %38, i64 0
+  call void @"$printable.clean"(ptr %39, i64 1024)
+  %40 = load %4, ptr %2, align 1
+  br label %merge1
+
+else3:                                            ; preds = %then
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  ret i32 1
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  ret i32 0
+
+dead4:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal void @"$Plan.choose_pages"(ptr %0) {
+entry:
+  %1 = alloca %4, align 8
+  %2 = alloca %4, align 8
+  %3 = alloca %4, align 8
+  %4 = alloca %4, align 8
+  %most = alloca i64, align 8
+  %num_pages = alloca i64, align 8
+  %most_pages = alloca i64, align 8
+  %room = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %5 = load ptr, ptr %self, align 8
+  %6 = call i64 @"$Plan.room_for_pages"(ptr %5)
+  %7 = load ptr, ptr %self, align 8
+  %8 = call i64 @"$Plan.most_pages_of_pool"(ptr %7)
+  store i64 %6, ptr %room, align 8
+  store i64 %8, ptr %most_pages, align 8
+  %9 = load ptr, ptr %self, align 8
+  %10 = getelementptr %29, ptr %9, i32 0, i32 3
+  %11 = getelementptr %30, ptr %10, i32 0, i32 5
+  %12 = load i32, ptr %11, align 4
+  %13 = sext i32 %12 to i64
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %29, ptr %14, i32 0, i32 11
+  %16 = load i32, ptr %15, align 4
+  %17 = sext i32 %16 to i64
+  %18 = mul i64 %13, %17
+  %19 = load ptr, ptr %self, align 8
+  %20 = getelementptr %29, ptr %19, i32 0, i32 12
+  store i64 %18, ptr %20, align 8
+  %21 = load ptr, ptr %self, align 8
+  %22 = getelementptr %29, ptr %21, i32 0, i32 12
+  %23 = load i64, ptr %22, align 8
+  store i64 %23, ptr %num_pages, align 8
+  %24 = load ptr, ptr %self, align 8
+  %25 = getelementptr %29, ptr %24, i32 0, i32 3
+  %26 = getelementptr %30, ptr %25, i32 0, i32 8
+  %27 = load i32, ptr %26, align 4
+  %28 = icmp sgt i32 %27, 0
+  %29 = zext i1 %28 to i8
+  %30 = trunc i8 %29 to i1
+  br i1 %30, label %then, label %else
+
+then:                                             ; preds = %entry
+  %31 = load ptr, ptr %self, align 8
+  %32 = getelementptr %29, ptr %31, i32 0, i32 3
+  %33 = getelementptr %30, ptr %32, i32 0, i32 8
+  %34 = load i32, ptr %33, align 4
+  %35 = sext i32 %34 to i64
+  store i64 %35, ptr %num_pages, align 8
+  br label %merge
+
+else:                                             ; preds = %entry
+  %36 = load i64, ptr %num_pages, align 8
+  %37 = load i64, ptr %most_pages, align 8
+  %38 = icmp sgt i64 %36, %37
+  %39 = zext i1 %38 to i8
+  %40 = trunc i8 %39 to i1
+  br i1 %40, label %then1, label %else2
+
+then1:                                            ; preds = %else
+  %41 = load i64, ptr %most_pages, align 8
+  store i64 %41, ptr %num_pages, align 8
+  br label %merge
+
+else2:                                            ; preds = %else
+  br label %merge
+
+merge:                                            ; preds = %else2, %then1, %then
+  %42 = load ptr, ptr %self, align 8
+  %43 = getelementptr %29, ptr %42, i32 0, i32 3
+  %44 = getelementptr %30, ptr %43, i32 0, i32 7
+  %45 = load i32, ptr %44, align 4
+  %46 = sext i32 %45 to i64
+  %47 = sdiv i64 2147483647, %46
+  store i64 %47, ptr %most, align 8
+  %48 = load ptr, ptr %self, align 8
+  %49 = getelementptr %29, ptr %48, i32 0, i32 3
+  %50 = getelementptr %30, ptr %49, i32 0, i32 8
+  %51 = load i32, ptr %50, align 4
+  %52 = icmp eq i32 %51, 0
+  %53 = zext i1 %52 to i8
+  %54 = trunc i8 %53 to i1
+  br i1 %54, label %and.lhs.true, label %else5
+
+then4:                                            ; preds = %and.lhs.true
+  %55 = load i64, ptr %most, align 8
+  store i64 %55, ptr %num_pages, align 8
+  br label %merge3
+
+else5:                                            ; preds = %and.lhs.true, %merge
+  br label %merge3
+
+merge3:                                           ; preds = %else5, %then4
+  %56 = load ptr, ptr %self, align 8
+  %57 = getelementptr %29, ptr %56, i32 0, i32 3
+  %58 = getelementptr %30, ptr %57, i32 0, i32 8
+  %59 = load i32, ptr %58, align 4
+  %60 = icmp sgt i32 %59, 0
+  %61 = zext i1 %60 to i8
+  %62 = trunc i8 %61 to i1
+  br i1 %62, label %and.lhs.true9, label %else8
+
+and.lhs.true:                                     ; preds = %merge
+  %63 = load i64, ptr %num_pages, align 8
+  %64 = load i64, ptr %most, align 8
+  %65 = icmp sgt i64 %63, %64
+  %66 = zext i1 %65 to i8
+  %67 = trunc i8 %66 to i1
+  br i1 %67, label %then4, label %else5
+
+then7:                                            ; preds = %and.lhs.true9
+  %68 = load ptr, ptr %self, align 8
+  %69 = load i64, ptr %num_pages, align 8
+  call void @"$Plan.refuse_pool"(ptr %68, i64 %69)
+  %70 = load %4, ptr %4, align 1
+  br label %merge6
+
+else8:                                            ; preds = %and.lhs.true9, %merge3
+  %71 = load i64, ptr %num_pages, align 8
+  %72 = load i64, ptr %most, align 8
+  %73 = icmp sgt i64 %71, %72
+  %74 = zext i1 %73 to i8
+  %75 = trunc i8 %74 to i1
+  br i1 %75, label %then10, label %else11
+
+and.lhs.true9:                                    ; preds = %merge3
+  %76 = load i64, ptr %num_pages, align 8
+  %77 = load ptr, ptr %self, align 8
+  %78 = getelementptr %29, ptr %77, i32 0, i32 11
+  %79 = load i32, ptr %78, align 4
+  %80 = sext i32 %79 to i64
+  %81 = icmp slt i64 %76, %80
+  %82 = zext i1 %81 to i8
+  %83 = trunc i8 %82 to i1
+  br i1 %83, label %then7, label %else8
+
+then10:                                           ; preds = %else8
+  %84 = load ptr, ptr %self, align 8
+  call void @"$Plan.refuse"(ptr %84, ptr @"$string.551")
+  %85 = load %4, ptr %3, align 1
+  br label %merge6
+
+else11:                                           ; preds = %else8
+  %86 = load i64, ptr %num_pages, align 8
+  %87 = load ptr, ptr %self, align 8
+  %88 = getelementptr %29, ptr %87, i32 0, i32 11
+  %89 = load i32, ptr %88, align 4
+  %90 = sext i32 %89 to i64
+  %91 = icmp slt i64 %86, %90
+  %92 = zext i1 %91 to i8
+  %93 = trunc i8 %92 to i1
+  br i1 %93, label %then12, label %else13
+
+then12:                                           ; preds = %else11
+  %94 = load ptr, ptr %self, align 8
+  %95 = load ptr, ptr %self, align 8
+  %96 = getelementptr %29, ptr %95, i32 0, i32 11
+  %97 = load i32, ptr %96, align 4
+  %98 = sext i32 %97 to i64
+  call void @"$Plan.refuse_memory"(ptr %94, i64 %98)
+  %99 = load %4, ptr %2, align 1
+  store i64 0, ptr %num_pages, align 8
+  br label %merge6
+
+else13:                                           ; preds = %else11
+  %100 = load i64, ptr %num_pages, align 8
+  %101 = load i64, ptr %room, align 8
+  %102 = icmp sgt i64 %100, %101
+  %103 = zext i1 %102 to i8
+  %104 = trunc i8 %103 to i1
+  br i1 %104, label %then14, label %else15
+
+then14:                                           ; preds = %else13
+  %105 = load ptr, ptr %self, align 8
+  %106 = load i64, ptr %num_pages, align 8
+  call void @"$Plan.refuse_memory"(ptr %105, i64 %106)
+  %107 = load %4, ptr %1, align 1
+  br label %merge6
+
+else15:                                           ; preds = %else13
+  br label %merge6
+
+merge6:                                           ; preds = %else15, %then14, %then12, %then10, %then7
+  %108 = load i64, ptr %num_pages, align 8
+  %109 = trunc i64 %108 to i32
+  %110 = load ptr, ptr %self, align 8
+  %111 = getelementptr %29, ptr %110, i32 0, i32 13
+  store i32 %109, ptr %111, align 4
+  ret void
+}
+
 define internal void @"$Plan.refuse_pool"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
@@ -58705,7 +59457,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %num_pages, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %29, ptr %3, i32 0, i32 2
+  %4 = getelementptr %29, ptr %3, i32 0, i32 3
   store ptr %4, ptr %o, align 8
   %5 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %6 = getelementptr i8, ptr %5, i64 0
@@ -58717,9 +59469,9 @@ entry:
   %12 = getelementptr %30, ptr %11, i32 0, i32 6
   %13 = load i32, ptr %12, align 4
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %29, ptr %14, i32 0, i32 10
+  %15 = getelementptr %29, ptr %14, i32 0, i32 11
   %16 = load i32, ptr %15, align 4
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.549", i64 %7, i32 %10, i32 %13, i32 %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.550", i64 %7, i32 %10, i32 %13, i32 %16)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -58735,10 +59487,10 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %reason, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %29, ptr %2, i32 0, i32 20
+  %3 = getelementptr %29, ptr %2, i32 0, i32 21
   store i8 0, ptr %3, align 1
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %29, ptr %4, i32 0, i32 21
+  %5 = getelementptr %29, ptr %4, i32 0, i32 22
   %6 = getelementptr [512 x i8], ptr %5, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load ptr, ptr %reason, align 8
@@ -58761,7 +59513,7 @@ entry:
   %5 = call i64 @"$Plan.fixed_bytes"(ptr %4)
   %6 = load i64, ptr %num_pages, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %29, ptr %7, i32 0, i32 13
+  %8 = getelementptr %29, ptr %7, i32 0, i32 14
   %9 = load i64, ptr %8, align 8
   %10 = mul i64 %6, %9
   %11 = load ptr, ptr %self, align 8
@@ -58777,43 +59529,43 @@ entry:
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %29, ptr %21, i32 0, i32 14
+  %22 = getelementptr %29, ptr %21, i32 0, i32 15
   %23 = load i64, ptr %22, align 8
   %24 = load ptr, ptr %self, align 8
   %25 = call i64 @"$Plan.num_sharing"(ptr %24)
   %26 = mul i64 %23, %25
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %29, ptr %27, i32 0, i32 15
+  %28 = getelementptr %29, ptr %27, i32 0, i32 16
   %29 = load i64, ptr %28, align 8
   %30 = load ptr, ptr %self, align 8
   %31 = call i64 @"$Plan.num_sharing"(ptr %30)
   %32 = mul i64 %29, %31
   %33 = load i64, ptr %num_pages, align 8
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %29, ptr %34, i32 0, i32 13
+  %35 = getelementptr %29, ptr %34, i32 0, i32 14
   %36 = load i64, ptr %35, align 8
   %37 = load ptr, ptr %self, align 8
   %38 = call i64 @"$Plan.num_sharing"(ptr %37)
   %39 = mul i64 %36, %38
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %29, ptr %40, i32 0, i32 2
+  %41 = getelementptr %29, ptr %40, i32 0, i32 3
   %42 = getelementptr %30, ptr %41, i32 0, i32 6
   %43 = load i32, ptr %42, align 4
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %29, ptr %44, i32 0, i32 10
+  %45 = getelementptr %29, ptr %44, i32 0, i32 11
   %46 = load i32, ptr %45, align 4
   %47 = load i64, ptr %needed, align 8
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %29, ptr %48, i32 0, i32 9
+  %49 = getelementptr %29, ptr %48, i32 0, i32 10
   %50 = load i64, ptr %49, align 8
   %51 = load i64, ptr %needed, align 8
   %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %29, ptr %52, i32 0, i32 9
+  %53 = getelementptr %29, ptr %52, i32 0, i32 10
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %51, %54
   %56 = getelementptr [128 x i8], ptr %suggestion, i32 0, i32 0
   %57 = getelementptr i8, ptr %56, i64 0
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.555", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.556", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
@@ -58835,7 +59587,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = call i64 @"$Plan.room_for_pages"(ptr %3)
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %29, ptr %5, i32 0, i32 2
+  %6 = getelementptr %29, ptr %5, i32 0, i32 3
   %7 = getelementptr %30, ptr %6, i32 0, i32 7
   %8 = load i32, ptr %7, align 4
   store i64 %4, ptr %room, align 8
@@ -58849,12 +59601,12 @@ entry:
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %target, align 8
   %14 = load i64, ptr %capacity, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.551")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.552")
   br label %merge
 
 else:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %29, ptr %16, i32 0, i32 2
+  %17 = getelementptr %29, ptr %16, i32 0, i32 3
   %18 = getelementptr %30, ptr %17, i32 0, i32 8
   %19 = load i32, ptr %18, align 4
   %20 = icmp eq i32 %19, 0
@@ -58869,13 +59621,13 @@ then1:                                            ; preds = %else
   %26 = load i32, ptr %page_size, align 4
   %27 = sext i32 %26 to i64
   %28 = mul i64 %25, %27
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.552", i64 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.553", i64 %28)
   br label %merge
 
 else2:                                            ; preds = %else
   %30 = load i64, ptr %room, align 8
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %29, ptr %31, i32 0, i32 10
+  %32 = getelementptr %29, ptr %31, i32 0, i32 11
   %33 = load i32, ptr %32, align 4
   %34 = sext i32 %33 to i64
   %35 = icmp sge i64 %30, %34
@@ -58887,7 +59639,7 @@ then3:                                            ; preds = %else2
   %38 = load ptr, ptr %target, align 8
   %39 = load i64, ptr %capacity, align 8
   %40 = load i64, ptr %room, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.553", i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.554", i64 %40)
   br label %merge
 
 else4:                                            ; preds = %else2
@@ -58898,7 +59650,7 @@ else4:                                            ; preds = %else2
   %46 = load i32, ptr %page_size, align 4
   %47 = sext i32 %46 to i64
   %48 = mul i64 %45, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.554", i64 %44, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.555", i64 %44, i64 %48)
   br label %merge
 
 merge:                                            ; preds = %else4, %then3, %then1, %then
@@ -58925,133 +59677,120 @@ entry:
   %17 = alloca %4, align 8
   %18 = alloca %4, align 8
   %19 = alloca %4, align 8
-  %20 = alloca %4, align 8
   %kind = alloca ptr, align 8
   %made = alloca ptr, align 8
   %out = alloca ptr, align 8
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %made, align 8
   store ptr %2, ptr %kind, align 8
-  %21 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.begin_object"(ptr %21)
-  %22 = load %4, ptr %20, align 1
-  %23 = load ptr, ptr %out, align 8
-  %24 = load ptr, ptr %made, align 8
-  %25 = getelementptr %29, ptr %24, i32 0, i32 0
-  %26 = load ptr, ptr %25, align 8
-  call void @"$write_model"(ptr %23, ptr %26)
-  %27 = load %4, ptr %19, align 1
-  %28 = load ptr, ptr %out, align 8
-  %29 = load ptr, ptr %kind, align 8
-  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.125", ptr %29)
-  %30 = load %4, ptr %18, align 1
-  %31 = load ptr, ptr %out, align 8
-  %32 = load ptr, ptr %made, align 8
-  %33 = getelementptr %29, ptr %32, i32 0, i32 2
-  %34 = getelementptr %30, ptr %33, i32 0, i32 1
-  %35 = load i32, ptr %34, align 4
-  %36 = sext i32 %35 to i64
-  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.559", i64 %36)
-  %37 = load %4, ptr %17, align 1
-  %38 = load ptr, ptr %out, align 8
-  %39 = load ptr, ptr %made, align 8
-  %40 = getelementptr %29, ptr %39, i32 0, i32 2
-  %41 = getelementptr %30, ptr %40, i32 0, i32 9
-  %42 = load i32, ptr %41, align 4
-  %43 = call ptr @"$layout_name"(i32 %42)
-  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.560", ptr %43)
-  %44 = load %4, ptr %16, align 1
-  %45 = load ptr, ptr %out, align 8
-  %46 = load ptr, ptr %made, align 8
-  %47 = getelementptr %29, ptr %46, i32 0, i32 2
-  %48 = getelementptr %30, ptr %47, i32 0, i32 6
-  %49 = load i32, ptr %48, align 4
-  %50 = sext i32 %49 to i64
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.563", i64 %50)
-  %51 = load %4, ptr %15, align 1
-  %52 = load ptr, ptr %out, align 8
-  %53 = load ptr, ptr %made, align 8
-  %54 = getelementptr %29, ptr %53, i32 0, i32 2
-  %55 = getelementptr %30, ptr %54, i32 0, i32 5
-  %56 = load i32, ptr %55, align 4
-  %57 = sext i32 %56 to i64
-  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.564", i64 %57)
-  %58 = load %4, ptr %14, align 1
-  %59 = load ptr, ptr %out, align 8
-  %60 = load ptr, ptr %made, align 8
-  %61 = getelementptr %29, ptr %60, i32 0, i32 2
-  %62 = getelementptr %30, ptr %61, i32 0, i32 11
-  %63 = load i32, ptr %62, align 4
-  %64 = sext i32 %63 to i64
-  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.565", i64 %64)
-  %65 = load %4, ptr %13, align 1
-  %66 = load ptr, ptr %out, align 8
-  %67 = load ptr, ptr %made, align 8
-  call void @"$write_cache"(ptr %66, ptr %67)
-  %68 = load %4, ptr %12, align 1
-  %69 = load ptr, ptr %out, align 8
-  %70 = load ptr, ptr %made, align 8
-  %71 = getelementptr %29, ptr %70, i32 0, i32 9
-  %72 = load i64, ptr %71, align 8
-  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.575", i64 %72)
-  %73 = load %4, ptr %11, align 1
+  %20 = load ptr, ptr %out, align 8
+  call void @"$JsonWriter.begin_object"(ptr %20)
+  %21 = load %4, ptr %19, align 1
+  %22 = load ptr, ptr %out, align 8
+  %23 = load ptr, ptr %made, align 8
+  %24 = getelementptr %29, ptr %23, i32 0, i32 0
+  %25 = load ptr, ptr %24, align 8
+  call void @"$write_model"(ptr %22, ptr %25)
+  %26 = load %4, ptr %18, align 1
+  %27 = load ptr, ptr %out, align 8
+  %28 = load ptr, ptr %kind, align 8
+  call void @"$JsonWriter.string_field"(ptr %27, ptr @"$string.125", ptr %28)
+  %29 = load %4, ptr %17, align 1
+  %30 = load ptr, ptr %out, align 8
+  %31 = load ptr, ptr %made, align 8
+  %32 = getelementptr %29, ptr %31, i32 0, i32 3
+  %33 = getelementptr %30, ptr %32, i32 0, i32 1
+  %34 = load i32, ptr %33, align 4
+  %35 = sext i32 %34 to i64
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.560", i64 %35)
+  %36 = load %4, ptr %16, align 1
+  %37 = load ptr, ptr %out, align 8
+  %38 = load ptr, ptr %made, align 8
+  %39 = getelementptr %29, ptr %38, i32 0, i32 3
+  %40 = getelementptr %30, ptr %39, i32 0, i32 9
+  %41 = load i32, ptr %40, align 4
+  %42 = call ptr @"$layout_name"(i32 %41)
+  call void @"$JsonWriter.string_field"(ptr %37, ptr @"$string.561", ptr %42)
+  %43 = load %4, ptr %15, align 1
+  %44 = load ptr, ptr %out, align 8
+  %45 = load ptr, ptr %made, align 8
+  call void @"$write_sizes"(ptr %44, ptr %45)
+  %46 = load %4, ptr %14, align 1
+  %47 = load ptr, ptr %out, align 8
+  %48 = load ptr, ptr %made, align 8
+  %49 = getelementptr %29, ptr %48, i32 0, i32 3
+  %50 = getelementptr %30, ptr %49, i32 0, i32 11
+  %51 = load i32, ptr %50, align 4
+  %52 = sext i32 %51 to i64
+  call void @"$JsonWriter.integer_field"(ptr %47, ptr @"$string.573", i64 %52)
+  %53 = load %4, ptr %13, align 1
+  %54 = load ptr, ptr %out, align 8
+  %55 = load ptr, ptr %made, align 8
+  call void @"$write_cache"(ptr %54, ptr %55)
+  %56 = load %4, ptr %12, align 1
+  %57 = load ptr, ptr %out, align 8
+  %58 = load ptr, ptr %made, align 8
+  %59 = getelementptr %29, ptr %58, i32 0, i32 10
+  %60 = load i64, ptr %59, align 8
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.582", i64 %60)
+  %61 = load %4, ptr %11, align 1
+  %62 = load ptr, ptr %out, align 8
+  %63 = load ptr, ptr %made, align 8
+  %64 = getelementptr %29, ptr %63, i32 0, i32 21
+  %65 = load i8, ptr %64, align 1
+  %66 = icmp ne i8 %65, 0
+  call void @"$JsonWriter.boolean_field"(ptr %62, ptr @"$string.583", i1 zeroext %66)
+  %67 = load %4, ptr %10, align 1
+  %68 = load ptr, ptr %out, align 8
+  %69 = load ptr, ptr %made, align 8
+  %70 = getelementptr %29, ptr %69, i32 0, i32 22
+  %71 = getelementptr [512 x i8], ptr %70, i32 0, i32 0
+  %72 = getelementptr i8, ptr %71, i64 0
+  call void @"$JsonWriter.string_field"(ptr %68, ptr @"$string.584", ptr %72)
+  %73 = load %4, ptr %9, align 1
   %74 = load ptr, ptr %out, align 8
   %75 = load ptr, ptr %made, align 8
-  %76 = getelementptr %29, ptr %75, i32 0, i32 20
-  %77 = load i8, ptr %76, align 1
-  %78 = icmp ne i8 %77, 0
-  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.576", i1 zeroext %78)
-  %79 = load %4, ptr %10, align 1
-  %80 = load ptr, ptr %out, align 8
+  call void @"$write_buffers"(ptr %74, ptr %75)
+  %76 = load %4, ptr %8, align 1
+  %77 = load ptr, ptr %out, align 8
+  call void @"$JsonWriter.key"(ptr %77, ptr @"$string.608")
+  %78 = load %4, ptr %7, align 1
+  %79 = load ptr, ptr %out, align 8
+  call void @"$JsonWriter.begin_array"(ptr %79)
+  %80 = load %4, ptr %6, align 1
   %81 = load ptr, ptr %made, align 8
-  %82 = getelementptr %29, ptr %81, i32 0, i32 21
-  %83 = getelementptr [512 x i8], ptr %82, i32 0, i32 0
-  %84 = getelementptr i8, ptr %83, i64 0
-  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.577", ptr %84)
-  %85 = load %4, ptr %9, align 1
-  %86 = load ptr, ptr %out, align 8
-  %87 = load ptr, ptr %made, align 8
-  call void @"$write_buffers"(ptr %86, ptr %87)
-  %88 = load %4, ptr %8, align 1
-  %89 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.601")
-  %90 = load %4, ptr %7, align 1
-  %91 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.begin_array"(ptr %91)
-  %92 = load %4, ptr %6, align 1
-  %93 = load ptr, ptr %made, align 8
-  %94 = getelementptr %29, ptr %93, i32 0, i32 2
-  %95 = getelementptr %30, ptr %94, i32 0, i32 1
-  %96 = load i32, ptr %95, align 4
+  %82 = getelementptr %29, ptr %81, i32 0, i32 3
+  %83 = getelementptr %30, ptr %82, i32 0, i32 1
+  %84 = load i32, ptr %83, align 4
   store i32 0, ptr %i, align 4
   br label %forcond
 
 forcond:                                          ; preds = %forbody, %entry
-  %97 = load i32, ptr %i, align 4
-  %98 = icmp sgt i32 %97, %96
-  %99 = and i1 %98, false
-  %100 = icmp slt i32 %97, %96
-  %101 = and i1 %100, true
-  %102 = or i1 %101, %99
-  br i1 %102, label %forbody, label %merge
+  %85 = load i32, ptr %i, align 4
+  %86 = icmp sgt i32 %85, %84
+  %87 = and i1 %86, false
+  %88 = icmp slt i32 %85, %84
+  %89 = and i1 %88, true
+  %90 = or i1 %89, %87
+  br i1 %90, label %forbody, label %merge
 
 forbody:                                          ; preds = %forcond
-  %103 = load ptr, ptr %out, align 8
-  %104 = load ptr, ptr %made, align 8
-  %105 = load i32, ptr %i, align 4
-  call void @"$write_rank"(ptr %103, ptr %104, i32 %105)
-  %106 = load %4, ptr %5, align 1
-  %107 = add i32 %97, 1
-  store i32 %107, ptr %i, align 4
+  %91 = load ptr, ptr %out, align 8
+  %92 = load ptr, ptr %made, align 8
+  %93 = load i32, ptr %i, align 4
+  call void @"$write_rank"(ptr %91, ptr %92, i32 %93)
+  %94 = load %4, ptr %5, align 1
+  %95 = add i32 %85, 1
+  store i32 %95, ptr %i, align 4
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %108 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.end_array"(ptr %108)
-  %109 = load %4, ptr %4, align 1
-  %110 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.end_object"(ptr %110)
-  %111 = load %4, ptr %3, align 1
+  %96 = load ptr, ptr %out, align 8
+  call void @"$JsonWriter.end_array"(ptr %96)
+  %97 = load %4, ptr %4, align 1
+  %98 = load ptr, ptr %out, align 8
+  call void @"$JsonWriter.end_object"(ptr %98)
+  %99 = load %4, ptr %3, align 1
   ret void
 }
 
@@ -59096,7 +59835,7 @@ entry:
   %31 = getelementptr %9, ptr %30, i32 0, i32 11
   %32 = load i64, ptr %31, align 8
   %33 = add i64 %29, %32
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.556", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.557", i64 %33)
   %34 = load %4, ptr %5, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
@@ -59112,14 +59851,14 @@ entry:
   %45 = getelementptr %9, ptr %44, i32 0, i32 13
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %43, %46
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.557", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.558", i64 %47)
   %48 = load %4, ptr %3, align 1
   %49 = load ptr, ptr %out, align 8
   %50 = load ptr, ptr %source, align 8
   %51 = getelementptr %9, ptr %50, i32 0, i32 8
   %52 = load i8, ptr %51, align 1
   %53 = icmp ne i8 %52, 0
-  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.558", i1 zeroext %53)
+  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.559", i1 zeroext %53)
   %54 = load %4, ptr %2, align 1
   ret void
 }
@@ -59135,7 +59874,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.561"
+  ret ptr @"$string.562"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -59151,7 +59890,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.562"
+  ret ptr @"$string.563"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -59164,6 +59903,273 @@ merge1:                                           ; preds = %else3, %dead4
 
 dead5:                                            ; No predecessors!
   ret ptr undef
+}
+
+define internal void @"$write_sizes"(ptr %0, ptr %1) {
+entry:
+  %2 = alloca %4, align 8
+  %3 = alloca %4, align 8
+  %4 = alloca %4, align 8
+  %5 = alloca %4, align 8
+  %6 = alloca %4, align 8
+  %made = alloca ptr, align 8
+  %out = alloca ptr, align 8
+  store ptr %0, ptr %out, align 8
+  store ptr %1, ptr %made, align 8
+  %7 = load ptr, ptr %out, align 8
+  %8 = load ptr, ptr %made, align 8
+  %9 = getelementptr %29, ptr %8, i32 0, i32 3
+  %10 = getelementptr %30, ptr %9, i32 0, i32 6
+  %11 = load i32, ptr %10, align 4
+  %12 = sext i32 %11 to i64
+  call void @"$JsonWriter.integer_field"(ptr %7, ptr @"$string.564", i64 %12)
+  %13 = load %4, ptr %6, align 1
+  %14 = load ptr, ptr %out, align 8
+  %15 = load ptr, ptr %made, align 8
+  %16 = call i32 @"$Plan.max_seq_from"(ptr %15)
+  %17 = call ptr @"$source_name"(i32 %16)
+  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.565", ptr %17)
+  %18 = load %4, ptr %5, align 1
+  %19 = load ptr, ptr %out, align 8
+  %20 = load ptr, ptr %made, align 8
+  %21 = call i64 @"$Plan.positions"(ptr %20)
+  call void @"$JsonWriter.integer_field"(ptr %19, ptr @"$string.570", i64 %21)
+  %22 = load %4, ptr %4, align 1
+  %23 = load ptr, ptr %out, align 8
+  %24 = load ptr, ptr %made, align 8
+  %25 = getelementptr %29, ptr %24, i32 0, i32 3
+  %26 = getelementptr %30, ptr %25, i32 0, i32 5
+  %27 = load i32, ptr %26, align 4
+  %28 = sext i32 %27 to i64
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.571", i64 %28)
+  %29 = load %4, ptr %3, align 1
+  %30 = load ptr, ptr %out, align 8
+  %31 = load ptr, ptr %made, align 8
+  %32 = call i32 @"$Plan.max_batch_from"(ptr %31)
+  %33 = call ptr @"$source_name"(i32 %32)
+  call void @"$JsonWriter.string_field"(ptr %30, ptr @"$string.572", ptr %33)
+  %34 = load %4, ptr %2, align 1
+  ret void
+}
+
+define internal ptr @"$source_name"(i32 %0) {
+entry:
+  %code = alloca i32, align 4
+  store i32 %0, ptr %code, align 4
+  %1 = load i32, ptr %code, align 4
+  %2 = icmp eq i32 %1, 0
+  %3 = zext i1 %2 to i8
+  %4 = trunc i8 %3 to i1
+  br i1 %4, label %then, label %else
+
+then:                                             ; preds = %entry
+  ret ptr @"$string.566"
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %5 = load i32, ptr %code, align 4
+  %6 = icmp eq i32 %5, 1
+  %7 = zext i1 %6 to i8
+  %8 = trunc i8 %7 to i1
+  br i1 %8, label %then2, label %else3
+
+then2:                                            ; preds = %merge
+  ret ptr @"$string.567"
+
+dead4:                                            ; No predecessors!
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %dead4
+  %9 = load i32, ptr %code, align 4
+  %10 = icmp eq i32 %9, 2
+  %11 = zext i1 %10 to i8
+  %12 = trunc i8 %11 to i1
+  br i1 %12, label %then6, label %else7
+
+then6:                                            ; preds = %merge1
+  ret ptr @"$string.241"
+
+dead8:                                            ; No predecessors!
+  br label %merge5
+
+else7:                                            ; preds = %merge1
+  br label %merge5
+
+merge5:                                           ; preds = %else7, %dead8
+  %13 = load i32, ptr %code, align 4
+  %14 = icmp eq i32 %13, 3
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %then10, label %else11
+
+then10:                                           ; preds = %merge5
+  ret ptr @"$string.568"
+
+dead12:                                           ; No predecessors!
+  br label %merge9
+
+else11:                                           ; preds = %merge5
+  br label %merge9
+
+merge9:                                           ; preds = %else11, %dead12
+  %17 = load i32, ptr %code, align 4
+  %18 = icmp eq i32 %17, 4
+  %19 = zext i1 %18 to i8
+  %20 = trunc i8 %19 to i1
+  br i1 %20, label %then14, label %else15
+
+then14:                                           ; preds = %merge9
+  ret ptr @"$string.569"
+
+dead16:                                           ; No predecessors!
+  br label %merge13
+
+else15:                                           ; preds = %merge9
+  br label %merge13
+
+merge13:                                          ; preds = %else15, %dead16
+  ret ptr @"$string.195"
+
+dead17:                                           ; No predecessors!
+  ret ptr undef
+}
+
+define internal i32 @"$Plan.max_seq_from"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %29, ptr %1, i32 0, i32 2
+  %3 = getelementptr %30, ptr %2, i32 0, i32 6
+  %4 = load i32, ptr %3, align 4
+  %5 = icmp sgt i32 %4, 0
+  %6 = zext i1 %5 to i8
+  %7 = trunc i8 %6 to i1
+  br i1 %7, label %then, label %else
+
+then:                                             ; preds = %entry
+  ret i32 0
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %29, ptr %8, i32 0, i32 3
+  %10 = getelementptr %30, ptr %9, i32 0, i32 6
+  %11 = load i32, ptr %10, align 4
+  %12 = sext i32 %11 to i64
+  %13 = load ptr, ptr %self, align 8
+  %14 = call i64 @"$Plan.positions"(ptr %13)
+  %15 = icmp eq i64 %12, %14
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %then1, label %else2
+
+then1:                                            ; preds = %else
+  ret i32 1
+
+dead3:                                            ; No predecessors!
+  br label %merge
+
+else2:                                            ; preds = %else
+  %18 = load ptr, ptr %self, align 8
+  %19 = getelementptr %29, ptr %18, i32 0, i32 3
+  %20 = getelementptr %30, ptr %19, i32 0, i32 6
+  %21 = load i32, ptr %20, align 4
+  %22 = sext i32 %21 to i64
+  %23 = load ptr, ptr %self, align 8
+  %24 = call i64 @"$Plan.positions_of_pool"(ptr %23)
+  %25 = icmp eq i64 %22, %24
+  %26 = zext i1 %25 to i8
+  %27 = trunc i8 %26 to i1
+  br i1 %27, label %then4, label %else5
+
+then4:                                            ; preds = %else2
+  ret i32 3
+
+dead6:                                            ; No predecessors!
+  br label %merge
+
+else5:                                            ; preds = %else2
+  br label %merge
+
+merge:                                            ; preds = %else5, %dead6, %dead3, %dead
+  ret i32 4
+
+dead7:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Plan.max_batch_from"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %29, ptr %1, i32 0, i32 2
+  %3 = getelementptr %30, ptr %2, i32 0, i32 5
+  %4 = load i32, ptr %3, align 4
+  %5 = icmp sgt i32 %4, 0
+  %6 = zext i1 %5 to i8
+  %7 = trunc i8 %6 to i1
+  br i1 %7, label %then, label %else
+
+then:                                             ; preds = %entry
+  ret i32 0
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %29, ptr %8, i32 0, i32 3
+  %10 = getelementptr %30, ptr %9, i32 0, i32 5
+  %11 = load i32, ptr %10, align 4
+  %12 = load ptr, ptr %self, align 8
+  %13 = call i32 @"$Plan.default_batch"(ptr %12)
+  %14 = icmp eq i32 %11, %13
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %then1, label %else2
+
+then1:                                            ; preds = %else
+  ret i32 2
+
+dead3:                                            ; No predecessors!
+  br label %merge
+
+else2:                                            ; preds = %else
+  %17 = load ptr, ptr %self, align 8
+  %18 = getelementptr %29, ptr %17, i32 0, i32 2
+  %19 = getelementptr %30, ptr %18, i32 0, i32 8
+  %20 = load i32, ptr %19, align 4
+  %21 = icmp sgt i32 %20, 0
+  %22 = zext i1 %21 to i8
+  %23 = trunc i8 %22 to i1
+  br i1 %23, label %then4, label %else5
+
+then4:                                            ; preds = %else2
+  ret i32 3
+
+dead6:                                            ; No predecessors!
+  br label %merge
+
+else5:                                            ; preds = %else2
+  br label %merge
+
+merge:                                            ; preds = %else5, %dead6, %dead3, %dead
+  ret i32 4
+
+dead7:                                            ; No predecessors!
+  ret i32 undef
 }
 
 define internal void @"$write_cache"(ptr %0, ptr %1) {
@@ -59182,63 +60188,63 @@ entry:
   store ptr %1, ptr %made, align 8
   %10 = load ptr, ptr %out, align 8
   %11 = load ptr, ptr %made, align 8
-  %12 = getelementptr %29, ptr %11, i32 0, i32 4
+  %12 = getelementptr %29, ptr %11, i32 0, i32 5
   %13 = load i32, ptr %12, align 4
   %14 = call ptr @"$kv_dtype_name"(i32 %13)
-  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.566", ptr %14)
+  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.574", ptr %14)
   %15 = load %4, ptr %9, align 1
   %16 = load ptr, ptr %out, align 8
   %17 = load ptr, ptr %made, align 8
   %18 = load ptr, ptr %made, align 8
-  %19 = getelementptr %29, ptr %18, i32 0, i32 4
+  %19 = getelementptr %29, ptr %18, i32 0, i32 5
   %20 = load i32, ptr %19, align 4
   %21 = call i64 @"$Plan.kv_bytes_per_token"(ptr %17, i32 %20)
-  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.568", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.576", i64 %21)
   %22 = load %4, ptr %8, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
   %25 = call i64 @"$Plan.kv_bytes_per_token"(ptr %24, i32 1)
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.569", i64 %25)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.577", i64 %25)
   %26 = load %4, ptr %7, align 1
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %made, align 8
-  %29 = getelementptr %29, ptr %28, i32 0, i32 2
+  %29 = getelementptr %29, ptr %28, i32 0, i32 3
   %30 = getelementptr %30, ptr %29, i32 0, i32 7
   %31 = load i32, ptr %30, align 4
   %32 = sext i32 %31 to i64
-  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.570", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.578", i64 %32)
   %33 = load %4, ptr %6, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = load ptr, ptr %made, align 8
-  %36 = getelementptr %29, ptr %35, i32 0, i32 13
+  %36 = getelementptr %29, ptr %35, i32 0, i32 14
   %37 = load i64, ptr %36, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.571", i64 %37)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.579", i64 %37)
   %38 = load %4, ptr %5, align 1
   %39 = load ptr, ptr %out, align 8
   %40 = load ptr, ptr %made, align 8
-  %41 = getelementptr %29, ptr %40, i32 0, i32 12
+  %41 = getelementptr %29, ptr %40, i32 0, i32 13
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
-  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.572", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.568", i64 %43)
   %44 = load %4, ptr %4, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
-  %47 = getelementptr %29, ptr %46, i32 0, i32 12
+  %47 = getelementptr %29, ptr %46, i32 0, i32 13
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
   %50 = load ptr, ptr %made, align 8
-  %51 = getelementptr %29, ptr %50, i32 0, i32 2
+  %51 = getelementptr %29, ptr %50, i32 0, i32 3
   %52 = getelementptr %30, ptr %51, i32 0, i32 7
   %53 = load i32, ptr %52, align 4
   %54 = sext i32 %53 to i64
   %55 = mul i64 %49, %54
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.573", i64 %55)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.580", i64 %55)
   %56 = load %4, ptr %3, align 1
   %57 = load ptr, ptr %out, align 8
   %58 = load ptr, ptr %made, align 8
   %59 = call i32 @"$Plan.concurrent_requests"(ptr %58)
   %60 = sext i32 %59 to i64
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.574", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.581", i64 %60)
   %61 = load %4, ptr %2, align 1
   ret void
 }
@@ -59280,7 +60286,7 @@ else2:                                            ; preds = %else
   br i1 %12, label %then4, label %else5
 
 then4:                                            ; preds = %else2
-  ret ptr @"$string.567"
+  ret ptr @"$string.575"
 
 dead6:                                            ; No predecessors!
   br label %merge
@@ -59339,16 +60345,16 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %29, ptr %1, i32 0, i32 12
+  %2 = getelementptr %29, ptr %1, i32 0, i32 13
   %3 = load i32, ptr %2, align 4
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %29, ptr %4, i32 0, i32 10
+  %5 = getelementptr %29, ptr %4, i32 0, i32 11
   %6 = load i32, ptr %5, align 4
   %7 = sdiv i32 %3, %6
   store i32 %7, ptr %requests, align 4
   %8 = load i32, ptr %requests, align 4
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %29, ptr %9, i32 0, i32 2
+  %10 = getelementptr %29, ptr %9, i32 0, i32 3
   %11 = getelementptr %30, ptr %10, i32 0, i32 5
   %12 = load i32, ptr %11, align 4
   %13 = icmp sgt i32 %8, %12
@@ -59358,7 +60364,7 @@ entry:
 
 then:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %29, ptr %16, i32 0, i32 2
+  %17 = getelementptr %29, ptr %16, i32 0, i32 3
   %18 = getelementptr %30, ptr %17, i32 0, i32 5
   %19 = load i32, ptr %18, align 4
   store i32 %19, ptr %requests, align 4
@@ -59403,274 +60409,274 @@ entry:
   %25 = alloca %4, align 8
   %26 = alloca %4, align 8
   %27 = alloca %4, align 8
-  %shape = alloca %159, align 8
-  %28 = alloca %159, align 8
+  %shape = alloca %163, align 8
+  %28 = alloca %163, align 8
   %made = alloca ptr, align 8
   %out = alloca ptr, align 8
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %made, align 8
   %29 = load ptr, ptr %made, align 8
-  call void @"$Plan.buffer_shape"(ptr noalias sret(%159) %28, ptr %29, i32 0)
+  call void @"$Plan.buffer_shape"(ptr noalias sret(%163) %28, ptr %29, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %28, i64 168, i1 false)
   %30 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.578")
+  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.585")
   %31 = load %4, ptr %27, align 1
   %32 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %32)
   %33 = load %4, ptr %26, align 1
   %34 = load ptr, ptr %out, align 8
-  %35 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %35 = getelementptr %163, ptr %shape, i32 0, i32 2
   %36 = load i64, ptr %35, align 8
-  %37 = getelementptr %159, ptr %shape, i32 0, i32 4
+  %37 = getelementptr %163, ptr %shape, i32 0, i32 4
   %38 = load i64, ptr %37, align 8
   %39 = mul i64 %36, %38
-  %40 = getelementptr %159, ptr %shape, i32 0, i32 3
+  %40 = getelementptr %163, ptr %shape, i32 0, i32 3
   %41 = load i64, ptr %40, align 8
   %42 = mul i64 %39, %41
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.579", i64 %42)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.586", i64 %42)
   %43 = load %4, ptr %25, align 1
   %44 = load ptr, ptr %out, align 8
-  %45 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %45 = getelementptr %163, ptr %shape, i32 0, i32 2
   %46 = load i64, ptr %45, align 8
-  %47 = getelementptr %159, ptr %shape, i32 0, i32 4
+  %47 = getelementptr %163, ptr %shape, i32 0, i32 4
   %48 = load i64, ptr %47, align 8
   %49 = mul i64 %46, %48
-  %50 = getelementptr %159, ptr %shape, i32 0, i32 3
+  %50 = getelementptr %163, ptr %shape, i32 0, i32 3
   %51 = load i64, ptr %50, align 8
   %52 = mul i64 %49, %51
-  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.580", i64 %52)
+  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.587", i64 %52)
   %53 = load %4, ptr %24, align 1
   %54 = load ptr, ptr %out, align 8
-  %55 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %55 = getelementptr %163, ptr %shape, i32 0, i32 2
   %56 = load i64, ptr %55, align 8
-  %57 = getelementptr %159, ptr %shape, i32 0, i32 4
+  %57 = getelementptr %163, ptr %shape, i32 0, i32 4
   %58 = load i64, ptr %57, align 8
   %59 = mul i64 %56, %58
-  %60 = getelementptr %159, ptr %shape, i32 0, i32 3
+  %60 = getelementptr %163, ptr %shape, i32 0, i32 3
   %61 = load i64, ptr %60, align 8
   %62 = mul i64 %59, %61
-  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.581", i64 %62)
+  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.588", i64 %62)
   %63 = load %4, ptr %23, align 1
   %64 = load ptr, ptr %out, align 8
-  %65 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %65 = getelementptr %163, ptr %shape, i32 0, i32 2
   %66 = load i64, ptr %65, align 8
-  %67 = getelementptr %159, ptr %shape, i32 0, i32 4
+  %67 = getelementptr %163, ptr %shape, i32 0, i32 4
   %68 = load i64, ptr %67, align 8
-  %69 = getelementptr %159, ptr %shape, i32 0, i32 6
+  %69 = getelementptr %163, ptr %shape, i32 0, i32 6
   %70 = load i64, ptr %69, align 8
-  %71 = getelementptr %159, ptr %shape, i32 0, i32 5
+  %71 = getelementptr %163, ptr %shape, i32 0, i32 5
   %72 = load i64, ptr %71, align 8
   %73 = mul i64 %70, %72
   %74 = icmp sgt i64 %68, %73
   %75 = zext i1 %74 to i8
-  %76 = getelementptr %159, ptr %shape, i32 0, i32 4
+  %76 = getelementptr %163, ptr %shape, i32 0, i32 4
   %77 = load i64, ptr %76, align 8
-  %78 = getelementptr %159, ptr %shape, i32 0, i32 6
+  %78 = getelementptr %163, ptr %shape, i32 0, i32 6
   %79 = load i64, ptr %78, align 8
-  %80 = getelementptr %159, ptr %shape, i32 0, i32 5
+  %80 = getelementptr %163, ptr %shape, i32 0, i32 5
   %81 = load i64, ptr %80, align 8
   %82 = mul i64 %79, %81
   %83 = trunc i8 %75 to i1
   %84 = select i1 %83, i64 %77, i64 %82
   %85 = mul i64 %66, %84
-  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.582", i64 %85)
+  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.589", i64 %85)
   %86 = load %4, ptr %22, align 1
   %87 = load ptr, ptr %out, align 8
-  %88 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %88 = getelementptr %163, ptr %shape, i32 0, i32 2
   %89 = load i64, ptr %88, align 8
   %90 = mul i64 %89, 4
-  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.583", i64 %90)
+  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.590", i64 %90)
   %91 = load %4, ptr %21, align 1
   %92 = load ptr, ptr %out, align 8
-  %93 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %93 = getelementptr %163, ptr %shape, i32 0, i32 2
   %94 = load i64, ptr %93, align 8
-  %95 = getelementptr %159, ptr %shape, i32 0, i32 6
+  %95 = getelementptr %163, ptr %shape, i32 0, i32 6
   %96 = load i64, ptr %95, align 8
-  %97 = getelementptr %159, ptr %shape, i32 0, i32 7
+  %97 = getelementptr %163, ptr %shape, i32 0, i32 7
   %98 = load i64, ptr %97, align 8
   %99 = mul i64 2, %98
   %100 = add i64 %96, %99
-  %101 = getelementptr %159, ptr %shape, i32 0, i32 5
+  %101 = getelementptr %163, ptr %shape, i32 0, i32 5
   %102 = load i64, ptr %101, align 8
   %103 = mul i64 %100, %102
   %104 = mul i64 %94, %103
-  %105 = getelementptr %159, ptr %shape, i32 0, i32 3
+  %105 = getelementptr %163, ptr %shape, i32 0, i32 3
   %106 = load i64, ptr %105, align 8
   %107 = mul i64 %104, %106
-  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.584", i64 %107)
+  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.591", i64 %107)
   %108 = load %4, ptr %20, align 1
   %109 = load ptr, ptr %out, align 8
-  %110 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %110 = getelementptr %163, ptr %shape, i32 0, i32 2
   %111 = load i64, ptr %110, align 8
-  %112 = getelementptr %159, ptr %shape, i32 0, i32 6
+  %112 = getelementptr %163, ptr %shape, i32 0, i32 6
   %113 = load i64, ptr %112, align 8
-  %114 = getelementptr %159, ptr %shape, i32 0, i32 5
+  %114 = getelementptr %163, ptr %shape, i32 0, i32 5
   %115 = load i64, ptr %114, align 8
   %116 = mul i64 %113, %115
   %117 = mul i64 %111, %116
-  %118 = getelementptr %159, ptr %shape, i32 0, i32 3
+  %118 = getelementptr %163, ptr %shape, i32 0, i32 3
   %119 = load i64, ptr %118, align 8
   %120 = mul i64 %117, %119
-  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.585", i64 %120)
+  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.592", i64 %120)
   %121 = load %4, ptr %19, align 1
   %122 = load ptr, ptr %out, align 8
-  %123 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %123 = getelementptr %163, ptr %shape, i32 0, i32 2
   %124 = load i64, ptr %123, align 8
-  %125 = getelementptr %159, ptr %shape, i32 0, i32 6
+  %125 = getelementptr %163, ptr %shape, i32 0, i32 6
   %126 = load i64, ptr %125, align 8
-  %127 = getelementptr %159, ptr %shape, i32 0, i32 5
+  %127 = getelementptr %163, ptr %shape, i32 0, i32 5
   %128 = load i64, ptr %127, align 8
   %129 = mul i64 %126, %128
   %130 = mul i64 %124, %129
-  %131 = getelementptr %159, ptr %shape, i32 0, i32 3
+  %131 = getelementptr %163, ptr %shape, i32 0, i32 3
   %132 = load i64, ptr %131, align 8
   %133 = mul i64 %130, %132
-  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.586", i64 %133)
+  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.593", i64 %133)
   %134 = load %4, ptr %18, align 1
   %135 = load ptr, ptr %out, align 8
-  %136 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %136 = getelementptr %163, ptr %shape, i32 0, i32 2
   %137 = load i64, ptr %136, align 8
-  %138 = getelementptr %159, ptr %shape, i32 0, i32 8
+  %138 = getelementptr %163, ptr %shape, i32 0, i32 8
   %139 = load i64, ptr %138, align 8
   %140 = mul i64 2, %139
   %141 = mul i64 %137, %140
-  %142 = getelementptr %159, ptr %shape, i32 0, i32 3
+  %142 = getelementptr %163, ptr %shape, i32 0, i32 3
   %143 = load i64, ptr %142, align 8
   %144 = mul i64 %141, %143
-  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.587", i64 %144)
+  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.594", i64 %144)
   %145 = load %4, ptr %17, align 1
   %146 = load ptr, ptr %out, align 8
-  %147 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %147 = getelementptr %163, ptr %shape, i32 0, i32 2
   %148 = load i64, ptr %147, align 8
-  %149 = getelementptr %159, ptr %shape, i32 0, i32 8
+  %149 = getelementptr %163, ptr %shape, i32 0, i32 8
   %150 = load i64, ptr %149, align 8
   %151 = mul i64 %148, %150
-  %152 = getelementptr %159, ptr %shape, i32 0, i32 3
+  %152 = getelementptr %163, ptr %shape, i32 0, i32 3
   %153 = load i64, ptr %152, align 8
   %154 = mul i64 %151, %153
-  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.588", i64 %154)
+  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.595", i64 %154)
   %155 = load %4, ptr %16, align 1
   %156 = load ptr, ptr %out, align 8
-  %157 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %157 = getelementptr %163, ptr %shape, i32 0, i32 2
   %158 = load i64, ptr %157, align 8
-  %159 = getelementptr %159, ptr %shape, i32 0, i32 8
+  %159 = getelementptr %163, ptr %shape, i32 0, i32 8
   %160 = load i64, ptr %159, align 8
   %161 = mul i64 %158, %160
-  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.589", i64 %161)
+  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.596", i64 %161)
   %162 = load %4, ptr %15, align 1
   %163 = load ptr, ptr %out, align 8
-  %164 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %164 = getelementptr %163, ptr %shape, i32 0, i32 2
   %165 = load i64, ptr %164, align 8
   %166 = mul i64 %165, 4
-  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.590", i64 %166)
+  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.597", i64 %166)
   %167 = load %4, ptr %14, align 1
   %168 = load ptr, ptr %out, align 8
-  %169 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %169 = getelementptr %163, ptr %shape, i32 0, i32 2
   %170 = load i64, ptr %169, align 8
-  %171 = getelementptr %159, ptr %shape, i32 0, i32 4
+  %171 = getelementptr %163, ptr %shape, i32 0, i32 4
   %172 = load i64, ptr %171, align 8
   %173 = mul i64 %170, %172
-  %174 = getelementptr %159, ptr %shape, i32 0, i32 3
+  %174 = getelementptr %163, ptr %shape, i32 0, i32 3
   %175 = load i64, ptr %174, align 8
   %176 = mul i64 %173, %175
-  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.591", i64 %176)
+  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.598", i64 %176)
   %177 = load %4, ptr %13, align 1
   %178 = load ptr, ptr %out, align 8
-  %179 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %179 = getelementptr %163, ptr %shape, i32 0, i32 2
   %180 = load i64, ptr %179, align 8
-  %181 = getelementptr %159, ptr %shape, i32 0, i32 9
+  %181 = getelementptr %163, ptr %shape, i32 0, i32 9
   %182 = load i64, ptr %181, align 8
   %183 = mul i64 %180, %182
   %184 = mul i64 %183, 4
-  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.592", i64 %184)
+  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.599", i64 %184)
   %185 = load %4, ptr %12, align 1
   %186 = load ptr, ptr %out, align 8
-  %187 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %187 = getelementptr %163, ptr %shape, i32 0, i32 2
   %188 = load i64, ptr %187, align 8
-  %189 = getelementptr %159, ptr %shape, i32 0, i32 9
+  %189 = getelementptr %163, ptr %shape, i32 0, i32 9
   %190 = load i64, ptr %189, align 8
   %191 = mul i64 %188, %190
   %192 = mul i64 %191, 4
-  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.593", i64 %192)
+  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.600", i64 %192)
   %193 = load %4, ptr %11, align 1
   %194 = load ptr, ptr %out, align 8
-  %195 = getelementptr %159, ptr %shape, i32 0, i32 10
+  %195 = getelementptr %163, ptr %shape, i32 0, i32 10
   %196 = load i64, ptr %195, align 8
-  %197 = getelementptr %159, ptr %shape, i32 0, i32 11
+  %197 = getelementptr %163, ptr %shape, i32 0, i32 11
   %198 = load i64, ptr %197, align 8
   %199 = mul i64 %196, %198
   %200 = mul i64 %199, 4
-  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.594", i64 %200)
+  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.601", i64 %200)
   %201 = load %4, ptr %10, align 1
   %202 = load ptr, ptr %out, align 8
-  %203 = getelementptr %159, ptr %shape, i32 0, i32 10
+  %203 = getelementptr %163, ptr %shape, i32 0, i32 10
   %204 = load i64, ptr %203, align 8
-  %205 = getelementptr %159, ptr %shape, i32 0, i32 12
+  %205 = getelementptr %163, ptr %shape, i32 0, i32 12
   %206 = load i64, ptr %205, align 8
   %207 = mul i64 %204, %206
   %208 = mul i64 %207, 4
   call void @"$JsonWriter.integer_field"(ptr %202, ptr @"$string.70", i64 %208)
   %209 = load %4, ptr %9, align 1
   %210 = load ptr, ptr %out, align 8
-  %211 = getelementptr %159, ptr %shape, i32 0, i32 14
+  %211 = getelementptr %163, ptr %shape, i32 0, i32 14
   %212 = load i64, ptr %211, align 8
   %213 = mul i64 %212, 4
-  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.595", i64 %213)
+  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.602", i64 %213)
   %214 = load %4, ptr %8, align 1
   %215 = load ptr, ptr %out, align 8
-  %216 = getelementptr %159, ptr %shape, i32 0, i32 1
+  %216 = getelementptr %163, ptr %shape, i32 0, i32 1
   %217 = load i64, ptr %216, align 8
   %218 = icmp sgt i64 %217, 1
   %219 = zext i1 %218 to i8
-  %220 = getelementptr %159, ptr %shape, i32 0, i32 1
+  %220 = getelementptr %163, ptr %shape, i32 0, i32 1
   %221 = load i64, ptr %220, align 8
-  %222 = getelementptr %159, ptr %shape, i32 0, i32 10
+  %222 = getelementptr %163, ptr %shape, i32 0, i32 10
   %223 = load i64, ptr %222, align 8
   %224 = mul i64 %221, %223
   %225 = mul i64 %224, 4
   %226 = trunc i8 %219 to i1
   %227 = select i1 %226, i64 %225, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %215, ptr @"$string.596", i64 %227)
+  call void @"$JsonWriter.integer_field"(ptr %215, ptr @"$string.603", i64 %227)
   %228 = load %4, ptr %7, align 1
   %229 = load ptr, ptr %out, align 8
-  %230 = getelementptr %159, ptr %shape, i32 0, i32 14
+  %230 = getelementptr %163, ptr %shape, i32 0, i32 14
   %231 = load i64, ptr %230, align 8
-  %232 = getelementptr %159, ptr %shape, i32 0, i32 15
+  %232 = getelementptr %163, ptr %shape, i32 0, i32 15
   %233 = load i64, ptr %232, align 8
   %234 = sdiv i64 %233, 2
   %235 = mul i64 %231, %234
   %236 = mul i64 %235, 4
-  call void @"$JsonWriter.integer_field"(ptr %229, ptr @"$string.597", i64 %236)
+  call void @"$JsonWriter.integer_field"(ptr %229, ptr @"$string.604", i64 %236)
   %237 = load %4, ptr %6, align 1
   %238 = load ptr, ptr %out, align 8
-  %239 = getelementptr %159, ptr %shape, i32 0, i32 14
+  %239 = getelementptr %163, ptr %shape, i32 0, i32 14
   %240 = load i64, ptr %239, align 8
-  %241 = getelementptr %159, ptr %shape, i32 0, i32 15
+  %241 = getelementptr %163, ptr %shape, i32 0, i32 15
   %242 = load i64, ptr %241, align 8
   %243 = sdiv i64 %242, 2
   %244 = mul i64 %240, %243
   %245 = mul i64 %244, 4
-  call void @"$JsonWriter.integer_field"(ptr %238, ptr @"$string.598", i64 %245)
+  call void @"$JsonWriter.integer_field"(ptr %238, ptr @"$string.605", i64 %245)
   %246 = load %4, ptr %5, align 1
   %247 = load ptr, ptr %out, align 8
-  %248 = getelementptr %159, ptr %shape, i32 0, i32 16
+  %248 = getelementptr %163, ptr %shape, i32 0, i32 16
   %249 = load i64, ptr %248, align 8
-  call void @"$JsonWriter.integer_field"(ptr %247, ptr @"$string.599", i64 %249)
+  call void @"$JsonWriter.integer_field"(ptr %247, ptr @"$string.606", i64 %249)
   %250 = load %4, ptr %4, align 1
   %251 = load ptr, ptr %out, align 8
-  %252 = getelementptr %159, ptr %shape, i32 0, i32 0
+  %252 = getelementptr %163, ptr %shape, i32 0, i32 0
   %253 = load i32, ptr %252, align 4
   %254 = icmp eq i32 %253, 0
   %255 = zext i1 %254 to i8
-  %256 = getelementptr %159, ptr %shape, i32 0, i32 13
+  %256 = getelementptr %163, ptr %shape, i32 0, i32 13
   %257 = load i64, ptr %256, align 8
-  %258 = getelementptr %159, ptr %shape, i32 0, i32 12
+  %258 = getelementptr %163, ptr %shape, i32 0, i32 12
   %259 = load i64, ptr %258, align 8
   %260 = mul i64 %257, %259
   %261 = mul i64 %260, 4
   %262 = trunc i8 %255 to i1
   %263 = select i1 %262, i64 %261, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %251, ptr @"$string.600", i64 %263)
+  call void @"$JsonWriter.integer_field"(ptr %251, ptr @"$string.607", i64 %263)
   %264 = load %4, ptr %3, align 1
   %265 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %265)
@@ -59708,42 +60714,42 @@ entry:
   %18 = load ptr, ptr %out, align 8
   %19 = load i32, ptr %index, align 4
   %20 = sext i32 %19 to i64
-  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.602", i64 %20)
+  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.609", i64 %20)
   %21 = load %4, ptr %11, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = getelementptr %165, ptr %rank, i32 0, i32 0
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.603", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.610", i64 %24)
   %25 = load %4, ptr %10, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = getelementptr %165, ptr %rank, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.604", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.611", i64 %28)
   %29 = load %4, ptr %9, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = getelementptr %165, ptr %rank, i32 0, i32 2
   %32 = load i64, ptr %31, align 8
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.605", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.612", i64 %32)
   %33 = load %4, ptr %8, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = getelementptr %165, ptr %rank, i32 0, i32 3
   %36 = load i64, ptr %35, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.606", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.613", i64 %36)
   %37 = load %4, ptr %7, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = getelementptr %165, ptr %rank, i32 0, i32 4
   %40 = load i64, ptr %39, align 8
-  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.607", i64 %40)
+  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.614", i64 %40)
   %41 = load %4, ptr %6, align 1
   %42 = load ptr, ptr %out, align 8
   %43 = getelementptr %165, ptr %rank, i32 0, i32 5
   %44 = load i64, ptr %43, align 8
-  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.608", i64 %44)
+  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.615", i64 %44)
   %45 = load %4, ptr %5, align 1
   %46 = load ptr, ptr %out, align 8
   %47 = getelementptr %165, ptr %rank, i32 0, i32 6
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.609", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.616", i64 %48)
   %49 = load %4, ptr %4, align 1
   %50 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %50)
@@ -59754,27 +60760,27 @@ entry:
 define internal void @"$Plan.rank"(ptr noalias sret(%165) %0, ptr %1, i32 %2) {
 entry:
   %result = alloca %165, align 8
-  %shape = alloca %159, align 8
-  %3 = alloca %159, align 8
+  %shape = alloca %163, align 8
+  %3 = alloca %163, align 8
   %rank = alloca i32, align 4
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
   store i32 %2, ptr %rank, align 4
   %4 = load ptr, ptr %self, align 8
   %5 = load i32, ptr %rank, align 4
-  call void @"$Plan.buffer_shape"(ptr noalias sret(%159) %3, ptr %4, i32 %5)
+  call void @"$Plan.buffer_shape"(ptr noalias sret(%163) %3, ptr %4, i32 %5)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %3, i64 168, i1 false)
   %6 = call ptr @memset(ptr %result, i32 0, i64 56)
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %29, ptr %7, i32 0, i32 14
+  %8 = getelementptr %29, ptr %7, i32 0, i32 15
   %9 = load i64, ptr %8, align 8
   %10 = getelementptr %165, ptr %result, i32 0, i32 0
   store i64 %9, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %29, ptr %11, i32 0, i32 13
+  %12 = getelementptr %29, ptr %11, i32 0, i32 14
   %13 = load i64, ptr %12, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %29, ptr %14, i32 0, i32 12
+  %15 = getelementptr %29, ptr %14, i32 0, i32 13
   %16 = load i32, ptr %15, align 4
   %17 = sext i32 %16 to i64
   %18 = mul i64 %13, %17
@@ -59784,7 +60790,7 @@ entry:
   %21 = getelementptr %165, ptr %result, i32 0, i32 2
   store i64 %20, ptr %21, align 8
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %29, ptr %22, i32 0, i32 16
+  %23 = getelementptr %29, ptr %22, i32 0, i32 17
   %24 = load i64, ptr %23, align 8
   %25 = getelementptr %165, ptr %result, i32 0, i32 3
   store i64 %24, ptr %25, align 8
@@ -59796,7 +60802,7 @@ entry:
 
 then:                                             ; preds = %entry
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %29, ptr %30, i32 0, i32 17
+  %31 = getelementptr %29, ptr %30, i32 0, i32 18
   %32 = load i64, ptr %31, align 8
   %33 = getelementptr %165, ptr %result, i32 0, i32 4
   store i64 %32, ptr %33, align 8
@@ -59817,7 +60823,7 @@ merge:                                            ; preds = %else, %then
   %42 = getelementptr %165, ptr %result, i32 0, i32 5
   store i64 %41, ptr %42, align 8
   %43 = load ptr, ptr %self, align 8
-  %44 = getelementptr %29, ptr %43, i32 0, i32 9
+  %44 = getelementptr %29, ptr %43, i32 0, i32 10
   %45 = load i64, ptr %44, align 8
   %46 = load ptr, ptr %self, align 8
   %47 = call i64 @"$Plan.num_sharing"(ptr %46)
@@ -60306,7 +61312,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.610")
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.617")
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -60647,7 +61653,7 @@ then3:                                            ; preds = %then
   %58 = getelementptr [1024 x i8], ptr %57, i32 0, i32 0
   %59 = getelementptr i8, ptr %58, i64 0
   %60 = load i32, ptr %capacity, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.611", i32 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.618", i32 %60)
   %62 = load ptr, ptr %target, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -60832,7 +61838,7 @@ then3:                                            ; preds = %then
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.612", ptr @"$string.613")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.619", ptr @"$string.620")
   %19 = load ptr, ptr %target1, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -60958,7 +61964,7 @@ then3:                                            ; preds = %then
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.614")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.621")
   %31 = load ptr, ptr %target1, align 8
   %32 = getelementptr %5, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
@@ -61032,9 +62038,9 @@ entry:
   %17 = load ptr, ptr %made, align 8
   %18 = getelementptr %64, ptr %17, i32 0, i32 10
   %19 = load i64, ptr %18, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.615", i64 %19)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.622", i64 %19)
   %20 = load %4, ptr %12, align 1
-  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.616")
+  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.623")
   %21 = load %4, ptr %11, align 1
   call void @"$JsonWriter.begin_array"(ptr %out)
   %22 = load %4, ptr %10, align 1
@@ -61071,12 +62077,12 @@ forbody:                                          ; preds = %forcond
   %43 = load ptr, ptr %total, align 8
   %44 = getelementptr %65, ptr %43, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.617", i64 %45)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.624", i64 %45)
   %46 = load %4, ptr %7, align 1
   %47 = load ptr, ptr %total, align 8
   %48 = getelementptr %65, ptr %47, i32 0, i32 2
   %49 = load i64, ptr %48, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.618", i64 %49)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.625", i64 %49)
   %50 = load %4, ptr %6, align 1
   call void @"$JsonWriter.end_object"(ptr %out)
   %51 = load %4, ptr %5, align 1
@@ -61131,7 +62137,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.612", ptr @"$string.619")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.619", ptr @"$string.626")
   %19 = load ptr, ptr %target, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -61329,7 +62335,7 @@ merge1:                                           ; preds = %else3, %then2
 then5:                                            ; preds = %merge1
   %35 = load ptr, ptr %self, align 8
   %36 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %35, ptr @"$string.620", i32 -1, ptr %36)
+  call void @"$Rank.describe_failure"(ptr %35, ptr @"$string.627", i32 -1, ptr %36)
   %37 = load %4, ptr %3, align 1
   %38 = load i32, ptr %code, align 4
   ret i32 %38
@@ -61527,7 +62533,7 @@ then5:                                            ; preds = %then2
   %32 = getelementptr %41, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
   %34 = load i32, ptr %num_pages, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.627", i32 %33, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.634", i32 %33, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -61724,7 +62730,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %37, ptr %28, i32 0, i32 2
   %30 = getelementptr %38, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.621", i32 %27, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.628", i32 %27, i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -61777,7 +62783,7 @@ then9:                                            ; preds = %then5
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %num_pages, align 4
   %60 = load i64, ptr %held, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.622", i32 %59, i64 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.629", i32 %59, i64 %60)
   %62 = load ptr, ptr %target7, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -61829,7 +62835,7 @@ then17:                                           ; preds = %then13
   %87 = getelementptr %37, ptr %86, i32 0, i32 21
   %88 = getelementptr %50, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.623", i64 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.630", i64 %89)
   %91 = load ptr, ptr %target15, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -61955,7 +62961,7 @@ then3:                                            ; preds = %then
   %45 = getelementptr %67, ptr %44, i32 0, i32 0
   %46 = load i64, ptr %45, align 8
   %47 = load i32, ptr %needed, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.624", i32 %43, i64 %46, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.631", i32 %43, i64 %46, i32 %47)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %5, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -62105,7 +63111,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.23", i32 79, ptr @"$string.625")
+  call void @"$check.fail"(ptr @"$string.23", i32 79, ptr @"$string.632")
   %15 = load %4, ptr %8, align 1
   br label %merge
 
@@ -62123,7 +63129,7 @@ merge:                                            ; preds = %else, %then
   br i1 %22, label %else3, label %then2
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.23", i32 80, ptr @"$string.626")
+  call void @"$check.fail"(ptr @"$string.23", i32 80, ptr @"$string.633")
   %23 = load %4, ptr %7, align 1
   br label %merge1
 
@@ -62705,7 +63711,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr %67, ptr %38, i32 0, i32 15
   %40 = getelementptr %17, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.628", i64 %37, i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.635", i64 %37, i64 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -62949,7 +63955,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %45 = load ptr, ptr %self, align 8
   %46 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %45, ptr @"$string.629", i32 -1, ptr %46)
+  call void @"$Rank.describe_failure"(ptr %45, ptr @"$string.636", i32 -1, ptr %46)
   %47 = load %4, ptr %5, align 1
   %48 = load i32, ptr %code, align 4
   ret i32 %48
@@ -62983,7 +63989,7 @@ else:                                             ; preds = %entry
 then6:                                            ; preds = %else
   %62 = load ptr, ptr %self, align 8
   %63 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %62, ptr @"$string.630", i32 -1, ptr %63)
+  call void @"$Rank.describe_failure"(ptr %62, ptr @"$string.637", i32 -1, ptr %63)
   %64 = load %4, ptr %4, align 1
   %65 = load i32, ptr %code4, align 4
   ret i32 %65
@@ -63017,7 +64023,7 @@ merge:                                            ; preds = %merge5, %merge1
 then11:                                           ; preds = %merge
   %79 = load ptr, ptr %self, align 8
   %80 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %79, ptr @"$string.631", i32 -1, ptr %80)
+  call void @"$Rank.describe_failure"(ptr %79, ptr @"$string.638", i32 -1, ptr %80)
   %81 = load %4, ptr %3, align 1
   %82 = load i32, ptr %code9, align 4
   ret i32 %82
@@ -63334,7 +64340,7 @@ then2:                                            ; preds = %merge
 then5:                                            ; preds = %then2
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %51, ptr @"$string.632", i32 -1, ptr %52)
+  call void @"$Rank.describe_failure"(ptr %51, ptr @"$string.639", i32 -1, ptr %52)
   %53 = load %4, ptr %4, align 1
   %54 = load i32, ptr %code, align 4
   ret i32 %54
@@ -63377,7 +64383,7 @@ merge1:                                           ; preds = %else3, %merge4
 then10:                                           ; preds = %merge1
   %73 = load ptr, ptr %self, align 8
   %74 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %73, ptr @"$string.595", i32 -1, ptr %74)
+  call void @"$Rank.describe_failure"(ptr %73, ptr @"$string.602", i32 -1, ptr %74)
   %75 = load %4, ptr %3, align 1
   %76 = load i32, ptr %code8, align 4
   ret i32 %76
@@ -63437,7 +64443,7 @@ entry:
   br i1 %8, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.78", i32 10, ptr @"$string.633")
+  call void @"$check.fail"(ptr @"$string.78", i32 10, ptr @"$string.640")
   %9 = load %4, ptr %4, align 1
   br label %merge
 
@@ -63465,7 +64471,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %23, label %else, label %then
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.78", i32 11, ptr @"$string.634")
+  call void @"$check.fail"(ptr @"$string.78", i32 11, ptr @"$string.641")
   %24 = load %4, ptr %3, align 1
   br label %merge1
 
@@ -63701,7 +64707,7 @@ entry:
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %21, ptr @"$string.635", i32 -1, ptr %22)
+  call void @"$Rank.describe_failure"(ptr %21, ptr @"$string.642", i32 -1, ptr %22)
   %23 = load %4, ptr %3, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -64407,7 +65413,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i32, ptr %num_masks, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.636", i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.643", i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -64686,7 +65692,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %67, ptr %20, i32 0, i32 0
   %22 = load i64, ptr %21, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.637", i64 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.644", i64 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -64738,7 +65744,7 @@ then9:                                            ; preds = %then5
   %49 = load ptr, ptr %item, align 8
   %50 = getelementptr %67, ptr %49, i32 0, i32 29
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.638", i32 %45, i64 %48, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.645", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -64790,7 +65796,7 @@ then17:                                           ; preds = %then13
   %78 = load ptr, ptr %item, align 8
   %79 = getelementptr %67, ptr %78, i32 0, i32 31
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.639", i32 %74, i64 %77, i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.646", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
   %83 = getelementptr %5, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -65237,7 +66243,7 @@ then8:                                            ; preds = %merge4
   %46 = load ptr, ptr %r, align 8
   %47 = getelementptr %101, ptr %46, i32 0, i32 1
   %48 = load i32, ptr %47, align 4
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.675", i32 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.682", i32 %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -65298,7 +66304,7 @@ then16:                                           ; preds = %then12
   %81 = getelementptr i8, ptr %80, i64 0
   %82 = load i64, ptr %count, align 8
   %83 = load i32, ptr %most, align 4
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.676", i64 %82, i32 %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.683", i64 %82, i32 %83)
   %85 = load ptr, ptr %target14, align 8
   %86 = getelementptr %5, ptr %85, i32 0, i32 0
   %87 = getelementptr [1024 x i8], ptr %86, i32 0, i32 0
@@ -65367,7 +66373,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.640")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.647")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -65415,7 +66421,7 @@ then9:                                            ; preds = %then5
   %41 = load ptr, ptr %r, align 8
   %42 = getelementptr %101, ptr %41, i32 0, i32 0
   %43 = load i32, ptr %42, align 4
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.641", i32 %43, i32 152)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.648", i32 %43, i32 152)
   %45 = load ptr, ptr %target7, align 8
   %46 = getelementptr %5, ptr %45, i32 0, i32 0
   %47 = getelementptr [1024 x i8], ptr %46, i32 0, i32 0
@@ -65506,7 +66512,7 @@ then26:                                           ; preds = %then22
   %83 = load ptr, ptr %r, align 8
   %84 = getelementptr %101, ptr %83, i32 0, i32 7
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.661", i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.668", i32 %85)
   %87 = load ptr, ptr %target24, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -65538,7 +66544,7 @@ merge21:                                          ; preds = %else23, %dead28
   %99 = getelementptr %173, ptr %98, i32 0, i32 0
   %100 = load i32, ptr %99, align 4
   %101 = load ptr, ptr %message, align 8
-  %102 = call i32 @"$request.check_tokens"(ptr @"$string.662", ptr %94, i32 %97, i32 %100, ptr %101)
+  %102 = call i32 @"$request.check_tokens"(ptr @"$string.669", ptr %94, i32 %97, i32 %100, ptr %101)
   store i32 %102, ptr %code29, align 4
   %103 = load i32, ptr %code29, align 4
   %104 = icmp ne i32 %103, 0
@@ -65661,7 +66667,7 @@ then5:                                            ; preds = %then2
   %37 = load ptr, ptr %r, align 8
   %38 = getelementptr %101, ptr %37, i32 0, i32 3
   %39 = load i32, ptr %38, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.645", i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.652", i32 %39)
   %41 = load ptr, ptr %target, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -65723,7 +66729,7 @@ then13:                                           ; preds = %then9
   %73 = load ptr, ptr %r, align 8
   %74 = getelementptr %101, ptr %73, i32 0, i32 3
   %75 = load i32, ptr %74, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.646", i32 %72, i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.653", i32 %72, i32 %75)
   %77 = load ptr, ptr %target11, align 8
   %78 = getelementptr %5, ptr %77, i32 0, i32 0
   %79 = getelementptr [1024 x i8], ptr %78, i32 0, i32 0
@@ -65770,7 +66776,7 @@ then21:                                           ; preds = %then17
   %97 = load ptr, ptr %r, align 8
   %98 = getelementptr %101, ptr %97, i32 0, i32 18
   %99 = load i64, ptr %98, align 8
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.647", i64 %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.654", i64 %99)
   %101 = load ptr, ptr %target19, align 8
   %102 = getelementptr %5, ptr %101, i32 0, i32 0
   %103 = getelementptr [1024 x i8], ptr %102, i32 0, i32 0
@@ -65817,7 +66823,7 @@ then29:                                           ; preds = %then25
   %121 = load ptr, ptr %r, align 8
   %122 = getelementptr %101, ptr %121, i32 0, i32 16
   %123 = load i32, ptr %122, align 4
-  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.648", i32 %123)
+  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.655", i32 %123)
   %125 = load ptr, ptr %target27, align 8
   %126 = getelementptr %5, ptr %125, i32 0, i32 0
   %127 = getelementptr [1024 x i8], ptr %126, i32 0, i32 0
@@ -65876,7 +66882,7 @@ then37:                                           ; preds = %then33
   %154 = load ptr, ptr %limits, align 8
   %155 = getelementptr %173, ptr %154, i32 0, i32 0
   %156 = load i32, ptr %155, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.649", i32 %153, i32 %156)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.656", i32 %153, i32 %156)
   %158 = load ptr, ptr %target35, align 8
   %159 = getelementptr %5, ptr %158, i32 0, i32 0
   %160 = getelementptr [1024 x i8], ptr %159, i32 0, i32 0
@@ -65961,7 +66967,7 @@ then2:                                            ; preds = %then
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
   %19 = load i32, ptr %num_tokens, align 4
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.642", i32 %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.649", i32 %19)
   %21 = load ptr, ptr %target, align 8
   %22 = getelementptr %5, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
@@ -66010,7 +67016,7 @@ then9:                                            ; preds = %then5
   %43 = load ptr, ptr %limits, align 8
   %44 = getelementptr %173, ptr %43, i32 0, i32 1
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.643", i32 %42, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.650", i32 %42, i32 %45)
   %47 = load ptr, ptr %target7, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -66038,7 +67044,7 @@ merge4:                                           ; preds = %else6, %dead11
   %55 = getelementptr %173, ptr %54, i32 0, i32 0
   %56 = load i32, ptr %55, align 4
   %57 = load ptr, ptr %message, align 8
-  %58 = call i32 @"$request.check_tokens"(ptr @"$string.644", ptr %52, i32 %53, i32 %56, ptr %57)
+  %58 = call i32 @"$request.check_tokens"(ptr @"$string.651", ptr %52, i32 %53, i32 %56, ptr %57)
   ret i32 %58
 
 dead12:                                           ; No predecessors!
@@ -66119,7 +67125,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %limits, align 8
   %25 = getelementptr %173, ptr %24, i32 0, i32 4
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.650", i32 %20, i32 %23, i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.657", i32 %20, i32 %23, i32 %26)
   %28 = load ptr, ptr %target, align 8
   %29 = getelementptr %5, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
@@ -66202,7 +67208,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %68, ptr %29, i32 0, i32 0
   %31 = load float, ptr %30, align 4
   %32 = fpext float %31 to double
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.651", double %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.658", double %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -66228,7 +67234,7 @@ merge:                                            ; preds = %else, %dead
   %40 = getelementptr %68, ptr %39, i32 0, i32 1
   %41 = load float, ptr %40, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$check_unit_range"(ptr @"$string.654", float %41, float 0.000000e+00, i1 zeroext true, ptr %42)
+  %43 = call i32 @"$check_unit_range"(ptr @"$string.661", float %41, float 0.000000e+00, i1 zeroext true, ptr %42)
   store i32 %43, ptr %code, align 4
   %44 = load i32, ptr %code, align 4
   %45 = icmp ne i32 %44, 0
@@ -66251,7 +67257,7 @@ merge4:                                           ; preds = %else6, %dead7
   %50 = getelementptr %68, ptr %49, i32 0, i32 2
   %51 = load float, ptr %50, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_unit_range"(ptr @"$string.655", float %51, float 0.000000e+00, i1 zeroext false, ptr %52)
+  %53 = call i32 @"$check_unit_range"(ptr @"$string.662", float %51, float 0.000000e+00, i1 zeroext false, ptr %52)
   store i32 %53, ptr %code8, align 4
   %54 = load i32, ptr %code8, align 4
   %55 = icmp ne i32 %54, 0
@@ -66295,7 +67301,7 @@ then18:                                           ; preds = %then14
   %74 = load ptr, ptr %s, align 8
   %75 = getelementptr %68, ptr %74, i32 0, i32 3
   %76 = load i32, ptr %75, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.656", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.663", i32 %76)
   %78 = load ptr, ptr %target16, align 8
   %79 = getelementptr %5, ptr %78, i32 0, i32 0
   %80 = getelementptr [1024 x i8], ptr %79, i32 0, i32 0
@@ -66352,7 +67358,7 @@ then27:                                           ; preds = %then22
   %105 = getelementptr %68, ptr %104, i32 0, i32 4
   %106 = load float, ptr %105, align 4
   %107 = fpext float %106 to double
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.657", double %107)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.664", double %107)
   %109 = load ptr, ptr %target25, align 8
   %110 = getelementptr %5, ptr %109, i32 0, i32 0
   %111 = getelementptr [1024 x i8], ptr %110, i32 0, i32 0
@@ -66400,7 +67406,7 @@ then35:                                           ; preds = %then31
   %130 = getelementptr %68, ptr %129, i32 0, i32 5
   %131 = load float, ptr %130, align 4
   %132 = fpext float %131 to double
-  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %128, i64 1024, ptr @"$string.658", double %132)
+  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %128, i64 1024, ptr @"$string.665", double %132)
   %134 = load ptr, ptr %target33, align 8
   %135 = getelementptr %5, ptr %134, i32 0, i32 0
   %136 = getelementptr [1024 x i8], ptr %135, i32 0, i32 0
@@ -66448,7 +67454,7 @@ then43:                                           ; preds = %then39
   %155 = getelementptr %68, ptr %154, i32 0, i32 6
   %156 = load float, ptr %155, align 4
   %157 = fpext float %156 to double
-  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.659", double %157)
+  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.666", double %157)
   %159 = load ptr, ptr %target41, align 8
   %160 = getelementptr %5, ptr %159, i32 0, i32 0
   %161 = getelementptr [1024 x i8], ptr %160, i32 0, i32 0
@@ -66504,7 +67510,7 @@ then51:                                           ; preds = %then47
   %185 = load ptr, ptr %s, align 8
   %186 = getelementptr %68, ptr %185, i32 0, i32 7
   %187 = load i32, ptr %186, align 4
-  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %184, i64 1024, ptr @"$string.660", i32 %187, i32 20)
+  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %184, i64 1024, ptr @"$string.667", i32 %187, i32 20)
   %189 = load ptr, ptr %target49, align 8
   %190 = getelementptr %5, ptr %189, i32 0, i32 0
   %191 = getelementptr [1024 x i8], ptr %190, i32 0, i32 0
@@ -66644,7 +67650,7 @@ then5:                                            ; preds = %then2
   %46 = fpext float %45 to double
   %47 = load float, ptr %lowest, align 4
   %48 = fpext float %47 to double
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.652", ptr %44, double %46, double %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.659", ptr %44, double %46, double %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -66684,7 +67690,7 @@ then9:                                            ; preds = %merge1
   %66 = fpext float %65 to double
   %67 = load float, ptr %lowest, align 4
   %68 = fpext float %67 to double
-  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.653", ptr %64, double %66, double %68)
+  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.660", ptr %64, double %66, double %68)
   %70 = load ptr, ptr %target7, align 8
   %71 = getelementptr %5, ptr %70, i32 0, i32 0
   %72 = getelementptr [1024 x i8], ptr %71, i32 0, i32 0
@@ -66764,7 +67770,7 @@ then2:                                            ; preds = %then
   %28 = load ptr, ptr %r, align 8
   %29 = getelementptr %101, ptr %28, i32 0, i32 9
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.663", i32 %30, i32 1024)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.670", i32 %30, i32 1024)
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -66830,7 +67836,7 @@ then13:                                           ; preds = %then9
   %59 = getelementptr %101, ptr %58, i32 0, i32 9
   %60 = load i32, ptr %59, align 4
   %61 = add i32 %60, 1
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.664", i32 %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.671", i32 %61)
   %63 = load ptr, ptr %target11, align 8
   %64 = getelementptr %5, ptr %63, i32 0, i32 0
   %65 = getelementptr [1024 x i8], ptr %64, i32 0, i32 0
@@ -66881,7 +67887,7 @@ then21:                                           ; preds = %then17
   %87 = load ptr, ptr %86, align 8
   %88 = getelementptr i32, ptr %87, i64 0
   %89 = load i32, ptr %88, align 4
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %84, i64 1024, ptr @"$string.665", i32 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %84, i64 1024, ptr @"$string.672", i32 %89)
   %91 = load ptr, ptr %target19, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -66958,7 +67964,7 @@ then30:                                           ; preds = %then26
   %133 = getelementptr i8, ptr %132, i64 0
   %134 = load i32, ptr %i, align 4
   %135 = load i32, ptr %length, align 4
-  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %133, i64 1024, ptr @"$string.666", i32 %134, i32 %135)
+  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %133, i64 1024, ptr @"$string.673", i32 %134, i32 %135)
   %137 = load ptr, ptr %target28, align 8
   %138 = getelementptr %5, ptr %137, i32 0, i32 0
   %139 = getelementptr [1024 x i8], ptr %138, i32 0, i32 0
@@ -67001,7 +68007,7 @@ merge24:                                          ; preds = %forcond
   %156 = getelementptr %173, ptr %155, i32 0, i32 0
   %157 = load i32, ptr %156, align 4
   %158 = load ptr, ptr %message, align 8
-  %159 = call i32 @"$request.check_tokens"(ptr @"$string.667", ptr %145, i32 %154, i32 %157, ptr %158)
+  %159 = call i32 @"$request.check_tokens"(ptr @"$string.674", ptr %145, i32 %154, i32 %157, ptr %158)
   ret i32 %159
 
 dead33:                                           ; No predecessors!
@@ -67075,7 +68081,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %101, ptr %39, i32 0, i32 10
   %41 = load i32, ptr %40, align 4
   %42 = load i32, ptr %most, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.668", i32 %41, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.675", i32 %41, i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -67107,7 +68113,7 @@ merge:                                            ; preds = %else, %dead
   %56 = getelementptr %173, ptr %55, i32 0, i32 0
   %57 = load i32, ptr %56, align 4
   %58 = load ptr, ptr %message, align 8
-  %59 = call i32 @"$request.check_tokens"(ptr @"$string.669", ptr %51, i32 %54, i32 %57, ptr %58)
+  %59 = call i32 @"$request.check_tokens"(ptr @"$string.676", ptr %51, i32 %54, i32 %57, ptr %58)
   store i32 %59, ptr %code, align 4
   %60 = load i32, ptr %code, align 4
   %61 = icmp ne i32 %60, 0
@@ -67160,7 +68166,7 @@ then13:                                           ; preds = %then9
   %86 = load ptr, ptr %r, align 8
   %87 = getelementptr %101, ptr %86, i32 0, i32 10
   %88 = load i32, ptr %87, align 4
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.670", i32 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.677", i32 %88)
   %90 = load ptr, ptr %target11, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -67233,7 +68239,7 @@ then22:                                           ; preds = %then18
   %129 = getelementptr float, ptr %126, i64 %128
   %130 = load float, ptr %129, align 4
   %131 = fpext float %130 to double
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %122, i64 1024, ptr @"$string.671", i32 %123, double %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %122, i64 1024, ptr @"$string.678", i32 %123, double %131)
   %133 = load ptr, ptr %target20, align 8
   %134 = getelementptr %5, ptr %133, i32 0, i32 0
   %135 = getelementptr [1024 x i8], ptr %134, i32 0, i32 0
@@ -67310,7 +68316,7 @@ then33:                                           ; preds = %then29
   %176 = sext i32 %175 to i64
   %177 = getelementptr i32, ptr %174, i64 %176
   %178 = load i32, ptr %177, align 4
-  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.672", i32 %171, i32 %178)
+  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.679", i32 %171, i32 %178)
   %180 = load ptr, ptr %target31, align 8
   %181 = getelementptr %5, ptr %180, i32 0, i32 0
   %182 = getelementptr [1024 x i8], ptr %181, i32 0, i32 0
@@ -67921,7 +68927,7 @@ forbody:                                          ; preds = %forcond
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
   %39 = getelementptr { i64 }, ptr %2, i32 0, i32 0
   %40 = load i64, ptr %39, align 8
-  %41 = call zeroext i1 @"$Vector.push.673"(ptr %15, i64 %40)
+  %41 = call zeroext i1 @"$Vector.push.680"(ptr %15, i64 %40)
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
   br i1 %43, label %else, label %then
@@ -67966,7 +68972,7 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.673"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.push.680"(ptr %0, i64 %1) {
 entry:
   %value = alloca %175, align 8
   %self = alloca ptr, align 8
@@ -67978,7 +68984,7 @@ entry:
   %5 = getelementptr %69, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
-  %8 = call zeroext i1 @"$Vector.reserve.674"(ptr %3, i64 %7)
+  %8 = call zeroext i1 @"$Vector.reserve.681"(ptr %3, i64 %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %else, label %then
@@ -68014,7 +69020,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.674"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.681"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -68166,7 +69172,7 @@ and.lhs.true:                                     ; preds = %forbody
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %4, ptr align 4 %bias, i64 8, i1 false)
   %29 = getelementptr { i64 }, ptr %4, i32 0, i32 0
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$Vector.push.673"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.push.680"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else, label %then
@@ -68226,7 +69232,7 @@ forbody4:                                         ; preds = %forcond3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
   %63 = getelementptr { i64 }, ptr %1, i32 0, i32 0
   %64 = load i64, ptr %63, align 8
-  %65 = call zeroext i1 @"$Vector.push.673"(ptr %46, i64 %64)
+  %65 = call zeroext i1 @"$Vector.push.680"(ptr %46, i64 %64)
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
   br i1 %67, label %else8, label %then7
@@ -68599,7 +69605,7 @@ then2:                                            ; preds = %then
   %32 = getelementptr %37, ptr %31, i32 0, i32 2
   %33 = getelementptr %38, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.677", i64 %26, i32 %30, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.684", i64 %26, i32 %30, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -68701,7 +69707,7 @@ then5:                                            ; preds = %then2
   %44 = getelementptr %38, ptr %43, i32 0, i32 8
   %45 = getelementptr %32, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.678", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.685", i32 %46)
   %48 = load ptr, ptr %target, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -68786,7 +69792,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.684", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.692", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -69335,7 +70341,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.19", i32 216, ptr @"$string.679")
+  call void @"$check.fail"(ptr @"$string.19", i32 216, ptr @"$string.686")
   %13 = load %4, ptr %3, align 1
   br label %merge
 
@@ -70214,7 +71220,7 @@ merge2:                                           ; preds = %else, %dead
   %49 = load i32, ptr %48, align 4
   %50 = load i32, ptr %planned, align 4
   %51 = sub i32 %49, %50
-  %52 = call i32 @"$smaller"(i32 %43, i32 %51)
+  %52 = call i32 @"$smaller.687"(i32 %43, i32 %51)
   %53 = add i32 %40, %52
   store i32 %53, ptr %planned, align 4
   br label %condition
@@ -70273,7 +71279,7 @@ merge:                                            ; preds = %forcond
   %29 = getelementptr %45, ptr %28, i32 0, i32 10
   %30 = getelementptr %32, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 @"$smaller"(i32 %25, i32 %31)
+  %32 = call i32 @"$smaller.687"(i32 %25, i32 %31)
   ret i32 %32
 
 dead:                                             ; No predecessors!
@@ -70339,7 +71345,7 @@ then5:                                            ; preds = %merge
   %26 = getelementptr %39, ptr %25, i32 0, i32 0
   %27 = getelementptr %40, ptr %26, i32 0, i32 4
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 @"$smaller"(i32 %24, i32 %28)
+  %29 = call i32 @"$smaller.687"(i32 %24, i32 %28)
   ret i32 %29
 
 dead7:                                            ; No predecessors!
@@ -70375,7 +71381,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal i32 @"$smaller"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.687"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -71278,7 +72284,7 @@ entry:
   br i1 %9, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.680", i32 203, ptr @"$string.681")
+  call void @"$check.fail"(ptr @"$string.688", i32 203, ptr @"$string.689")
   %10 = load %4, ptr %4, align 1
   br label %merge
 
@@ -71575,7 +72581,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.20", i32 255, ptr @"$string.682")
+  call void @"$check.fail"(ptr @"$string.20", i32 255, ptr @"$string.690")
   %15 = load %4, ptr %5, align 1
   br label %merge
 
@@ -71919,7 +72925,7 @@ entry:
   %10 = call i32 @"$Scheduler.chunk_of"(ptr %8, ptr %9)
   %11 = load ptr, ptr %step, align 8
   %12 = call i32 @"$StepPlan.room"(ptr %11)
-  %13 = call i32 @"$smaller"(i32 %10, i32 %12)
+  %13 = call i32 @"$smaller.687"(i32 %10, i32 %12)
   store i32 %13, ptr %num_tokens, align 4
   %14 = load ptr, ptr %item, align 8
   %15 = getelementptr %67, ptr %14, i32 0, i32 7
@@ -72450,7 +73456,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.34", i32 143, ptr @"$string.683")
+  call void @"$check.fail"(ptr @"$string.34", i32 143, ptr @"$string.691")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -72969,7 +73975,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$Vector.free.685"(ptr @"<global>.91")
+  call void @"$Vector.free.693"(ptr @"<global>.91")
   %5 = load %4, ptr %0, align 1
   br label %merge
 
@@ -72980,7 +73986,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Vector.free.685"(ptr %0) {
+define internal void @"$Vector.free.693"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -72992,12 +73998,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.686"(ptr %7)
+  call void @"$Vector.init.694"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.686"(ptr %0) {
+define internal void @"$Vector.init.694"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -73476,15 +74482,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %37, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.687"(ptr %41)
+  call void @"$Vector.free.695"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %37, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.687"(ptr %44)
+  call void @"$Vector.free.695"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %37, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.687"(ptr %47)
+  call void @"$Vector.free.695"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %37, ptr %49, i32 0, i32 3
@@ -73586,7 +74592,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.687"(ptr %0) {
+define internal void @"$Vector.free.695"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -73598,12 +74604,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.688"(ptr %7)
+  call void @"$Vector.init.696"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.688"(ptr %0) {
+define internal void @"$Vector.init.696"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -73653,19 +74659,19 @@ entry:
   %24 = load %4, ptr %9, align 1
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %39, ptr %25, i32 0, i32 7
-  call void @"$Vector.free.689"(ptr %26)
+  call void @"$Vector.free.697"(ptr %26)
   %27 = load %4, ptr %8, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %39, ptr %28, i32 0, i32 8
-  call void @"$Vector.free.687"(ptr %29)
+  call void @"$Vector.free.695"(ptr %29)
   %30 = load %4, ptr %7, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %39, ptr %31, i32 0, i32 9
-  call void @"$Vector.free.687"(ptr %32)
+  call void @"$Vector.free.695"(ptr %32)
   %33 = load %4, ptr %6, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %39, ptr %34, i32 0, i32 10
-  call void @"$Vector.free.687"(ptr %35)
+  call void @"$Vector.free.695"(ptr %35)
   %36 = load %4, ptr %5, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %39, ptr %37, i32 0, i32 11
@@ -73673,11 +74679,11 @@ entry:
   %39 = load %4, ptr %4, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %39, ptr %40, i32 0, i32 12
-  call void @"$Vector.free.691"(ptr %41)
+  call void @"$Vector.free.699"(ptr %41)
   %42 = load %4, ptr %3, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %39, ptr %43, i32 0, i32 13
-  call void @"$Vector.free.691"(ptr %44)
+  call void @"$Vector.free.699"(ptr %44)
   %45 = load %4, ptr %2, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %39, ptr %46, i32 0, i32 1
@@ -73732,12 +74738,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.687"(ptr %28)
+  call void @"$Vector.free.695"(ptr %28)
   %29 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.689"(ptr %0) {
+define internal void @"$Vector.free.697"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -73749,12 +74755,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.690"(ptr %7)
+  call void @"$Vector.init.698"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.690"(ptr %0) {
+define internal void @"$Vector.init.698"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -73770,7 +74776,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.691"(ptr %0) {
+define internal void @"$Vector.free.699"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -73782,12 +74788,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.692"(ptr %7)
+  call void @"$Vector.init.700"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.692"(ptr %0) {
+define internal void @"$Vector.init.700"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -74535,7 +75541,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false1
   %10 = getelementptr %178, ptr %9, i32 0, i32 0
   %11 = load i32, ptr %10, align 4
   %12 = zext i32 %11 to i64
-  %13 = icmp ne i64 %12, 456
+  %13 = icmp ne i64 %12, 472
   %14 = zext i1 %13 to i8
   %15 = trunc i8 %14 to i1
   br i1 %15, label %then, label %else
@@ -74615,42 +75621,42 @@ entry:
   %37 = getelementptr %178, ptr %36, i32 0, i32 7
   store i32 %35, ptr %37, align 4
   %38 = load ptr, ptr %planned, align 8
-  %39 = getelementptr %29, ptr %38, i32 0, i32 2
+  %39 = getelementptr %29, ptr %38, i32 0, i32 3
   %40 = getelementptr %30, ptr %39, i32 0, i32 1
   %41 = load i32, ptr %40, align 4
   %42 = load ptr, ptr %info, align 8
   %43 = getelementptr %178, ptr %42, i32 0, i32 1
   store i32 %41, ptr %43, align 4
   %44 = load ptr, ptr %planned, align 8
-  %45 = getelementptr %29, ptr %44, i32 0, i32 2
+  %45 = getelementptr %29, ptr %44, i32 0, i32 3
   %46 = getelementptr %30, ptr %45, i32 0, i32 5
   %47 = load i32, ptr %46, align 4
   %48 = load ptr, ptr %info, align 8
   %49 = getelementptr %178, ptr %48, i32 0, i32 8
   store i32 %47, ptr %49, align 4
   %50 = load ptr, ptr %planned, align 8
-  %51 = getelementptr %29, ptr %50, i32 0, i32 2
+  %51 = getelementptr %29, ptr %50, i32 0, i32 3
   %52 = getelementptr %30, ptr %51, i32 0, i32 6
   %53 = load i32, ptr %52, align 4
   %54 = load ptr, ptr %info, align 8
   %55 = getelementptr %178, ptr %54, i32 0, i32 9
   store i32 %53, ptr %55, align 4
   %56 = load ptr, ptr %planned, align 8
-  %57 = getelementptr %29, ptr %56, i32 0, i32 2
+  %57 = getelementptr %29, ptr %56, i32 0, i32 3
   %58 = getelementptr %30, ptr %57, i32 0, i32 7
   %59 = load i32, ptr %58, align 4
   %60 = load ptr, ptr %info, align 8
   %61 = getelementptr %178, ptr %60, i32 0, i32 10
   store i32 %59, ptr %61, align 4
   %62 = load ptr, ptr %planned, align 8
-  %63 = getelementptr %29, ptr %62, i32 0, i32 2
+  %63 = getelementptr %29, ptr %62, i32 0, i32 3
   %64 = getelementptr %30, ptr %63, i32 0, i32 9
   %65 = load i32, ptr %64, align 4
   %66 = load ptr, ptr %info, align 8
   %67 = getelementptr %178, ptr %66, i32 0, i32 12
   store i32 %65, ptr %67, align 4
   %68 = load ptr, ptr %planned, align 8
-  %69 = getelementptr %29, ptr %68, i32 0, i32 2
+  %69 = getelementptr %29, ptr %68, i32 0, i32 3
   %70 = getelementptr %30, ptr %69, i32 0, i32 11
   %71 = load i32, ptr %70, align 4
   %72 = load ptr, ptr %info, align 8
@@ -74678,118 +75684,134 @@ entry:
   %93 = getelementptr i8, ptr %92, i64 0
   %94 = call ptr @memcpy(ptr %87, ptr %93, i64 64)
   %95 = load ptr, ptr %planned, align 8
-  %96 = getelementptr %29, ptr %95, i32 0, i32 4
-  %97 = load i32, ptr %96, align 4
+  %96 = call i64 @"$Plan.positions"(ptr %95)
+  %97 = trunc i64 %96 to i32
   %98 = load ptr, ptr %info, align 8
-  %99 = getelementptr %178, ptr %98, i32 0, i32 11
+  %99 = getelementptr %178, ptr %98, i32 0, i32 46
   store i32 %97, ptr %99, align 4
-  %100 = load ptr, ptr %self, align 8
-  %101 = getelementptr %6, ptr %100, i32 0, i32 2
-  %102 = getelementptr %9, ptr %101, i32 0, i32 10
-  %103 = load i64, ptr %102, align 8
-  %104 = load ptr, ptr %info, align 8
-  %105 = getelementptr %178, ptr %104, i32 0, i32 22
-  store i64 %103, ptr %105, align 8
-  %106 = load ptr, ptr %self, align 8
-  %107 = getelementptr %6, ptr %106, i32 0, i32 2
-  %108 = getelementptr %9, ptr %107, i32 0, i32 7
-  %109 = getelementptr %22, ptr %108, i32 0, i32 7
-  %110 = load i64, ptr %109, align 8
+  %100 = load ptr, ptr %planned, align 8
+  %101 = call i32 @"$Plan.max_seq_from"(ptr %100)
+  %102 = load ptr, ptr %info, align 8
+  %103 = getelementptr %178, ptr %102, i32 0, i32 47
+  store i32 %101, ptr %103, align 4
+  %104 = load ptr, ptr %planned, align 8
+  %105 = call i32 @"$Plan.max_batch_from"(ptr %104)
+  %106 = load ptr, ptr %info, align 8
+  %107 = getelementptr %178, ptr %106, i32 0, i32 48
+  store i32 %105, ptr %107, align 4
+  %108 = load ptr, ptr %planned, align 8
+  %109 = getelementptr %29, ptr %108, i32 0, i32 5
+  %110 = load i32, ptr %109, align 4
   %111 = load ptr, ptr %info, align 8
-  %112 = getelementptr %178, ptr %111, i32 0, i32 23
-  store i64 %110, ptr %112, align 8
-  %113 = load ptr, ptr %planned, align 8
-  %114 = getelementptr %29, ptr %113, i32 0, i32 14
-  %115 = load i64, ptr %114, align 8
-  %116 = load i64, ptr %num_ranks, align 8
-  %117 = mul i64 %115, %116
-  %118 = load ptr, ptr %info, align 8
-  %119 = getelementptr %178, ptr %118, i32 0, i32 24
-  store i64 %117, ptr %119, align 8
-  %120 = load ptr, ptr %planned, align 8
-  %121 = getelementptr %29, ptr %120, i32 0, i32 13
-  %122 = load i64, ptr %121, align 8
-  %123 = load ptr, ptr %planned, align 8
-  %124 = getelementptr %29, ptr %123, i32 0, i32 12
-  %125 = load i32, ptr %124, align 4
-  %126 = sext i32 %125 to i64
-  %127 = mul i64 %122, %126
-  %128 = load i64, ptr %num_ranks, align 8
-  %129 = mul i64 %127, %128
-  %130 = load ptr, ptr %info, align 8
-  %131 = getelementptr %178, ptr %130, i32 0, i32 25
-  store i64 %129, ptr %131, align 8
-  %132 = load ptr, ptr %planned, align 8
-  %133 = getelementptr %29, ptr %132, i32 0, i32 15
-  %134 = load i64, ptr %133, align 8
-  %135 = load i64, ptr %num_ranks, align 8
-  %136 = mul i64 %134, %135
-  %137 = load ptr, ptr %info, align 8
-  %138 = getelementptr %178, ptr %137, i32 0, i32 26
-  store i64 %136, ptr %138, align 8
-  %139 = load ptr, ptr %planned, align 8
-  %140 = load ptr, ptr %planned, align 8
-  %141 = getelementptr %29, ptr %140, i32 0, i32 4
-  %142 = load i32, ptr %141, align 4
-  %143 = call i64 @"$Plan.kv_bytes_per_token"(ptr %139, i32 %142)
-  %144 = load ptr, ptr %info, align 8
-  %145 = getelementptr %178, ptr %144, i32 0, i32 27
-  store i64 %143, ptr %145, align 8
-  %146 = load ptr, ptr %self, align 8
-  %147 = getelementptr %6, ptr %146, i32 0, i32 7
-  %148 = load i64, ptr %147, align 8
-  %149 = load ptr, ptr %info, align 8
-  %150 = getelementptr %178, ptr %149, i32 0, i32 28
-  store i64 %148, ptr %150, align 8
-  %151 = load ptr, ptr %self, align 8
-  %152 = getelementptr %6, ptr %151, i32 0, i32 4
-  %153 = getelementptr %33, ptr %152, i32 0, i32 21
-  %154 = load i64, ptr %153, align 8
-  %155 = load ptr, ptr %info, align 8
-  %156 = getelementptr %178, ptr %155, i32 0, i32 38
-  store i64 %154, ptr %156, align 8
-  %157 = load ptr, ptr %self, align 8
-  %158 = getelementptr %6, ptr %157, i32 0, i32 4
-  %159 = getelementptr %33, ptr %158, i32 0, i32 20
-  %160 = load i64, ptr %159, align 8
-  %161 = load ptr, ptr %info, align 8
-  %162 = getelementptr %178, ptr %161, i32 0, i32 40
-  store i64 %160, ptr %162, align 8
-  %163 = load ptr, ptr %self, align 8
-  %164 = getelementptr %6, ptr %163, i32 0, i32 8
-  %165 = load i64, ptr %164, align 8
-  %166 = load ptr, ptr %info, align 8
-  %167 = getelementptr %178, ptr %166, i32 0, i32 42
-  store i64 %165, ptr %167, align 8
-  %168 = load ptr, ptr %self, align 8
-  %169 = getelementptr %6, ptr %168, i32 0, i32 9
-  %170 = load i64, ptr %169, align 8
-  %171 = load ptr, ptr %info, align 8
-  %172 = getelementptr %178, ptr %171, i32 0, i32 43
-  store i64 %170, ptr %172, align 8
-  %173 = load ptr, ptr %self, align 8
-  %174 = getelementptr %6, ptr %173, i32 0, i32 4
-  %175 = getelementptr %33, ptr %174, i32 0, i32 1
-  %176 = load ptr, ptr %175, align 8
-  %177 = getelementptr %55, ptr %176, i64 0
-  %178 = getelementptr %55, ptr %177, i32 0, i32 12
-  %179 = load i32, ptr %178, align 4
-  %180 = load ptr, ptr %info, align 8
-  %181 = getelementptr %178, ptr %180, i32 0, i32 44
-  store i32 %179, ptr %181, align 4
-  %182 = load ptr, ptr %planned, align 8
-  %183 = getelementptr %29, ptr %182, i32 0, i32 7
-  %184 = load i8, ptr %183, align 1
-  %185 = trunc i8 %184 to i1
-  %186 = select i1 %185, i32 1, i32 0
-  %187 = load ptr, ptr %info, align 8
-  %188 = getelementptr %178, ptr %187, i32 0, i32 45
-  store i32 %186, ptr %188, align 4
-  %189 = load ptr, ptr %self, align 8
-  %190 = getelementptr %6, ptr %189, i32 0, i32 5
-  %191 = load ptr, ptr %info, align 8
-  call void @"$Loop.info"(ptr %190, ptr %191)
-  %192 = load %4, ptr %2, align 1
+  %112 = getelementptr %178, ptr %111, i32 0, i32 11
+  store i32 %110, ptr %112, align 4
+  %113 = load ptr, ptr %self, align 8
+  %114 = getelementptr %6, ptr %113, i32 0, i32 2
+  %115 = getelementptr %9, ptr %114, i32 0, i32 10
+  %116 = load i64, ptr %115, align 8
+  %117 = load ptr, ptr %info, align 8
+  %118 = getelementptr %178, ptr %117, i32 0, i32 22
+  store i64 %116, ptr %118, align 8
+  %119 = load ptr, ptr %self, align 8
+  %120 = getelementptr %6, ptr %119, i32 0, i32 2
+  %121 = getelementptr %9, ptr %120, i32 0, i32 7
+  %122 = getelementptr %22, ptr %121, i32 0, i32 7
+  %123 = load i64, ptr %122, align 8
+  %124 = load ptr, ptr %info, align 8
+  %125 = getelementptr %178, ptr %124, i32 0, i32 23
+  store i64 %123, ptr %125, align 8
+  %126 = load ptr, ptr %planned, align 8
+  %127 = getelementptr %29, ptr %126, i32 0, i32 15
+  %128 = load i64, ptr %127, align 8
+  %129 = load i64, ptr %num_ranks, align 8
+  %130 = mul i64 %128, %129
+  %131 = load ptr, ptr %info, align 8
+  %132 = getelementptr %178, ptr %131, i32 0, i32 24
+  store i64 %130, ptr %132, align 8
+  %133 = load ptr, ptr %planned, align 8
+  %134 = getelementptr %29, ptr %133, i32 0, i32 14
+  %135 = load i64, ptr %134, align 8
+  %136 = load ptr, ptr %planned, align 8
+  %137 = getelementptr %29, ptr %136, i32 0, i32 13
+  %138 = load i32, ptr %137, align 4
+  %139 = sext i32 %138 to i64
+  %140 = mul i64 %135, %139
+  %141 = load i64, ptr %num_ranks, align 8
+  %142 = mul i64 %140, %141
+  %143 = load ptr, ptr %info, align 8
+  %144 = getelementptr %178, ptr %143, i32 0, i32 25
+  store i64 %142, ptr %144, align 8
+  %145 = load ptr, ptr %planned, align 8
+  %146 = getelementptr %29, ptr %145, i32 0, i32 16
+  %147 = load i64, ptr %146, align 8
+  %148 = load i64, ptr %num_ranks, align 8
+  %149 = mul i64 %147, %148
+  %150 = load ptr, ptr %info, align 8
+  %151 = getelementptr %178, ptr %150, i32 0, i32 26
+  store i64 %149, ptr %151, align 8
+  %152 = load ptr, ptr %planned, align 8
+  %153 = load ptr, ptr %planned, align 8
+  %154 = getelementptr %29, ptr %153, i32 0, i32 5
+  %155 = load i32, ptr %154, align 4
+  %156 = call i64 @"$Plan.kv_bytes_per_token"(ptr %152, i32 %155)
+  %157 = load ptr, ptr %info, align 8
+  %158 = getelementptr %178, ptr %157, i32 0, i32 27
+  store i64 %156, ptr %158, align 8
+  %159 = load ptr, ptr %self, align 8
+  %160 = getelementptr %6, ptr %159, i32 0, i32 7
+  %161 = load i64, ptr %160, align 8
+  %162 = load ptr, ptr %info, align 8
+  %163 = getelementptr %178, ptr %162, i32 0, i32 28
+  store i64 %161, ptr %163, align 8
+  %164 = load ptr, ptr %self, align 8
+  %165 = getelementptr %6, ptr %164, i32 0, i32 4
+  %166 = getelementptr %33, ptr %165, i32 0, i32 21
+  %167 = load i64, ptr %166, align 8
+  %168 = load ptr, ptr %info, align 8
+  %169 = getelementptr %178, ptr %168, i32 0, i32 38
+  store i64 %167, ptr %169, align 8
+  %170 = load ptr, ptr %self, align 8
+  %171 = getelementptr %6, ptr %170, i32 0, i32 4
+  %172 = getelementptr %33, ptr %171, i32 0, i32 20
+  %173 = load i64, ptr %172, align 8
+  %174 = load ptr, ptr %info, align 8
+  %175 = getelementptr %178, ptr %174, i32 0, i32 40
+  store i64 %173, ptr %175, align 8
+  %176 = load ptr, ptr %self, align 8
+  %177 = getelementptr %6, ptr %176, i32 0, i32 8
+  %178 = load i64, ptr %177, align 8
+  %179 = load ptr, ptr %info, align 8
+  %180 = getelementptr %178, ptr %179, i32 0, i32 42
+  store i64 %178, ptr %180, align 8
+  %181 = load ptr, ptr %self, align 8
+  %182 = getelementptr %6, ptr %181, i32 0, i32 9
+  %183 = load i64, ptr %182, align 8
+  %184 = load ptr, ptr %info, align 8
+  %185 = getelementptr %178, ptr %184, i32 0, i32 43
+  store i64 %183, ptr %185, align 8
+  %186 = load ptr, ptr %self, align 8
+  %187 = getelementptr %6, ptr %186, i32 0, i32 4
+  %188 = getelementptr %33, ptr %187, i32 0, i32 1
+  %189 = load ptr, ptr %188, align 8
+  %190 = getelementptr %55, ptr %189, i64 0
+  %191 = getelementptr %55, ptr %190, i32 0, i32 12
+  %192 = load i32, ptr %191, align 4
+  %193 = load ptr, ptr %info, align 8
+  %194 = getelementptr %178, ptr %193, i32 0, i32 44
+  store i32 %192, ptr %194, align 4
+  %195 = load ptr, ptr %planned, align 8
+  %196 = getelementptr %29, ptr %195, i32 0, i32 8
+  %197 = load i8, ptr %196, align 1
+  %198 = trunc i8 %197 to i1
+  %199 = select i1 %198, i32 1, i32 0
+  %200 = load ptr, ptr %info, align 8
+  %201 = getelementptr %178, ptr %200, i32 0, i32 45
+  store i32 %199, ptr %201, align 4
+  %202 = load ptr, ptr %self, align 8
+  %203 = getelementptr %6, ptr %202, i32 0, i32 5
+  %204 = load ptr, ptr %info, align 8
+  call void @"$Loop.info"(ptr %203, ptr %204)
+  %205 = load %4, ptr %2, align 1
   ret void
 }
 
@@ -74995,7 +76017,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %5, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.731", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.739", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -75044,7 +76066,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.693")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.701")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -75068,7 +76090,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %25 = load ptr, ptr %result, align 8
   store ptr null, ptr %25, align 8
-  %26 = call ptr @calloc(i64 1, i64 8952)
+  %26 = call ptr @calloc(i64 1, i64 9080)
   store ptr %26, ptr %engine, align 8
   %27 = load ptr, ptr %engine, align 8
   %28 = icmp eq ptr %27, null
@@ -75090,7 +76112,7 @@ then9:                                            ; preds = %then5
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.694")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.702")
   %41 = load ptr, ptr %target7, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -75210,7 +76232,7 @@ then5:                                            ; preds = %then2
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.730")
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.738")
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -75360,7 +76382,7 @@ merge12:                                          ; preds = %else14, %dead15
   %53 = load ptr, ptr %52, align 8
   %54 = load ptr, ptr %self, align 8
   %55 = getelementptr %6, ptr %54, i32 0, i32 3
-  %56 = getelementptr %29, ptr %55, i32 0, i32 2
+  %56 = getelementptr %29, ptr %55, i32 0, i32 3
   %57 = getelementptr %30, ptr %56, i32 0, i32 1
   %58 = load i32, ptr %57, align 4
   %59 = load ptr, ptr %message, align 8
@@ -75671,7 +76693,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %29, ptr %3, i32 0, i32 20
+  %4 = getelementptr %29, ptr %3, i32 0, i32 21
   %5 = load i8, ptr %4, align 1
   %6 = trunc i8 %5 to i1
   br i1 %6, label %then, label %else
@@ -75705,10 +76727,10 @@ then2:                                            ; preds = %merge
   %19 = getelementptr %9, ptr %18, i32 0, i32 1
   %20 = load ptr, ptr %19, align 8
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %29, ptr %21, i32 0, i32 21
+  %22 = getelementptr %29, ptr %21, i32 0, i32 22
   %23 = getelementptr [512 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.695", ptr %20, ptr %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.703", ptr %20, ptr %24)
   %26 = load ptr, ptr %target, align 8
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
@@ -75841,7 +76863,7 @@ then4:                                            ; preds = %then
   %77 = getelementptr [1024 x i8], ptr %76, i32 0, i32 0
   %78 = getelementptr i8, ptr %77, i64 0
   %79 = load i32, ptr %world_size, align 4
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.696", i32 %79)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.704", i32 %79)
   %81 = load ptr, ptr %target, align 8
   %82 = getelementptr %5, ptr %81, i32 0, i32 0
   %83 = getelementptr [1024 x i8], ptr %82, i32 0, i32 0
@@ -76039,7 +77061,7 @@ then3:                                            ; preds = %then
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load i32, ptr %i, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.697", i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.705", i32 %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -76104,7 +77126,7 @@ then10:                                           ; preds = %then6
   %64 = load i32, ptr %i, align 4
   %65 = load i32, ptr %code, align 4
   %66 = call ptr @strerror(i32 %65)
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.698", i32 %64, ptr %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.706", i32 %64, ptr %66)
   %68 = load ptr, ptr %target8, align 8
   %69 = getelementptr %5, ptr %68, i32 0, i32 0
   %70 = getelementptr [1024 x i8], ptr %69, i32 0, i32 0
@@ -76307,7 +77329,7 @@ entry:
   %7 = getelementptr %33, ptr %6, i32 0, i32 3
   %8 = load ptr, ptr %7, align 8
   %9 = load ptr, ptr %planned, align 8
-  %10 = getelementptr %29, ptr %9, i32 0, i32 2
+  %10 = getelementptr %29, ptr %9, i32 0, i32 3
   %11 = getelementptr %30, ptr %10, i32 0, i32 10
   %12 = load i32, ptr %11, align 4
   %13 = load ptr, ptr %group, align 8
@@ -76426,7 +77448,7 @@ entry:
   %12 = load ptr, ptr %loading, align 8
   %13 = getelementptr %182, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
-  %15 = getelementptr %29, ptr %14, i32 0, i32 3
+  %15 = getelementptr %29, ptr %14, i32 0, i32 4
   %16 = load i32, ptr %15, align 4
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %55, ptr %17, i32 0, i32 2
@@ -76434,7 +77456,7 @@ entry:
   %19 = load ptr, ptr %loading, align 8
   %20 = getelementptr %182, ptr %19, i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
-  %22 = getelementptr %29, ptr %21, i32 0, i32 7
+  %22 = getelementptr %29, ptr %21, i32 0, i32 8
   %23 = load i8, ptr %22, align 1
   %24 = trunc i8 %23 to i1
   br i1 %24, label %and.rhs, label %and.end
@@ -76457,7 +77479,7 @@ and.end:                                          ; preds = %and.rhs, %entry
   %35 = load ptr, ptr %loading, align 8
   %36 = getelementptr %182, ptr %35, i32 0, i32 0
   %37 = load ptr, ptr %36, align 8
-  %38 = getelementptr %29, ptr %37, i32 0, i32 2
+  %38 = getelementptr %29, ptr %37, i32 0, i32 3
   %39 = getelementptr %30, ptr %38, i32 0, i32 22
   %40 = load i32, ptr %39, align 4
   %41 = icmp ne i32 %40, 0
@@ -76661,7 +77683,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %29, ptr @"$string.699", i32 -1, ptr %30)
+  call void @"$Rank.describe_failure"(ptr %29, ptr @"$string.707", i32 -1, ptr %30)
   %31 = load %4, ptr %3, align 1
   %32 = load i32, ptr %code, align 4
   ret i32 %32
@@ -76698,7 +77720,7 @@ merge1:                                           ; preds = %else, %dead
 then4:                                            ; preds = %merge1
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.699", i32 -1, ptr %53)
+  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.707", i32 -1, ptr %53)
   %54 = load %4, ptr %2, align 1
   %55 = load i32, ptr %code2, align 4
   ret i32 %55
@@ -76733,8 +77755,8 @@ entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
   %bytes = alloca i64, align 8
-  %shape = alloca %159, align 8
-  %8 = alloca %159, align 8
+  %shape = alloca %163, align 8
+  %8 = alloca %163, align 8
   %planned = alloca ptr, align 8
   %message = alloca ptr, align 8
   %loading = alloca ptr, align 8
@@ -76750,7 +77772,7 @@ entry:
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %55, ptr %13, i32 0, i32 0
   %15 = load i32, ptr %14, align 4
-  call void @"$Plan.buffer_shape"(ptr noalias sret(%159) %8, ptr %12, i32 %15)
+  call void @"$Plan.buffer_shape"(ptr noalias sret(%163) %8, ptr %12, i32 %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %8, i64 168, i1 false)
   %16 = call i64 @"$buffers.bytes"(ptr %shape)
   store i64 %16, ptr %bytes, align 8
@@ -76793,13 +77815,13 @@ merge:                                            ; preds = %else, %dead
   %40 = getelementptr %55, ptr %39, i32 0, i32 4
   %41 = load ptr, ptr %40, align 8
   %42 = load ptr, ptr %planned, align 8
-  %43 = getelementptr %29, ptr %42, i32 0, i32 18
+  %43 = getelementptr %29, ptr %42, i32 0, i32 19
   %44 = load ptr, ptr %self, align 8
   %45 = getelementptr %55, ptr %44, i32 0, i32 7
   %46 = getelementptr %58, ptr %45, i32 0, i32 25
   %47 = load ptr, ptr %46, align 8
   %48 = load ptr, ptr %planned, align 8
-  %49 = getelementptr %29, ptr %48, i32 0, i32 16
+  %49 = getelementptr %29, ptr %48, i32 0, i32 17
   %50 = load i64, ptr %49, align 8
   %51 = call i32 %38(ptr %41, ptr %43, ptr %47, i64 %50)
   store i32 %51, ptr %code1, align 4
@@ -76812,7 +77834,7 @@ merge:                                            ; preds = %else, %dead
 then3:                                            ; preds = %merge
   %56 = load ptr, ptr %self, align 8
   %57 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %56, ptr @"$string.701", i32 -1, ptr %57)
+  call void @"$Rank.describe_failure"(ptr %56, ptr @"$string.709", i32 -1, ptr %57)
   %58 = load %4, ptr %7, align 1
   %59 = load i32, ptr %code1, align 4
   ret i32 %59
@@ -76856,7 +77878,7 @@ then7:                                            ; preds = %merge2
 then11:                                           ; preds = %then7
   %83 = load ptr, ptr %self, align 8
   %84 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %83, ptr @"$string.702", i32 -1, ptr %84)
+  call void @"$Rank.describe_failure"(ptr %83, ptr @"$string.710", i32 -1, ptr %84)
   %85 = load %4, ptr %6, align 1
   %86 = load i32, ptr %code9, align 4
   ret i32 %86
@@ -76892,7 +77914,7 @@ then15:                                           ; preds = %merge6
   %99 = getelementptr %55, ptr %98, i32 0, i32 4
   %100 = load ptr, ptr %99, align 8
   %101 = load ptr, ptr %planned, align 8
-  %102 = getelementptr %29, ptr %101, i32 0, i32 17
+  %102 = getelementptr %29, ptr %101, i32 0, i32 18
   %103 = load i64, ptr %102, align 8
   %104 = load ptr, ptr %self, align 8
   %105 = getelementptr %55, ptr %104, i32 0, i32 20
@@ -76907,7 +77929,7 @@ then15:                                           ; preds = %merge6
 then19:                                           ; preds = %then15
   %111 = load ptr, ptr %self, align 8
   %112 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %111, ptr @"$string.703", i32 -1, ptr %112)
+  call void @"$Rank.describe_failure"(ptr %111, ptr @"$string.711", i32 -1, ptr %112)
   %113 = load %4, ptr %5, align 1
   %114 = load i32, ptr %code17, align 4
   ret i32 %114
@@ -76923,7 +77945,7 @@ merge18:                                          ; preds = %else20, %dead21
   %116 = getelementptr %55, ptr %115, i32 0, i32 20
   %117 = load ptr, ptr %116, align 8
   %118 = load ptr, ptr %planned, align 8
-  %119 = getelementptr %29, ptr %118, i32 0, i32 17
+  %119 = getelementptr %29, ptr %118, i32 0, i32 18
   %120 = load i64, ptr %119, align 8
   %121 = call ptr @memset(ptr %117, i32 0, i64 %120)
   %122 = load ptr, ptr %self, align 8
@@ -76941,7 +77963,7 @@ else16:                                           ; preds = %merge6
 merge14:                                          ; preds = %else16, %merge18
   %128 = load ptr, ptr %planned, align 8
   %129 = load ptr, ptr %planned, align 8
-  %130 = getelementptr %29, ptr %129, i32 0, i32 12
+  %130 = getelementptr %29, ptr %129, i32 0, i32 13
   %131 = load i32, ptr %130, align 4
   call void @"$Plan.cache"(ptr noalias sret(%60) %3, ptr %128, i32 %131)
   %132 = load ptr, ptr %self, align 8
@@ -76949,10 +77971,10 @@ merge14:                                          ; preds = %else16, %merge18
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %133, ptr align 8 %3, i64 48, i1 false)
   %134 = load ptr, ptr %self, align 8
   %135 = load ptr, ptr %planned, align 8
-  %136 = getelementptr %29, ptr %135, i32 0, i32 13
+  %136 = getelementptr %29, ptr %135, i32 0, i32 14
   %137 = load i64, ptr %136, align 8
   %138 = load ptr, ptr %planned, align 8
-  %139 = getelementptr %29, ptr %138, i32 0, i32 12
+  %139 = getelementptr %29, ptr %138, i32 0, i32 13
   %140 = load i32, ptr %139, align 4
   %141 = sext i32 %140 to i64
   %142 = mul i64 %137, %141
@@ -77003,7 +78025,7 @@ entry:
 then:                                             ; preds = %entry
   %22 = load ptr, ptr %self, align 8
   %23 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %22, ptr @"$string.700", i32 -1, ptr %23)
+  call void @"$Rank.describe_failure"(ptr %22, ptr @"$string.708", i32 -1, ptr %23)
   %24 = load %4, ptr %5, align 1
   %25 = load i32, ptr %code, align 4
   ret i32 %25
@@ -77051,12 +78073,12 @@ forbody:                                          ; preds = %forcond
   %14 = sext i32 %13 to i64
   %15 = getelementptr %59, ptr %12, i64 %14
   %16 = load ptr, ptr %shape, align 8
-  %17 = getelementptr %159, ptr %16, i32 0, i32 17
+  %17 = getelementptr %163, ptr %16, i32 0, i32 17
   %18 = load ptr, ptr %base, align 8
   %19 = load i32, ptr %i, align 4
   %20 = sext i32 %19 to i64
   %21 = load ptr, ptr %shape, align 8
-  %22 = getelementptr %159, ptr %21, i32 0, i32 17
+  %22 = getelementptr %163, ptr %21, i32 0, i32 17
   %23 = call i64 @"$step_bytes"(ptr %22)
   %24 = mul i64 %20, %23
   %25 = getelementptr i8, ptr %18, i64 %24
@@ -77102,7 +78124,7 @@ entry:
   %22 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %21)
   %23 = call i64 @"$aligned"(i64 %22)
   %24 = getelementptr i8, ptr %20, i64 %23
-  call void @"$anon (./terra/scheduling/batch.t:114).548"(ptr %18, ptr %19, ptr %24)
+  call void @"$anon (./terra/scheduling/batch.t:114).547"(ptr %18, ptr %19, ptr %24)
   %25 = load %4, ptr %3, align 1
   ret void
 }
@@ -77133,7 +78155,7 @@ entry:
   %15 = getelementptr %184, ptr %args, i32 0, i32 1
   store i32 %14, ptr %15, align 4
   %16 = load ptr, ptr %planned, align 8
-  %17 = getelementptr %29, ptr %16, i32 0, i32 2
+  %17 = getelementptr %29, ptr %16, i32 0, i32 3
   %18 = getelementptr %30, ptr %17, i32 0, i32 6
   %19 = load i32, ptr %18, align 4
   %20 = getelementptr %184, ptr %args, i32 0, i32 2
@@ -77169,7 +78191,7 @@ entry:
 then:                                             ; preds = %entry
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %44, ptr @"$string.704", i32 -1, ptr %45)
+  call void @"$Rank.describe_failure"(ptr %44, ptr @"$string.712", i32 -1, ptr %45)
   %46 = load %4, ptr %3, align 1
   %47 = load i32, ptr %code, align 4
   ret i32 %47
@@ -77204,8 +78226,8 @@ entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
   %bytes = alloca i64, align 8
-  %layout = alloca %160, align 8
-  %8 = alloca %160, align 8
+  %layout = alloca %159, align 8
+  %8 = alloca %159, align 8
   %message = alloca ptr, align 8
   %planned = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -77216,7 +78238,7 @@ entry:
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %55, ptr %10, i32 0, i32 0
   %12 = load i32, ptr %11, align 4
-  call void @"$Plan.layout"(ptr noalias sret(%160) %8, ptr %9, i32 %12)
+  call void @"$Plan.layout"(ptr noalias sret(%159) %8, ptr %9, i32 %12)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %layout, ptr align 8 %8, i64 40, i1 false)
   store i64 0, ptr %bytes, align 8
   %13 = load ptr, ptr %self, align 8
@@ -77337,13 +78359,13 @@ merge7:                                           ; preds = %else9, %dead10
 
 then12:                                           ; preds = %merge7
   %76 = load ptr, ptr %planned, align 8
-  %77 = getelementptr %29, ptr %76, i32 0, i32 2
+  %77 = getelementptr %29, ptr %76, i32 0, i32 3
   %78 = getelementptr %30, ptr %77, i32 0, i32 18
   %79 = load ptr, ptr %78, align 8
   %80 = getelementptr %185, ptr %progress, i32 0, i32 0
   store ptr %79, ptr %80, align 8
   %81 = load ptr, ptr %planned, align 8
-  %82 = getelementptr %29, ptr %81, i32 0, i32 2
+  %82 = getelementptr %29, ptr %81, i32 0, i32 3
   %83 = getelementptr %30, ptr %82, i32 0, i32 19
   %84 = load ptr, ptr %83, align 8
   %85 = getelementptr %185, ptr %progress, i32 0, i32 1
@@ -77355,7 +78377,7 @@ else13:                                           ; preds = %merge7
 
 merge11:                                          ; preds = %else13, %then12
   %86 = load ptr, ptr %planned, align 8
-  %87 = getelementptr %29, ptr %86, i32 0, i32 2
+  %87 = getelementptr %29, ptr %86, i32 0, i32 3
   %88 = getelementptr %30, ptr %87, i32 0, i32 23
   %89 = load i32, ptr %88, align 4
   %90 = icmp ne i32 %89, 0
@@ -77459,7 +78481,7 @@ merge14:                                          ; preds = %merge23, %merge18
 then29:                                           ; preds = %merge14
   %148 = load ptr, ptr %self, align 8
   %149 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %148, ptr @"$string.715", i32 -1, ptr %149)
+  call void @"$Rank.describe_failure"(ptr %148, ptr @"$string.723", i32 -1, ptr %149)
   %150 = load %4, ptr %4, align 1
   %151 = load i32, ptr %code27, align 4
   ret i32 %151
@@ -77531,7 +78553,7 @@ entry:
   %11 = load ptr, ptr %progress, align 8
   %12 = load ptr, ptr %message, align 8
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %160, ptr %13, i32 0, i32 4
+  %14 = getelementptr %159, ptr %13, i32 0, i32 4
   %15 = load i32, ptr %14, align 4
   %16 = mul i32 %15, 1048576
   %17 = getelementptr %188, ptr %8, i32 0, i32 0
@@ -77606,7 +78628,7 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %160, ptr %58, i32 0, i32 2
+  %59 = getelementptr %159, ptr %58, i32 0, i32 2
   %60 = load ptr, ptr %59, align 8
   %61 = getelementptr %63, ptr %60, i32 0, i32 18
   %62 = load ptr, ptr %61, align 8
@@ -77661,7 +78683,7 @@ entry:
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %187, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr %160, ptr %4, i32 0, i32 0
+  %5 = getelementptr %159, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = call i32 @"$longest_vector"(ptr %6)
   store i32 %7, ptr %count, align 4
@@ -77712,7 +78734,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
   %42 = load i32, ptr %count, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.705", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.713", i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -77822,7 +78844,7 @@ entry:
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %187, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr %160, ptr %4, i32 0, i32 0
+  %5 = getelementptr %159, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   store ptr %6, ptr %c, align 8
   %7 = load ptr, ptr %self, align 8
@@ -77984,7 +79006,7 @@ entry:
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %187, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
-  %21 = getelementptr %160, ptr %20, i32 0, i32 2
+  %21 = getelementptr %159, ptr %20, i32 0, i32 2
   %22 = load ptr, ptr %21, align 8
   %23 = getelementptr %63, ptr %22, i32 0, i32 54
   %24 = load ptr, ptr %23, align 8
@@ -78016,7 +79038,7 @@ merge:                                            ; preds = %else, %dead
   %36 = load ptr, ptr %self, align 8
   %37 = getelementptr %187, ptr %36, i32 0, i32 0
   %38 = load ptr, ptr %37, align 8
-  %39 = getelementptr %160, ptr %38, i32 0, i32 2
+  %39 = getelementptr %159, ptr %38, i32 0, i32 2
   %40 = load ptr, ptr %39, align 8
   %41 = getelementptr %63, ptr %40, i32 0, i32 19
   %42 = load ptr, ptr %41, align 8
@@ -78053,7 +79075,7 @@ entry:
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %187, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
-  %11 = getelementptr %160, ptr %10, i32 0, i32 2
+  %11 = getelementptr %159, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %63, ptr %12, i32 0, i32 9
   %14 = load ptr, ptr %13, align 8
@@ -78081,12 +79103,12 @@ then:                                             ; preds = %entry
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %187, ptr %31, i32 0, i32 0
   %33 = load ptr, ptr %32, align 8
-  %34 = getelementptr %160, ptr %33, i32 0, i32 4
+  %34 = getelementptr %159, ptr %33, i32 0, i32 4
   %35 = load i32, ptr %34, align 4
   %36 = getelementptr %5, ptr %cause, i32 0, i32 0
   %37 = getelementptr [1024 x i8], ptr %36, i32 0, i32 0
   %38 = getelementptr i8, ptr %37, i64 0
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.706", ptr %30, i32 %35, ptr %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.714", ptr %30, i32 %35, ptr %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -78179,7 +79201,7 @@ entry:
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %187, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
-  %14 = getelementptr %160, ptr %13, i32 0, i32 2
+  %14 = getelementptr %159, ptr %13, i32 0, i32 2
   %15 = load ptr, ptr %14, align 8
   %16 = getelementptr %63, ptr %15, i32 0, i32 25
   %17 = load ptr, ptr %16, align 8
@@ -78197,7 +79219,7 @@ entry:
 then:                                             ; preds = %entry
   %26 = load ptr, ptr %self, align 8
   %27 = load i32, ptr %code, align 4
-  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.707")
+  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.715")
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -78365,7 +79387,7 @@ entry:
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %187, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr %160, ptr %4, i32 0, i32 0
+  %5 = getelementptr %159, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   store ptr %6, ptr %c, align 8
   %7 = load ptr, ptr %self, align 8
@@ -78808,14 +79830,14 @@ entry:
   store i32 %41, ptr %39, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %6, i64 48, i1 false)
   %42 = load ptr, ptr %model, align 8
-  %43 = call i32 @"$place_model.708"(ptr %placer, ptr %42)
+  %43 = call i32 @"$place_model.716"(ptr %placer, ptr %42)
   ret i32 %43
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_model.708"(ptr %0, ptr %1) {
+define internal i32 @"$place_model.716"(ptr %0, ptr %1) {
 entry:
   %code18 = alloca i32, align 4
   %layer = alloca i32, align 4
@@ -78839,7 +79861,7 @@ then:                                             ; preds = %entry
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %191, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %7, align 8
-  %9 = getelementptr %160, ptr %8, i32 0, i32 4
+  %9 = getelementptr %159, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   store i32 %10, ptr %head_rank, align 4
   br label %merge
@@ -78852,7 +79874,7 @@ merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %191, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
-  %14 = getelementptr %160, ptr %13, i32 0, i32 0
+  %14 = getelementptr %159, ptr %13, i32 0, i32 0
   %15 = load ptr, ptr %14, align 8
   %16 = getelementptr %11, ptr %15, i32 0, i32 13
   %17 = load i8, ptr %16, align 1
@@ -78947,7 +79969,7 @@ merge13:                                          ; preds = %else15, %dead16
   %57 = load ptr, ptr %self, align 8
   %58 = getelementptr %191, ptr %57, i32 0, i32 0
   %59 = load ptr, ptr %58, align 8
-  %60 = getelementptr %160, ptr %59, i32 0, i32 0
+  %60 = getelementptr %159, ptr %59, i32 0, i32 0
   %61 = load ptr, ptr %60, align 8
   %62 = getelementptr %11, ptr %61, i32 0, i32 2
   %63 = load i32, ptr %62, align 4
@@ -78975,7 +79997,7 @@ forbody:                                          ; preds = %forcond
   %77 = load i32, ptr %layer, align 4
   %78 = sext i32 %77 to i64
   %79 = getelementptr %74, ptr %76, i64 %78
-  %80 = call i32 @"$place_layer.711"(ptr %73, ptr %79)
+  %80 = call i32 @"$place_layer.719"(ptr %73, ptr %79)
   store i32 %80, ptr %code18, align 4
   %81 = load i32, ptr %code18, align 4
   %82 = icmp ne i32 %81, 0
@@ -79002,7 +80024,7 @@ merge17:                                          ; preds = %forcond
   %87 = load ptr, ptr %self, align 8
   %88 = getelementptr %191, ptr %87, i32 0, i32 0
   %89 = load ptr, ptr %88, align 8
-  %90 = getelementptr %160, ptr %89, i32 0, i32 7
+  %90 = getelementptr %159, ptr %89, i32 0, i32 7
   %91 = load i8, ptr %90, align 1
   %92 = trunc i8 %91 to i1
   br i1 %92, label %then24, label %else25
@@ -79193,7 +80215,7 @@ merge2:                                           ; preds = %else4, %dead5
   %52 = load ptr, ptr %self, align 8
   %53 = getelementptr %191, ptr %52, i32 0, i32 0
   %54 = load ptr, ptr %53, align 8
-  %55 = getelementptr %160, ptr %54, i32 0, i32 2
+  %55 = getelementptr %159, ptr %54, i32 0, i32 2
   %56 = load ptr, ptr %55, align 8
   %57 = getelementptr %63, ptr %56, i32 0, i32 24
   %58 = load ptr, ptr %57, align 8
@@ -79308,7 +80330,7 @@ then2:                                            ; preds = %then
   %39 = load ptr, ptr %38, align 8
   %40 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.709", ptr %39, ptr %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.717", ptr %39, ptr %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -79571,7 +80593,7 @@ entry:
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %191, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
-  %11 = getelementptr %160, ptr %10, i32 0, i32 2
+  %11 = getelementptr %159, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %63, ptr %12, i32 0, i32 9
   %14 = load ptr, ptr %13, align 8
@@ -79606,12 +80628,12 @@ then:                                             ; preds = %entry
   %38 = load ptr, ptr %self, align 8
   %39 = getelementptr %191, ptr %38, i32 0, i32 0
   %40 = load ptr, ptr %39, align 8
-  %41 = getelementptr %160, ptr %40, i32 0, i32 4
+  %41 = getelementptr %159, ptr %40, i32 0, i32 4
   %42 = load i32, ptr %41, align 4
   %43 = getelementptr %5, ptr %cause, i32 0, i32 0
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.710", ptr %34, ptr %37, i32 %42, ptr %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.718", ptr %34, ptr %37, i32 %42, ptr %45)
   %47 = load ptr, ptr %target, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -79689,7 +80711,7 @@ merge:                                            ; preds = %else, %dead
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %191, ptr %28, i32 0, i32 0
   %30 = load ptr, ptr %29, align 8
-  %31 = getelementptr %160, ptr %30, i32 0, i32 2
+  %31 = getelementptr %159, ptr %30, i32 0, i32 2
   %32 = load ptr, ptr %31, align 8
   %33 = getelementptr %63, ptr %32, i32 0, i32 25
   %34 = load ptr, ptr %33, align 8
@@ -79732,7 +80754,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_layer.711"(ptr %0, ptr %1) {
+define internal i32 @"$place_layer.719"(ptr %0, ptr %1) {
 entry:
   %code5 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -79742,7 +80764,7 @@ entry:
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %weights, align 8
-  %4 = call i32 @"$place_attention.712"(ptr %2, ptr %3)
+  %4 = call i32 @"$place_attention.720"(ptr %2, ptr %3)
   store i32 %4, ptr %code, align 4
   %5 = load i32, ptr %code, align 4
   %6 = icmp ne i32 %5, 0
@@ -79776,7 +80798,7 @@ then2:                                            ; preds = %merge
   %19 = load ptr, ptr %self, align 8
   %20 = getelementptr %191, ptr %19, i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
-  %22 = getelementptr %160, ptr %21, i32 0, i32 4
+  %22 = getelementptr %159, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
   %24 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165)"(ptr %14, ptr %16, ptr %18, i32 %23)
   ret i32 %24
@@ -79812,7 +80834,7 @@ merge6:                                           ; preds = %else8, %dead9
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %191, ptr %33, i32 0, i32 0
   %35 = load ptr, ptr %34, align 8
-  %36 = getelementptr %160, ptr %35, i32 0, i32 0
+  %36 = getelementptr %159, ptr %35, i32 0, i32 0
   %37 = load ptr, ptr %36, align 8
   %38 = getelementptr %11, ptr %37, i32 0, i32 20
   %39 = load i32, ptr %38, align 4
@@ -79839,16 +80861,16 @@ merge10:                                          ; preds = %else12, %dead13
   %48 = load ptr, ptr %self, align 8
   %49 = getelementptr %191, ptr %48, i32 0, i32 0
   %50 = load ptr, ptr %49, align 8
-  %51 = getelementptr %160, ptr %50, i32 0, i32 4
+  %51 = getelementptr %159, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).714"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).722"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_attention.712"(ptr %0, ptr %1) {
+define internal i32 @"$place_attention.720"(ptr %0, ptr %1) {
 entry:
   %code29 = alloca i32, align 4
   %code24 = alloca i32, align 4
@@ -79868,12 +80890,12 @@ entry:
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %191, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr %160, ptr %4, i32 0, i32 4
+  %5 = getelementptr %159, ptr %4, i32 0, i32 4
   %6 = load i32, ptr %5, align 4
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %191, ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %8, align 8
-  %10 = getelementptr %160, ptr %9, i32 0, i32 0
+  %10 = getelementptr %159, ptr %9, i32 0, i32 0
   %11 = load ptr, ptr %10, align 8
   %12 = getelementptr %11, ptr %11, i32 0, i32 6
   %13 = load i32, ptr %12, align 4
@@ -79942,7 +80964,7 @@ merge2:                                           ; preds = %else4, %dead5
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %191, ptr %46, i32 0, i32 0
   %48 = load ptr, ptr %47, align 8
-  %49 = getelementptr %160, ptr %48, i32 0, i32 0
+  %49 = getelementptr %159, ptr %48, i32 0, i32 0
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %11, ptr %50, i32 0, i32 12
   %52 = load i8, ptr %51, align 1
@@ -80252,7 +81274,7 @@ entry:
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %191, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %7, align 8
-  %9 = getelementptr %160, ptr %8, i32 0, i32 4
+  %9 = getelementptr %159, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   store i32 %10, ptr %part_rank, align 4
   %11 = load ptr, ptr %self, align 8
@@ -80374,7 +81396,7 @@ forbody:                                          ; preds = %forcond
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).713"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).721"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -80451,7 +81473,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).713"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).721"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -80526,7 +81548,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).714"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).722"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -80614,7 +81636,7 @@ entry:
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %191, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr %160, ptr %4, i32 0, i32 0
+  %5 = getelementptr %159, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %11, ptr %6, i32 0, i32 2
   %8 = load i32, ptr %7, align 4
@@ -80750,7 +81772,7 @@ forbody:                                          ; preds = %forcond
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %191, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
-  %21 = getelementptr %160, ptr %20, i32 0, i32 4
+  %21 = getelementptr %159, ptr %20, i32 0, i32 4
   %22 = load i32, ptr %21, align 4
   %23 = load i32, ptr %num_heads, align 4
   %24 = mul i32 %22, %23
@@ -80781,7 +81803,7 @@ forbody:                                          ; preds = %forcond
   %44 = load ptr, ptr %self, align 8
   %45 = getelementptr %191, ptr %44, i32 0, i32 0
   %46 = load ptr, ptr %45, align 8
-  %47 = getelementptr %160, ptr %46, i32 0, i32 2
+  %47 = getelementptr %159, ptr %46, i32 0, i32 2
   %48 = load ptr, ptr %47, align 8
   %49 = getelementptr %63, ptr %48, i32 0, i32 25
   %50 = load ptr, ptr %49, align 8
@@ -80880,7 +81902,7 @@ then3:                                            ; preds = %then
   %34 = load ptr, ptr %shard, align 8
   %35 = getelementptr %142, ptr %34, i32 0, i32 0
   %36 = load ptr, ptr %35, align 8
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.716", ptr %33, ptr %36)
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.724", ptr %33, ptr %36)
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -80953,7 +81975,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %6, ptr %16, i32 0, i32 3
-  %18 = getelementptr %29, ptr %17, i32 0, i32 6
+  %18 = getelementptr %29, ptr %17, i32 0, i32 7
   %19 = load i8, ptr %18, align 1
   %20 = trunc i8 %19 to i1
   br i1 %20, label %then2, label %else3
@@ -81037,7 +82059,7 @@ entry:
   store ptr %1, ptr %planned, align 8
   store ptr %2, ptr %message, align 8
   %3 = load ptr, ptr %planned, align 8
-  %4 = getelementptr %29, ptr %3, i32 0, i32 6
+  %4 = getelementptr %29, ptr %3, i32 0, i32 7
   %5 = load i8, ptr %4, align 1
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -81054,7 +82076,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %7 = load ptr, ptr %group, align 8
   %8 = load ptr, ptr %planned, align 8
-  %9 = getelementptr %29, ptr %8, i32 0, i32 19
+  %9 = getelementptr %29, ptr %8, i32 0, i32 20
   %10 = load ptr, ptr %message, align 8
   %11 = call i32 @"$graphs.capture"(ptr %7, ptr %9, ptr %10)
   ret i32 %11
@@ -81131,7 +82153,7 @@ entry:
   store i64 %12, ptr %input_bytes, align 8
   %13 = load i64, ptr %input_bytes, align 8
   %14 = load ptr, ptr %shape, align 8
-  %15 = call i64 @"$anon (./terra/scheduling/batch.t:108).547"(ptr %14)
+  %15 = call i64 @"$anon (./terra/scheduling/batch.t:108).546"(ptr %14)
   %16 = add i64 %13, %15
   %17 = call ptr @calloc(i64 1, i64 %16)
   store ptr %17, ptr %memory, align 8
@@ -81155,7 +82177,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.717")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.725")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -81187,7 +82209,7 @@ merge:                                            ; preds = %else, %dead
   %43 = load ptr, ptr %memory, align 8
   %44 = load i64, ptr %input_bytes, align 8
   %45 = getelementptr i8, ptr %43, i64 %44
-  call void @"$anon (./terra/scheduling/batch.t:114).548"(ptr %41, ptr %42, ptr %45)
+  call void @"$anon (./terra/scheduling/batch.t:114).547"(ptr %41, ptr %42, ptr %45)
   %46 = load %4, ptr %5, align 1
   call void @"$fill_warm_up"(ptr %plan)
   %47 = load %4, ptr %4, align 1
@@ -81315,7 +82337,7 @@ then2:                                            ; preds = %then
   %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
   %55 = getelementptr i8, ptr %54, i64 0
   %56 = load i32, ptr %most, align 4
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.718", i32 %56)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.726", i32 %56)
   %58 = load ptr, ptr %target, align 8
   %59 = getelementptr %5, ptr %58, i32 0, i32 0
   %60 = getelementptr [1024 x i8], ptr %59, i32 0, i32 0
@@ -81415,7 +82437,7 @@ merge4:                                           ; preds = %forcond
 then11:                                           ; preds = %merge4
   %107 = load ptr, ptr %self, align 8
   %108 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %107, ptr @"$string.720", i32 -1, ptr %108)
+  call void @"$Rank.describe_failure"(ptr %107, ptr @"$string.728", i32 -1, ptr %108)
   %109 = load %4, ptr %3, align 1
   %110 = load i32, ptr %code9, align 4
   ret i32 %110
@@ -81513,7 +82535,7 @@ entry:
 then:                                             ; preds = %entry
   %19 = load ptr, ptr %self, align 8
   %20 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %19, ptr @"$string.719", i32 -1, ptr %20)
+  call void @"$Rank.describe_failure"(ptr %19, ptr @"$string.727", i32 -1, ptr %20)
   %21 = load %4, ptr %5, align 1
   %22 = load i32, ptr %code, align 4
   ret i32 %22
@@ -81576,7 +82598,7 @@ merge2:                                           ; preds = %else4, %dead5
 then8:                                            ; preds = %merge2
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.719", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.727", i32 -1, ptr %56)
   %57 = load %4, ptr %4, align 1
   %58 = load i32, ptr %code6, align 4
   ret i32 %58
@@ -81609,13 +82631,13 @@ entry:
   %4 = getelementptr %6, ptr %3, i32 0, i32 3
   store ptr %4, ptr %planned, align 8
   %5 = load ptr, ptr %planned, align 8
-  %6 = getelementptr %29, ptr %5, i32 0, i32 19
+  %6 = getelementptr %29, ptr %5, i32 0, i32 20
   %7 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %6)
   store i64 %7, ptr %input_bytes, align 8
   %8 = load i64, ptr %input_bytes, align 8
   %9 = load ptr, ptr %planned, align 8
-  %10 = getelementptr %29, ptr %9, i32 0, i32 19
-  %11 = call i64 @"$anon (./terra/scheduling/batch.t:108).547"(ptr %10)
+  %10 = getelementptr %29, ptr %9, i32 0, i32 20
+  %11 = call i64 @"$anon (./terra/scheduling/batch.t:108).546"(ptr %10)
   %12 = add i64 %8, %11
   %13 = call ptr @calloc(i64 1, i64 %12)
   %14 = load ptr, ptr %self, align 8
@@ -81643,7 +82665,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.717")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.725")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -81666,42 +82688,42 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %37 = load ptr, ptr %planned, align 8
-  %38 = getelementptr %29, ptr %37, i32 0, i32 12
+  %38 = getelementptr %29, ptr %37, i32 0, i32 13
   %39 = load i32, ptr %38, align 4
   %40 = getelementptr %38, ptr %chosen, i32 0, i32 0
   store i32 %39, ptr %40, align 4
   %41 = load ptr, ptr %planned, align 8
-  %42 = getelementptr %29, ptr %41, i32 0, i32 2
+  %42 = getelementptr %29, ptr %41, i32 0, i32 3
   %43 = getelementptr %30, ptr %42, i32 0, i32 7
   %44 = load i32, ptr %43, align 4
   %45 = getelementptr %38, ptr %chosen, i32 0, i32 1
   store i32 %44, ptr %45, align 4
   %46 = load ptr, ptr %planned, align 8
-  %47 = getelementptr %29, ptr %46, i32 0, i32 2
+  %47 = getelementptr %29, ptr %46, i32 0, i32 3
   %48 = getelementptr %30, ptr %47, i32 0, i32 6
   %49 = load i32, ptr %48, align 4
   %50 = getelementptr %38, ptr %chosen, i32 0, i32 2
   store i32 %49, ptr %50, align 4
   %51 = load ptr, ptr %planned, align 8
-  %52 = getelementptr %29, ptr %51, i32 0, i32 2
+  %52 = getelementptr %29, ptr %51, i32 0, i32 3
   %53 = getelementptr %30, ptr %52, i32 0, i32 5
   %54 = load i32, ptr %53, align 4
   %55 = getelementptr %38, ptr %chosen, i32 0, i32 3
   store i32 %54, ptr %55, align 4
   %56 = load ptr, ptr %planned, align 8
-  %57 = getelementptr %29, ptr %56, i32 0, i32 2
+  %57 = getelementptr %29, ptr %56, i32 0, i32 3
   %58 = getelementptr %30, ptr %57, i32 0, i32 12
   %59 = load i32, ptr %58, align 4
   %60 = getelementptr %38, ptr %chosen, i32 0, i32 4
   store i32 %59, ptr %60, align 4
   %61 = load ptr, ptr %planned, align 8
-  %62 = getelementptr %29, ptr %61, i32 0, i32 2
+  %62 = getelementptr %29, ptr %61, i32 0, i32 3
   %63 = getelementptr %30, ptr %62, i32 0, i32 13
   %64 = load i32, ptr %63, align 4
   %65 = getelementptr %38, ptr %chosen, i32 0, i32 5
   store i32 %64, ptr %65, align 4
   %66 = load ptr, ptr %planned, align 8
-  %67 = getelementptr %29, ptr %66, i32 0, i32 2
+  %67 = getelementptr %29, ptr %66, i32 0, i32 3
   %68 = getelementptr %30, ptr %67, i32 0, i32 14
   %69 = load i32, ptr %68, align 4
   %70 = icmp ne i32 %69, 0
@@ -81709,11 +82731,11 @@ merge:                                            ; preds = %else, %dead
   %72 = getelementptr %38, ptr %chosen, i32 0, i32 6
   store i8 %71, ptr %72, align 1
   %73 = load ptr, ptr %planned, align 8
-  %74 = getelementptr %29, ptr %73, i32 0, i32 19
+  %74 = getelementptr %29, ptr %73, i32 0, i32 20
   %75 = getelementptr %38, ptr %chosen, i32 0, i32 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %75, ptr align 4 %74, i64 28, i1 false)
   %76 = load ptr, ptr %planned, align 8
-  %77 = getelementptr %29, ptr %76, i32 0, i32 7
+  %77 = getelementptr %29, ptr %76, i32 0, i32 8
   %78 = load i8, ptr %77, align 1
   %79 = getelementptr %38, ptr %chosen, i32 0, i32 7
   store i8 %78, ptr %79, align 1
@@ -81959,7 +82981,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %47 = getelementptr %37, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.721"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.729"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
@@ -81971,7 +82993,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %56 = getelementptr %37, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.721"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.729"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
@@ -81983,7 +83005,7 @@ and.lhs.true2:                                    ; preds = %entry
   %65 = getelementptr %37, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.721"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.729"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -82005,7 +83027,7 @@ then4:                                            ; preds = %then
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %37, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.722", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.730", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -82056,7 +83078,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.723", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.731", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -82110,7 +83132,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.721"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.729"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -82305,7 +83327,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %38, ptr %28, i32 0, i32 10
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).548"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/scheduling/batch.t:114).547"(ptr %24, ptr %27, ptr %30)
   %31 = load %4, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %37, ptr %32, i32 0, i32 4
@@ -82422,7 +83444,7 @@ then2:                                            ; preds = %then
   %42 = getelementptr %45, ptr %41, i32 0, i32 10
   %43 = getelementptr %32, ptr %42, i32 0, i32 1
   %44 = load i32, ptr %43, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.724", i32 %40, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.732", i32 %40, i32 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = getelementptr %5, ptr %46, i32 0, i32 0
   %48 = getelementptr [1024 x i8], ptr %47, i32 0, i32 0
@@ -82495,7 +83517,7 @@ then13:                                           ; preds = %then9
   %79 = load ptr, ptr %options, align 8
   %80 = getelementptr %40, ptr %79, i32 0, i32 5
   %81 = load i32, ptr %80, align 4
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.729", i32 %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.737", i32 %81)
   %83 = load ptr, ptr %target11, align 8
   %84 = getelementptr %5, ptr %83, i32 0, i32 0
   %85 = getelementptr [1024 x i8], ptr %84, i32 0, i32 0
@@ -82570,7 +83592,7 @@ then2:                                            ; preds = %then
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %capacity, align 4
   %27 = load i32, ptr %page_size, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.725", i32 %26, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.733", i32 %26, i32 %27)
   %29 = load ptr, ptr %target, align 8
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
@@ -82748,7 +83770,7 @@ then15:                                           ; preds = %then5
   %148 = getelementptr i8, ptr %147, i64 0
   %149 = load i32, ptr %capacity, align 4
   %150 = load i32, ptr %page_size, align 4
-  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.726", i32 %149, i32 %150)
+  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.734", i32 %149, i32 %150)
   %152 = load ptr, ptr %target13, align 8
   %153 = getelementptr %5, ptr %152, i32 0, i32 0
   %154 = getelementptr [1024 x i8], ptr %153, i32 0, i32 0
@@ -82921,7 +83943,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %40, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.721"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.729"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true8, label %and.end
@@ -82933,7 +83955,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %40, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.728"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.736"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -82951,7 +83973,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %40, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.728"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.736"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -82963,7 +83985,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %40, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.721"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.729"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -82975,7 +83997,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %40, ptr %65, i32 0, i32 3
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.721"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.729"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -82987,7 +84009,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %75 = getelementptr %40, ptr %74, i32 0, i32 5
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
-  %78 = call zeroext i1 @"$Vector.reserve.721"(ptr %73, i64 %77)
+  %78 = call zeroext i1 @"$Vector.reserve.729"(ptr %73, i64 %77)
   %79 = zext i1 %78 to i8
   %80 = trunc i8 %79 to i1
   br i1 %80, label %and.lhs.true3, label %and.end
@@ -83000,7 +84022,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = load i32, ptr %84, align 4
   %86 = mul i32 4, %85
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.727"(ptr %82, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.735"(ptr %82, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -83012,7 +84034,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %40, ptr %93, i32 0, i32 5
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.721"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.729"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -83024,7 +84046,7 @@ and.lhs.true7:                                    ; preds = %and.lhs.true8
   %103 = getelementptr %40, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.721"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.729"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -83036,7 +84058,7 @@ and.lhs.true8:                                    ; preds = %merge
   %112 = getelementptr %40, ptr %111, i32 0, i32 3
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
-  %115 = call zeroext i1 @"$Vector.reserve.721"(ptr %110, i64 %114)
+  %115 = call zeroext i1 @"$Vector.reserve.729"(ptr %110, i64 %114)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %and.lhs.true7, label %and.end
@@ -83045,7 +84067,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.727"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.735"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -83144,7 +84166,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.728"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.736"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -83247,24 +84269,24 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4820" = alloca ptr, align 8
-  %"$4819" = alloca i64, align 8
+  %"$4879" = alloca ptr, align 8
+  %"$4878" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4819", align 8
-  store ptr %2, ptr %"$4820", align 8
+  store i64 %1, ptr %"$4878", align 8
+  store ptr %2, ptr %"$4879", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %198, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4819", align 8
-  %6 = load ptr, ptr %"$4820", align 8
-  %7 = call i32 @"$Loop.cancel.732"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$4878", align 8
+  %6 = load ptr, ptr %"$4879", align 8
+  %7 = call i32 @"$Loop.cancel.740"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.732"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.740"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -83275,14 +84297,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.733"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.741"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.733"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.741"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
@@ -83304,11 +84326,11 @@ entry:
   call void @"$status.clear"(ptr %10)
   %11 = load %4, ptr %8, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %12)
+  call void @"$Loop.lock.742"(ptr %12)
   %13 = load %4, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i64, ptr %request_id, align 8
-  %16 = call ptr @"$Loop.find_live.735"(ptr %14, i64 %15)
+  %16 = call ptr @"$Loop.find_live.743"(ptr %14, i64 %15)
   store ptr %16, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = icmp eq ptr %17, null
@@ -83318,7 +84340,7 @@ entry:
 
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %21)
+  call void @"$Loop.unlock.744"(ptr %21)
   %22 = load %4, ptr %6, align 1
   %23 = load ptr, ptr %message, align 8
   store ptr %23, ptr %target, align 8
@@ -83380,7 +84402,7 @@ merge4:                                           ; preds = %else6, %then5
   %48 = getelementptr %199, ptr %47, i32 0, i32 7
   %49 = call i32 @pthread_cond_signal(ptr %48)
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %50)
+  call void @"$Loop.unlock.744"(ptr %50)
   %51 = load %4, ptr %4, align 1
   ret i32 0
 
@@ -83388,7 +84410,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.734"(ptr %0) {
+define internal void @"$Loop.lock.742"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -83398,7 +84420,7 @@ entry:
   ret void
 }
 
-define internal ptr @"$Loop.find_live.735"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.743"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -83465,7 +84487,7 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.736"(ptr %0) {
+define internal void @"$Loop.unlock.744"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -83505,7 +84527,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %198, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.737"(ptr %14)
+  call void @"$Loop.free.745"(ptr %14)
   %15 = load %4, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %198, ptr %16, i32 0, i32 1
@@ -83522,7 +84544,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.737"(ptr %0) {
+define internal void @"$Loop.free.745"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -83558,7 +84580,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.738"(ptr %19)
+  call void @"$Loop.stop.746"(ptr %19)
   %20 = load %4, ptr %10, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %199, ptr %21, i32 0, i32 17
@@ -83593,15 +84615,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %199, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.687"(ptr %41)
+  call void @"$Vector.free.695"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %199, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.687"(ptr %44)
+  call void @"$Vector.free.695"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %199, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.687"(ptr %47)
+  call void @"$Vector.free.695"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %199, ptr %49, i32 0, i32 3
@@ -83655,7 +84677,7 @@ merge2:                                           ; preds = %else4, %then3
   ret void
 }
 
-define internal void @"$Loop.stop.738"(ptr %0) {
+define internal void @"$Loop.stop.746"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -83680,7 +84702,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %9)
+  call void @"$Loop.lock.742"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %199, ptr %11, i32 0, i32 11
@@ -83689,7 +84711,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %199, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %16)
+  call void @"$Loop.unlock.744"(ptr %16)
   %17 = load %4, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %199, ptr %18, i32 0, i32 9
@@ -83734,30 +84756,30 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$4850" = alloca ptr, align 8
-  %"$4849" = alloca ptr, align 8
-  %"$4848" = alloca i32, align 4
-  %"$4847" = alloca ptr, align 8
+  %"$4909" = alloca ptr, align 8
+  %"$4908" = alloca ptr, align 8
+  %"$4907" = alloca i32, align 4
+  %"$4906" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4847", align 8
-  store i32 %2, ptr %"$4848", align 4
-  store ptr %3, ptr %"$4849", align 8
-  store ptr %4, ptr %"$4850", align 8
+  store ptr %1, ptr %"$4906", align 8
+  store i32 %2, ptr %"$4907", align 4
+  store ptr %3, ptr %"$4908", align 8
+  store ptr %4, ptr %"$4909", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %198, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$4847", align 8
-  %8 = load i32, ptr %"$4848", align 4
-  %9 = load ptr, ptr %"$4849", align 8
-  %10 = load ptr, ptr %"$4850", align 8
-  %11 = call i32 @"$Loop.decode_step.739"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %7 = load ptr, ptr %"$4906", align 8
+  %8 = load i32, ptr %"$4907", align 4
+  %9 = load ptr, ptr %"$4908", align 8
+  %10 = load ptr, ptr %"$4909", align 8
+  %11 = call i32 @"$Loop.decode_step.747"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.739"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.747"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -83792,17 +84814,17 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %12)
   %13 = load %4, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.740"(ptr %14)
+  call void @"$Loop.enter_turn.748"(ptr %14)
   %15 = load %4, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = load i32, ptr %token, align 4
   %19 = load ptr, ptr %logits, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.decode_in_turn.743"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.decode_in_turn.751"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   store i32 %21, ptr %code, align 4
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.755"(ptr %22)
+  call void @"$Loop.leave_turn.763"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -83811,7 +84833,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.enter_turn.740"(ptr %0) {
+define internal void @"$Loop.enter_turn.748"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -83822,12 +84844,12 @@ entry:
   call void @"$Turnstile.enter"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.741"(ptr %6)
+  call void @"$Loop.land.749"(ptr %6)
   %7 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.land.741"(ptr %0) {
+define internal void @"$Loop.land.749"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -83892,7 +84914,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %36 = load ptr, ptr %self, align 8
   %37 = load i64, ptr %now, align 8
-  call void @"$Loop.record_step.742"(ptr %36, i64 %37)
+  call void @"$Loop.record_step.750"(ptr %36, i64 %37)
   %38 = load %4, ptr %3, align 1
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %199, ptr %39, i32 0, i32 3
@@ -83963,7 +84985,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.record_step.742"(ptr %0, i64 %1) {
+define internal void @"$Loop.record_step.750"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -83992,14 +85014,14 @@ entry:
   %18 = getelementptr %52, ptr %step, i32 0, i32 8
   store i32 %17, ptr %18, align 4
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %19)
+  call void @"$Loop.lock.742"(ptr %19)
   %20 = load %4, ptr %4, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %199, ptr %21, i32 0, i32 33
   call void @"$StepRing.push"(ptr %22, ptr %step)
   %23 = load %4, ptr %3, align 1
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %24)
+  call void @"$Loop.unlock.744"(ptr %24)
   %25 = load %4, ptr %2, align 1
   ret void
 }
@@ -84024,7 +85046,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.743"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.751"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -84044,7 +85066,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.744"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.752"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -84066,7 +85088,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.746"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.754"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -84119,7 +85141,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.747"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.755"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -84149,7 +85171,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.750"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.758"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -84183,7 +85205,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.750"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.758"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -84209,7 +85231,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.744"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.752"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -84219,14 +85241,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %4)
+  call void @"$Loop.lock.742"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.745"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.753"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %9)
+  call void @"$Loop.unlock.744"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -84235,7 +85257,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.745"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.753"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -84296,7 +85318,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.746"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.754"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %target7 = alloca ptr, align 8
@@ -84430,7 +85452,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.747"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.755"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %i = alloca i32, align 4
@@ -84447,12 +85469,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.748"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.756"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.749"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.757"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -84505,7 +85527,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.748"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.756"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -84537,7 +85559,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.749"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.757"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -84608,7 +85630,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.750"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.758"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %4, align 8
@@ -84666,7 +85688,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.751"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.759"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -84706,14 +85728,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.754"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.762"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.751"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.759"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %counters = alloca ptr, align 8
@@ -84761,7 +85783,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.753"(ptr %26)
+  call void @"$Loop.check_ranks.761"(ptr %26)
   %27 = load %4, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -84927,7 +85949,7 @@ then2:                                            ; preds = %then
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr %200, ptr %41, i32 0, i32 8
   %43 = load i32, ptr %42, align 4
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.752", i32 %43)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.760", i32 %43)
   %45 = load ptr, ptr %target, align 8
   %46 = getelementptr %5, ptr %45, i32 0, i32 0
   %47 = getelementptr [1024 x i8], ptr %46, i32 0, i32 0
@@ -86101,7 +87123,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.check_ranks.753"(ptr %0) {
+define internal void @"$Loop.check_ranks.761"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -86145,13 +87167,13 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %24)
+  call void @"$Loop.lock.742"(ptr %24)
   %25 = load %4, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %199, ptr %26, i32 0, i32 15
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %28)
+  call void @"$Loop.unlock.744"(ptr %28)
   %29 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -86162,7 +87184,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.754"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.762"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -86237,7 +87259,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.755"(ptr %0) {
+define internal void @"$Loop.leave_turn.763"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -86245,10 +87267,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.756"(ptr %4)
+  call void @"$Loop.publish.764"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.762"(ptr %6)
+  call void @"$Loop.wake.770"(ptr %6)
   %7 = load %4, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %199, ptr %8, i32 0, i32 5
@@ -86257,7 +87279,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.publish.756"(ptr %0) {
+define internal void @"$Loop.publish.764"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -86291,19 +87313,19 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %17)
+  call void @"$Loop.lock.742"(ptr %17)
   %18 = load %4, ptr %8, align 1
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.757"(ptr %19)
+  call void @"$Loop.publish_events.765"(ptr %19)
   %20 = load %4, ptr %7, align 1
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.759"(ptr %21)
+  call void @"$Loop.remove_ended.767"(ptr %21)
   %22 = load %4, ptr %6, align 1
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_outputs.760"(ptr %23)
+  call void @"$Loop.publish_outputs.768"(ptr %23)
   %24 = load %4, ptr %5, align 1
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.761"(ptr %25)
+  call void @"$Loop.publish_counters.769"(ptr %25)
   %26 = load %4, ptr %4, align 1
   %27 = load ptr, ptr %s, align 8
   %28 = call i64 @"$Scheduler.nearest_deadline"(ptr %27)
@@ -86311,7 +87333,7 @@ merge:                                            ; preds = %else, %then
   %30 = getelementptr %199, ptr %29, i32 0, i32 24
   store i64 %28, ptr %30, align 8
   %31 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %31)
+  call void @"$Loop.unlock.744"(ptr %31)
   %32 = load %4, ptr %3, align 1
   %33 = load ptr, ptr %s, align 8
   %34 = getelementptr %39, ptr %33, i32 0, i32 6
@@ -86351,7 +87373,7 @@ merge1:                                           ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_events.757"(ptr %0) {
+define internal void @"$Loop.publish_events.765"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -86431,7 +87453,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.758"(ptr %54)
+  call void @"$Loop.announce.766"(ptr %54)
   %55 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -86442,7 +87464,7 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.758"(ptr %0) {
+define internal void @"$Loop.announce.766"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -86458,7 +87480,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.remove_ended.759"(ptr %0) {
+define internal void @"$Loop.remove_ended.767"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -86513,7 +87535,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_outputs.760"(ptr %0) {
+define internal void @"$Loop.publish_outputs.768"(ptr %0) {
 entry:
   %item = alloca ptr, align 8
   %i = alloca i64, align 8
@@ -86557,7 +87579,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.761"(ptr %0) {
+define internal void @"$Loop.publish_counters.769"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
@@ -86652,14 +87674,14 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.wake.762"(ptr %0) {
+define internal void @"$Loop.wake.770"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %3)
+  call void @"$Loop.lock.742"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %199, ptr %5, i32 0, i32 13
@@ -86668,7 +87690,7 @@ entry:
   %8 = getelementptr %199, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %10)
+  call void @"$Loop.unlock.744"(ptr %10)
   %11 = load %4, ptr %1, align 1
   ret void
 }
@@ -86738,14 +87760,14 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$4859" = alloca ptr, align 8
+  %"$4918" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4859", align 8
+  store ptr %1, ptr %"$4918", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %198, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4859", align 8
-  call void @"$Loop.free_state.763"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$4918", align 8
+  call void @"$Loop.free_state.771"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
 
@@ -86753,7 +87775,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.763"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.771"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -86763,19 +87785,19 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.740"(ptr %5)
+  call void @"$Loop.enter_turn.748"(ptr %5)
   %6 = load %4, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.764"(ptr %7, ptr %8)
+  call void @"$Loop.close_state.772"(ptr %7, ptr %8)
   %9 = load %4, ptr %3, align 1
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.755"(ptr %10)
+  call void @"$Loop.leave_turn.763"(ptr %10)
   %11 = load %4, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.764"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.772"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -86809,14 +87831,14 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$4835" = alloca ptr, align 8
+  %"$4894" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4835", align 8
+  store ptr %1, ptr %"$4894", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %198, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4835", align 8
-  call void @"$Loop.info.765"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$4894", align 8
+  call void @"$Loop.info.773"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
 
@@ -86824,7 +87846,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.765"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.773"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %p = alloca ptr, align 8
@@ -86834,7 +87856,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %4)
+  call void @"$Loop.lock.742"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %199, ptr %6, i32 0, i32 26
@@ -86983,7 +88005,7 @@ merge:                                            ; preds = %else, %then
   %121 = getelementptr %178, ptr %120, i32 0, i32 37
   store i64 %119, ptr %121, align 8
   %122 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %122)
+  call void @"$Loop.unlock.744"(ptr %122)
   %123 = load %4, ptr %2, align 1
   ret void
 }
@@ -87029,7 +88051,7 @@ entry:
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %198, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.766"(ptr %3)
+  call void @"$Loop.iterate.774"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret void
 
@@ -87037,7 +88059,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.766"(ptr %0) {
+define internal void @"$Loop.iterate.774"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -87051,14 +88073,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = call zeroext i1 @"$Loop.has_pending_orders.767"(ptr %7)
+  %8 = call zeroext i1 @"$Loop.has_pending_orders.775"(ptr %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.741"(ptr %11)
+  call void @"$Loop.land.749"(ptr %11)
   %12 = load %4, ptr %6, align 1
   br label %merge
 
@@ -87067,10 +88089,10 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.768"(ptr %13)
+  call void @"$Loop.take_orders.776"(ptr %13)
   %14 = load %4, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.753"(ptr %15)
+  call void @"$Loop.check_ranks.761"(ptr %15)
   %16 = load %4, ptr %4, align 1
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %199, ptr %17, i32 0, i32 3
@@ -87084,7 +88106,7 @@ merge:                                            ; preds = %else, %then
   %25 = zext i1 %24 to i8
   store i8 %25, ptr %was_in_flight, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = call zeroext i1 @"$Loop.plan.772"(ptr %26)
+  %27 = call zeroext i1 @"$Loop.plan.780"(ptr %26)
   %28 = zext i1 %27 to i8
   store i8 %28, ptr %has_step, align 1
   %29 = load i8, ptr %has_step, align 1
@@ -87112,13 +88134,13 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %44 = load ptr, ptr %self, align 8
   %45 = load i8, ptr %has_step, align 1
   %46 = icmp ne i8 %45, 0
-  call void @"$Loop.advance_planned.773"(ptr %44, i1 zeroext %46)
+  call void @"$Loop.advance_planned.781"(ptr %44, i1 zeroext %46)
   %47 = load %4, ptr %3, align 1
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.753"(ptr %48)
+  call void @"$Loop.check_ranks.761"(ptr %48)
   %49 = load %4, ptr %2, align 1
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.756"(ptr %50)
+  call void @"$Loop.publish.764"(ptr %50)
   %51 = load %4, ptr %1, align 1
   ret void
 
@@ -87136,7 +88158,7 @@ or.lhs.false1:                                    ; preds = %merge
   br i1 %58, label %or.end, label %or.lhs.false
 }
 
-define internal zeroext i1 @"$Loop.has_pending_orders.767"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_pending_orders.775"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %pending = alloca i8, align 1
@@ -87144,14 +88166,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %3)
+  call void @"$Loop.lock.742"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %199, ptr %5, i32 0, i32 13
   %7 = load i8, ptr %6, align 1
   store i8 %7, ptr %pending, align 1
   %8 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %8)
+  call void @"$Loop.unlock.744"(ptr %8)
   %9 = load %4, ptr %1, align 1
   %10 = load i8, ptr %pending, align 1
   %11 = icmp ne i8 %10, 0
@@ -87161,7 +88183,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.take_orders.768"(ptr %0) {
+define internal void @"$Loop.take_orders.776"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -87178,7 +88200,7 @@ entry:
   %10 = getelementptr %39, ptr %9, i32 0, i32 18
   store i64 %7, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %11)
+  call void @"$Loop.lock.742"(ptr %11)
   %12 = load %4, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %199, ptr %13, i32 0, i32 17
@@ -87233,7 +88255,7 @@ merge:                                            ; preds = %forcond
   call void @"$Vector.clear.90"(ptr %49)
   %50 = load %4, ptr %4, align 1
   %51 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_masks.769"(ptr %51)
+  call void @"$Loop.take_masks.777"(ptr %51)
   %52 = load %4, ptr %3, align 1
   %53 = load ptr, ptr %self, align 8
   %54 = getelementptr %199, ptr %53, i32 0, i32 13
@@ -87243,7 +88265,7 @@ merge:                                            ; preds = %forcond
 
 then:                                             ; preds = %and.lhs.true
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.obey_all.770"(ptr %57)
+  call void @"$Loop.obey_all.778"(ptr %57)
   %58 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -87252,7 +88274,7 @@ else:                                             ; preds = %and.lhs.true, %merg
 
 merge1:                                           ; preds = %else, %then
   %59 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %59)
+  call void @"$Loop.unlock.744"(ptr %59)
   %60 = load %4, ptr %1, align 1
   ret void
 
@@ -87265,7 +88287,7 @@ and.lhs.true:                                     ; preds = %merge
   br i1 %65, label %else, label %then
 }
 
-define internal void @"$Loop.take_masks.769"(ptr %0) {
+define internal void @"$Loop.take_masks.777"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -87308,7 +88330,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.obey_all.770"(ptr %0) {
+define internal void @"$Loop.obey_all.778"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -87339,7 +88361,7 @@ forbody:                                          ; preds = %forcond
   %17 = load i64, ptr %i, align 8
   %18 = getelementptr ptr, ptr %16, i64 %17
   %19 = load ptr, ptr %18, align 8
-  call void @"$Loop.obey.771"(ptr %12, ptr %19)
+  call void @"$Loop.obey.779"(ptr %12, ptr %19)
   %20 = load %4, ptr %1, align 1
   %21 = add i64 %6, 1
   store i64 %21, ptr %i, align 8
@@ -87352,7 +88374,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.obey.771"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.779"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -87426,7 +88448,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal zeroext i1 @"$Loop.plan.772"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.780"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %4, align 8
@@ -87469,7 +88491,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.advance_planned.773"(ptr %0, i1 zeroext %1) {
+define internal void @"$Loop.advance_planned.781"(ptr %0, i1 zeroext %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -87480,7 +88502,7 @@ entry:
   %4 = zext i1 %1 to i8
   store i8 %4, ptr %has_step, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = call i32 @"$Loop.perform_transfers.774"(ptr %5)
+  %6 = call i32 @"$Loop.perform_transfers.782"(ptr %5)
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -87501,13 +88523,13 @@ and.end:                                          ; preds = %and.rhs, %entry
 
 then:                                             ; preds = %and.end
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.779"(ptr %16)
+  call void @"$Loop.execute.787"(ptr %16)
   %17 = load %4, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %and.end
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.741"(ptr %18)
+  call void @"$Loop.land.749"(ptr %18)
   %19 = load %4, ptr %2, align 1
   br label %merge
 
@@ -87515,7 +88537,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.perform_transfers.774"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.782"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -87577,7 +88599,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.775"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.783"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -87658,7 +88680,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.777"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.785"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -87739,7 +88761,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.778"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.786"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -87791,7 +88813,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.775"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.783"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -87850,7 +88872,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr %67, ptr %38, i32 0, i32 15
   %40 = getelementptr %17, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.628", i64 %37, i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.635", i64 %37, i64 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -87926,7 +88948,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.630", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.637", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -88035,7 +89057,7 @@ then2:                                            ; preds = %then
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %200, ptr %30, i32 0, i32 9
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.776", ptr %29, i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.784", ptr %29, i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -88086,7 +89108,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.777"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.785"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -88145,7 +89167,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.629", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.636", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -88207,7 +89229,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.778"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.786"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -88399,7 +89421,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.779"(ptr %0) {
+define internal void @"$Loop.execute.787"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -88416,7 +89438,7 @@ entry:
   %9 = getelementptr i8, ptr %8, i64 0
   store i8 0, ptr %9, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @"$Loop.launch.780"(ptr %10, ptr %message)
+  %11 = call i32 @"$Loop.launch.788"(ptr %10, ptr %message)
   store i32 %11, ptr %code, align 4
   %12 = load i32, ptr %code, align 4
   %13 = icmp ne i32 %12, 0
@@ -88437,7 +89459,7 @@ then:                                             ; preds = %and.lhs.true
 
 else:                                             ; preds = %and.lhs.true, %entry
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.741"(ptr %23)
+  call void @"$Loop.land.749"(ptr %23)
   %24 = load %4, ptr %5, align 1
   br label %merge
 
@@ -88497,7 +89519,7 @@ merge1:                                           ; preds = %else3, %dead
 
 then5:                                            ; preds = %or.lhs.false, %or.lhs.false7, %merge1
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.741"(ptr %57)
+  call void @"$Loop.land.749"(ptr %57)
   %58 = load %4, ptr %1, align 1
   br label %merge4
 
@@ -88525,7 +89547,7 @@ or.lhs.false7:                                    ; preds = %merge1
   br i1 %69, label %then5, label %or.lhs.false
 }
 
-define internal i32 @"$Loop.launch.780"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.launch.788"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -88604,7 +89626,7 @@ then2:                                            ; preds = %merge
   %49 = load %4, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
   %51 = load i64, ptr %spent, align 8
-  call void @"$Loop.describe_step.781"(ptr %50, i64 %51)
+  call void @"$Loop.describe_step.789"(ptr %50, i64 %51)
   %52 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -88619,7 +89641,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.describe_step.781"(ptr %0, i64 %1) {
+define internal void @"$Loop.describe_step.789"(ptr %0, i64 %1) {
 entry:
   %step = alloca ptr, align 8
   %launch_ns = alloca i64, align 8
@@ -88797,7 +89819,7 @@ merge:                                            ; preds = %else, %then
   %89 = load ptr, ptr %self, align 8
   %90 = getelementptr %198, ptr %89, i32 0, i32 1
   %91 = load ptr, ptr %message, align 8
-  %92 = call i32 @"$Loop.init.782"(ptr %86, ptr %88, ptr %chosen, ptr %90, ptr %91)
+  %92 = call i32 @"$Loop.init.790"(ptr %86, ptr %88, ptr %chosen, ptr %90, ptr %91)
   store i32 %92, ptr %code, align 4
   %93 = load ptr, ptr %self, align 8
   %94 = getelementptr %198, ptr %93, i32 0, i32 4
@@ -88988,7 +90010,7 @@ entry:
   %51 = load ptr, ptr %self, align 8
   %52 = getelementptr %200, ptr %51, i32 0, i32 6
   store ptr %50, ptr %52, align 8
-  %53 = call i64 @"$anon (./terra/scheduling/batch.t:108).547"(ptr %shape)
+  %53 = call i64 @"$anon (./terra/scheduling/batch.t:108).546"(ptr %shape)
   store i64 %53, ptr %bytes, align 8
   %54 = load i64, ptr %bytes, align 8
   %55 = call ptr @calloc(i64 3, i64 %54)
@@ -89000,7 +90022,7 @@ entry:
   %60 = load ptr, ptr %self, align 8
   %61 = getelementptr %200, ptr %60, i32 0, i32 14
   %62 = load ptr, ptr %61, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).548"(ptr %59, ptr %shape, ptr %62)
+  call void @"$anon (./terra/scheduling/batch.t:114).547"(ptr %59, ptr %shape, ptr %62)
   %63 = load %4, ptr %5, align 1
   store i32 0, ptr %i, align 4
   br label %forcond
@@ -89030,7 +90052,7 @@ forbody:                                          ; preds = %forcond
   %82 = load i64, ptr %bytes, align 8
   %83 = mul i64 %81, %82
   %84 = getelementptr i8, ptr %78, i64 %83
-  call void @"$anon (./terra/scheduling/batch.t:114).548"(ptr %75, ptr %shape, ptr %84)
+  call void @"$anon (./terra/scheduling/batch.t:114).547"(ptr %75, ptr %shape, ptr %84)
   %85 = load %4, ptr %4, align 1
   %86 = add i32 %64, 1
   store i32 %86, ptr %i, align 4
@@ -89095,7 +90117,7 @@ entry:
   store i64 %3, ptr %input_bytes, align 8
   %4 = load i64, ptr %input_bytes, align 8
   %5 = load ptr, ptr %shape, align 8
-  %6 = call i64 @"$anon (./terra/scheduling/batch.t:108).547"(ptr %5)
+  %6 = call i64 @"$anon (./terra/scheduling/batch.t:108).546"(ptr %5)
   %7 = add i64 %4, %6
   %8 = call ptr @calloc(i64 1, i64 %7)
   store ptr %8, ptr %memory, align 8
@@ -89120,7 +90142,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.782"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.790"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %code1 = alloca i32, align 4
@@ -89178,7 +90200,7 @@ entry:
   %37 = load %4, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.783"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.791"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -89199,7 +90221,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.784"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.792"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -89219,7 +90241,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.761"(ptr %54)
+  call void @"$Loop.publish_counters.769"(ptr %54)
   %55 = load %4, ptr %5, align 1
   ret i32 0
 
@@ -89227,7 +90249,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.783"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.791"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target9 = alloca ptr, align 8
@@ -89297,7 +90319,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %47 = getelementptr %199, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.721"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.729"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
@@ -89309,7 +90331,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %56 = getelementptr %199, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.721"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.729"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
@@ -89321,7 +90343,7 @@ and.lhs.true2:                                    ; preds = %entry
   %65 = getelementptr %199, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.721"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.729"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -89343,7 +90365,7 @@ then4:                                            ; preds = %then
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %199, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.722", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.730", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -89394,7 +90416,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.723", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.731", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -89422,7 +90444,7 @@ dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.784"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.792"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %40, align 8
   %2 = alloca %4, align 8
@@ -89462,7 +90484,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %38, ptr %28, i32 0, i32 10
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).548"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/scheduling/batch.t:114).547"(ptr %24, ptr %27, ptr %30)
   %31 = load %4, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %199, ptr %32, i32 0, i32 4
@@ -89517,27 +90539,27 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$4831" = alloca ptr, align 8
-  %"$4830" = alloca i32, align 4
-  %"$4829" = alloca ptr, align 8
+  %"$4890" = alloca ptr, align 8
+  %"$4889" = alloca i32, align 4
+  %"$4888" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4829", align 8
-  store i32 %2, ptr %"$4830", align 4
-  store ptr %3, ptr %"$4831", align 8
+  store ptr %1, ptr %"$4888", align 8
+  store i32 %2, ptr %"$4889", align 4
+  store ptr %3, ptr %"$4890", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %198, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4829", align 8
-  %7 = load i32, ptr %"$4830", align 4
-  %8 = load ptr, ptr %"$4831", align 8
-  %9 = call i32 @"$Loop.poll.785"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$4888", align 8
+  %7 = load i32, ptr %"$4889", align 4
+  %8 = load ptr, ptr %"$4890", align 8
+  %9 = call i32 @"$Loop.poll.793"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.785"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.793"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %value = alloca i64, align 8
@@ -89588,7 +90610,7 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %22)
+  call void @"$Loop.lock.742"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %199, ptr %24, i32 0, i32 21
@@ -89621,7 +90643,7 @@ merge2:                                           ; preds = %else4, %then3
   %42 = getelementptr %199, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %44)
+  call void @"$Loop.unlock.744"(ptr %44)
   %45 = load %4, ptr %4, align 1
   ret i32 0
 
@@ -89631,24 +90653,24 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4823" = alloca ptr, align 8
-  %"$4822" = alloca i64, align 8
+  %"$4882" = alloca ptr, align 8
+  %"$4881" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4822", align 8
-  store ptr %2, ptr %"$4823", align 8
+  store i64 %1, ptr %"$4881", align 8
+  store ptr %2, ptr %"$4882", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %198, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4822", align 8
-  %6 = load ptr, ptr %"$4823", align 8
-  %7 = call i32 @"$Loop.preempt.786"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$4881", align 8
+  %6 = load ptr, ptr %"$4882", align 8
+  %7 = call i32 @"$Loop.preempt.794"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.786"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.794"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -89659,7 +90681,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.733"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.741"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -89668,29 +90690,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$4845" = alloca ptr, align 8
-  %"$4844" = alloca ptr, align 8
-  %"$4843" = alloca ptr, align 8
-  %"$4842" = alloca i8, align 1
-  %"$4841" = alloca i32, align 4
-  %"$4840" = alloca ptr, align 8
+  %"$4904" = alloca ptr, align 8
+  %"$4903" = alloca ptr, align 8
+  %"$4902" = alloca ptr, align 8
+  %"$4901" = alloca i8, align 1
+  %"$4900" = alloca i32, align 4
+  %"$4899" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4840", align 8
-  store i32 %2, ptr %"$4841", align 4
+  store ptr %1, ptr %"$4899", align 8
+  store i32 %2, ptr %"$4900", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$4842", align 1
-  store ptr %4, ptr %"$4843", align 8
-  store ptr %5, ptr %"$4844", align 8
-  store ptr %6, ptr %"$4845", align 8
+  store i8 %7, ptr %"$4901", align 1
+  store ptr %4, ptr %"$4902", align 8
+  store ptr %5, ptr %"$4903", align 8
+  store ptr %6, ptr %"$4904", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %198, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$4840", align 8
-  %11 = load i32, ptr %"$4841", align 4
-  %12 = load i8, ptr %"$4842", align 1
-  %13 = load ptr, ptr %"$4843", align 8
-  %14 = load ptr, ptr %"$4844", align 8
-  %15 = load ptr, ptr %"$4845", align 8
+  %10 = load ptr, ptr %"$4899", align 8
+  %11 = load i32, ptr %"$4900", align 4
+  %12 = load i8, ptr %"$4901", align 1
+  %13 = load ptr, ptr %"$4902", align 8
+  %14 = load ptr, ptr %"$4903", align 8
+  %15 = load ptr, ptr %"$4904", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -89760,7 +90782,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.787")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.795")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -89785,7 +90807,7 @@ merge1:                                           ; preds = %else3, %dead
   %37 = load ptr, ptr %result, align 8
   store ptr null, ptr %37, align 8
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.740"(ptr %38)
+  call void @"$Loop.enter_turn.748"(ptr %38)
   %39 = load %4, ptr %8, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %tokens, align 8
@@ -89798,7 +90820,7 @@ merge1:                                           ; preds = %else3, %dead
   %48 = call i32 @"$Loop.prefill_in_turn"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.755"(ptr %49)
+  call void @"$Loop.leave_turn.763"(ptr %49)
   %50 = load %4, ptr %7, align 1
   %51 = load i32, ptr %code, align 4
   ret i32 %51
@@ -89835,7 +90857,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.744"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.752"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -89855,7 +90877,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.788"(ptr noalias sret(%173) %8, ptr %18)
+  call void @"$Loop.limits.796"(ptr noalias sret(%173) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -89943,7 +90965,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.764"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.772"(ptr %60, ptr %61)
   %62 = load %4, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -89964,7 +90986,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.788"(ptr noalias sret(%173) %0, ptr %1) {
+define internal void @"$Loop.limits.796"(ptr noalias sret(%173) %0, ptr %1) {
 entry:
   %2 = alloca %173, align 8
   %3 = alloca %203, align 8
@@ -90084,7 +91106,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %199, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.789", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.797", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -90163,7 +91185,7 @@ then12:                                           ; preds = %merge7
   %72 = getelementptr %199, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.790", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.798", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -90236,7 +91258,7 @@ entry:
   %9 = getelementptr %67, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.747"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.755"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -90429,7 +91451,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.751"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.759"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -90486,7 +91508,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.754"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.762"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -90510,7 +91532,7 @@ entry:
   %8 = getelementptr %45, ptr %7, i32 0, i32 10
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.791"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.799"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %199, ptr %12, i32 0, i32 2
@@ -90527,7 +91549,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %199, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.791"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.799"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -90546,7 +91568,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %45, ptr %29, i32 0, i32 10
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.791"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.799"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -90561,7 +91583,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.791"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.799"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -90583,24 +91605,24 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4838" = alloca ptr, align 8
-  %"$4837" = alloca i32, align 4
+  %"$4897" = alloca ptr, align 8
+  %"$4896" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4837", align 4
-  store ptr %2, ptr %"$4838", align 8
+  store i32 %1, ptr %"$4896", align 4
+  store ptr %2, ptr %"$4897", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %198, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$4837", align 4
-  %6 = load ptr, ptr %"$4838", align 8
-  %7 = call i32 @"$Loop.resize_pool.792"(ptr %4, i32 %5, ptr %6)
+  %5 = load i32, ptr %"$4896", align 4
+  %6 = load ptr, ptr %"$4897", align 8
+  %7 = call i32 @"$Loop.resize_pool.800"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.792"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.800"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -90631,15 +91653,15 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %10)
   %11 = load %4, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.740"(ptr %12)
+  call void @"$Loop.enter_turn.748"(ptr %12)
   %13 = load %4, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %message, align 8
-  %17 = call i32 @"$Loop.resize_in_turn.793"(ptr %14, i32 %15, ptr %16)
+  %17 = call i32 @"$Loop.resize_in_turn.801"(ptr %14, i32 %15, ptr %16)
   store i32 %17, ptr %code, align 4
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.755"(ptr %18)
+  call void @"$Loop.leave_turn.763"(ptr %18)
   %19 = load %4, ptr %3, align 1
   %20 = load i32, ptr %code, align 4
   ret i32 %20
@@ -90648,7 +91670,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.793"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.801"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code11 = alloca i32, align 4
@@ -90666,7 +91688,7 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load i32, ptr %num_pages, align 4
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.begin_resize.794"(ptr %5, i32 %6, ptr %7)
+  %8 = call i32 @"$Loop.begin_resize.802"(ptr %5, i32 %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -90713,7 +91735,7 @@ then5:                                            ; preds = %then2
   %32 = getelementptr %41, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
   %34 = load i32, ptr %num_pages, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.627", i32 %33, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.634", i32 %33, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -90736,7 +91758,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %41 = load ptr, ptr %self, align 8
-  %42 = call i32 @"$Loop.perform_transfers.774"(ptr %41)
+  %42 = call i32 @"$Loop.perform_transfers.782"(ptr %41)
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %199, ptr %43, i32 0, i32 3
   %45 = getelementptr %39, ptr %44, i32 0, i32 1
@@ -90800,7 +91822,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.794"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.802"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -90812,12 +91834,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %5)
+  call void @"$Loop.lock.742"(ptr %5)
   %6 = load %4, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.795"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.803"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -90838,7 +91860,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %19)
+  call void @"$Loop.unlock.744"(ptr %19)
   %20 = load %4, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -90858,7 +91880,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.795"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.803"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %3 = alloca %4, align 8
@@ -90910,7 +91932,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %199, ptr %28, i32 0, i32 2
   %30 = getelementptr %38, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.621", i32 %27, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.628", i32 %27, i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -90963,7 +91985,7 @@ then9:                                            ; preds = %then5
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %num_pages, align 4
   %60 = load i64, ptr %held, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.622", i32 %59, i64 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.629", i32 %59, i64 %60)
   %62 = load ptr, ptr %target7, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -91015,7 +92037,7 @@ then17:                                           ; preds = %then13
   %87 = getelementptr %199, ptr %86, i32 0, i32 21
   %88 = getelementptr %50, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.623", i64 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.630", i64 %89)
   %91 = load ptr, ptr %target15, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -91039,7 +92061,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %96 = load ptr, ptr %self, align 8
   %97 = load ptr, ptr %message, align 8
-  %98 = call i32 @"$Loop.check_usable.745"(ptr %96, ptr %97)
+  %98 = call i32 @"$Loop.check_usable.753"(ptr %96, ptr %97)
   store i32 %98, ptr %code, align 4
   %99 = load i32, ptr %code, align 4
   %100 = icmp ne i32 %99, 0
@@ -91061,14 +92083,14 @@ merge20:                                          ; preds = %else22, %dead23
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_pages, align 4
   %106 = load ptr, ptr %message, align 8
-  %107 = call i32 @"$Loop.check_live_fit.796"(ptr %104, i32 %105, ptr %106)
+  %107 = call i32 @"$Loop.check_live_fit.804"(ptr %104, i32 %105, ptr %106)
   ret i32 %107
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.796"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.804"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -91141,7 +92163,7 @@ then3:                                            ; preds = %then
   %45 = getelementptr %67, ptr %44, i32 0, i32 0
   %46 = load i64, ptr %45, align 8
   %47 = load i32, ptr %needed, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.624", i32 %43, i64 %46, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.631", i32 %43, i64 %46, i32 %47)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %5, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -91190,7 +92212,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.635", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.642", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -91263,28 +92285,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$4857" = alloca ptr, align 8
-  %"$4856" = alloca ptr, align 8
-  %"$4855" = alloca i32, align 4
-  %"$4854" = alloca ptr, align 8
-  %"$4853" = alloca ptr, align 8
-  %"$4852" = alloca i32, align 4
+  %"$4916" = alloca ptr, align 8
+  %"$4915" = alloca ptr, align 8
+  %"$4914" = alloca i32, align 4
+  %"$4913" = alloca ptr, align 8
+  %"$4912" = alloca ptr, align 8
+  %"$4911" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4852", align 4
-  store ptr %2, ptr %"$4853", align 8
-  store ptr %3, ptr %"$4854", align 8
-  store i32 %4, ptr %"$4855", align 4
-  store ptr %5, ptr %"$4856", align 8
-  store ptr %6, ptr %"$4857", align 8
+  store i32 %1, ptr %"$4911", align 4
+  store ptr %2, ptr %"$4912", align 8
+  store ptr %3, ptr %"$4913", align 8
+  store i32 %4, ptr %"$4914", align 4
+  store ptr %5, ptr %"$4915", align 8
+  store ptr %6, ptr %"$4916", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %198, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$4852", align 4
-  %10 = load ptr, ptr %"$4853", align 8
-  %11 = load ptr, ptr %"$4854", align 8
-  %12 = load i32, ptr %"$4855", align 4
-  %13 = load ptr, ptr %"$4856", align 8
-  %14 = load ptr, ptr %"$4857", align 8
+  %9 = load i32, ptr %"$4911", align 4
+  %10 = load ptr, ptr %"$4912", align 8
+  %11 = load ptr, ptr %"$4913", align 8
+  %12 = load i32, ptr %"$4914", align 4
+  %13 = load ptr, ptr %"$4915", align 8
+  %14 = load ptr, ptr %"$4916", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -91331,7 +92353,7 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %14)
   %15 = load %4, ptr %9, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.740"(ptr %16)
+  call void @"$Loop.enter_turn.748"(ptr %16)
   %17 = load %4, ptr %8, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load i32, ptr %num_states, align 4
@@ -91343,7 +92365,7 @@ merge:                                            ; preds = %else, %then
   %25 = call i32 @"$Loop.batch_in_turn"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.755"(ptr %26)
+  call void @"$Loop.leave_turn.763"(ptr %26)
   %27 = load %4, ptr %7, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -91381,7 +92403,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.744"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.752"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -91476,7 +92498,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.748"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.756"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -91487,7 +92509,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.749"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.757"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -91577,7 +92599,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %4, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.751"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.759"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -91818,7 +92840,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.797", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.805", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %5, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -91861,7 +92883,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.798", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.806", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -91914,7 +92936,7 @@ then17:                                           ; preds = %then13
   %83 = getelementptr %45, ptr %82, i32 0, i32 10
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.799", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.807", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -91984,7 +93006,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %5, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.800")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.808")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %5, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -92038,7 +93060,7 @@ entry:
   %12 = load ptr, ptr %11, align 8
   %13 = load i32, ptr %num_steps, align 4
   %14 = load ptr, ptr %message, align 8
-  %15 = call i32 @"$Loop.check_state.746"(ptr %7, ptr %12, i32 %13, ptr %14)
+  %15 = call i32 @"$Loop.check_state.754"(ptr %7, ptr %12, i32 %13, ptr %14)
   store i32 %15, ptr %code, align 4
   %16 = load i32, ptr %code, align 4
   %17 = icmp ne i32 %16, 0
@@ -92102,7 +93124,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.801", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.809", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -92167,7 +93189,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.747"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.755"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -92196,7 +93218,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.778"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.786"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -92510,7 +93532,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %17, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.802", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.810", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -92563,7 +93585,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %17, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.803", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.811", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -92648,27 +93670,27 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_set_masks(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$4827" = alloca ptr, align 8
-  %"$4826" = alloca i32, align 4
-  %"$4825" = alloca ptr, align 8
+  %"$4886" = alloca ptr, align 8
+  %"$4885" = alloca i32, align 4
+  %"$4884" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4825", align 8
-  store i32 %2, ptr %"$4826", align 4
-  store ptr %3, ptr %"$4827", align 8
+  store ptr %1, ptr %"$4884", align 8
+  store i32 %2, ptr %"$4885", align 4
+  store ptr %3, ptr %"$4886", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %198, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4825", align 8
-  %7 = load i32, ptr %"$4826", align 4
-  %8 = load ptr, ptr %"$4827", align 8
-  %9 = call i32 @"$Loop.set_masks.804"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$4884", align 8
+  %7 = load i32, ptr %"$4885", align 4
+  %8 = load ptr, ptr %"$4886", align 8
+  %9 = call i32 @"$Loop.set_masks.812"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.set_masks.804"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.set_masks.812"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -92722,7 +93744,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i32, ptr %num_masks, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.636", i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.643", i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -92745,19 +93767,19 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %38)
+  call void @"$Loop.lock.742"(ptr %38)
   %39 = load %4, ptr %5, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %masks, align 8
   %42 = load i32, ptr %num_masks, align 4
   %43 = load ptr, ptr %message, align 8
-  %44 = call i32 @"$Loop.give_masks.805"(ptr %40, ptr %41, i32 %42, ptr %43)
+  %44 = call i32 @"$Loop.give_masks.813"(ptr %40, ptr %41, i32 %42, ptr %43)
   store i32 %44, ptr %code, align 4
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %199, ptr %45, i32 0, i32 7
   %47 = call i32 @pthread_cond_signal(ptr %46)
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %48)
+  call void @"$Loop.unlock.744"(ptr %48)
   %49 = load %4, ptr %4, align 1
   %50 = load i32, ptr %code, align 4
   ret i32 %50
@@ -92766,7 +93788,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_masks.805"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.give_masks.813"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %own = alloca %5, align 8
@@ -92800,7 +93822,7 @@ forbody:                                          ; preds = %forcond
   %13 = load i32, ptr %i, align 4
   %14 = sext i32 %13 to i64
   %15 = getelementptr %172, ptr %12, i64 %14
-  %16 = call i32 @"$Loop.give_mask.806"(ptr %11, ptr %15, ptr %own)
+  %16 = call i32 @"$Loop.give_mask.814"(ptr %11, ptr %15, ptr %own)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -92858,7 +93880,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_mask.806"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.give_mask.814"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -92875,7 +93897,7 @@ entry:
   %6 = load ptr, ptr %mask, align 8
   %7 = getelementptr %172, ptr %6, i32 0, i32 0
   %8 = load i64, ptr %7, align 8
-  %9 = call ptr @"$Loop.find_live.735"(ptr %5, i64 %8)
+  %9 = call ptr @"$Loop.find_live.743"(ptr %5, i64 %8)
   store ptr %9, ptr %item, align 8
   %10 = load ptr, ptr %item, align 8
   %11 = icmp eq ptr %10, null
@@ -92928,7 +93950,7 @@ merge:                                            ; preds = %else, %dead
   %35 = getelementptr %172, ptr %34, i32 0, i32 2
   %36 = load i32, ptr %35, align 4
   %37 = load ptr, ptr %message, align 8
-  %38 = call i32 @"$Loop.check_mask.807"(ptr %32, ptr %33, i32 %36, ptr %37)
+  %38 = call i32 @"$Loop.check_mask.815"(ptr %32, ptr %33, i32 %36, ptr %37)
   store i32 %38, ptr %code, align 4
   %39 = load i32, ptr %code, align 4
   %40 = icmp ne i32 %39, 0
@@ -92962,7 +93984,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_mask.807"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_mask.815"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %target15 = alloca ptr, align 8
@@ -93001,7 +94023,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %67, ptr %20, i32 0, i32 0
   %22 = load i64, ptr %21, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.637", i64 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.644", i64 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -93053,7 +94075,7 @@ then9:                                            ; preds = %then5
   %49 = load ptr, ptr %item, align 8
   %50 = getelementptr %67, ptr %49, i32 0, i32 29
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.638", i32 %45, i64 %48, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.645", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -93105,7 +94127,7 @@ then17:                                           ; preds = %then13
   %78 = load ptr, ptr %item, align 8
   %79 = getelementptr %67, ptr %78, i32 0, i32 31
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.639", i32 %74, i64 %77, i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.646", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
   %83 = getelementptr %5, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -93135,27 +94157,27 @@ dead20:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$4817" = alloca ptr, align 8
-  %"$4816" = alloca ptr, align 8
-  %"$4815" = alloca ptr, align 8
+  %"$4876" = alloca ptr, align 8
+  %"$4875" = alloca ptr, align 8
+  %"$4874" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4815", align 8
-  store ptr %2, ptr %"$4816", align 8
-  store ptr %3, ptr %"$4817", align 8
+  store ptr %1, ptr %"$4874", align 8
+  store ptr %2, ptr %"$4875", align 8
+  store ptr %3, ptr %"$4876", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %198, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4815", align 8
-  %7 = load ptr, ptr %"$4816", align 8
-  %8 = load ptr, ptr %"$4817", align 8
-  %9 = call i32 @"$Loop.submit.808"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %6 = load ptr, ptr %"$4874", align 8
+  %7 = load ptr, ptr %"$4875", align 8
+  %8 = load ptr, ptr %"$4876", align 8
+  %9 = call i32 @"$Loop.submit.816"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.808"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.816"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
@@ -93180,13 +94202,13 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %4, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %13)
+  call void @"$Loop.lock.742"(ptr %13)
   %14 = load %4, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.788"(ptr noalias sret(%173) %8, ptr %15)
+  call void @"$Loop.limits.796"(ptr noalias sret(%173) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %16)
+  call void @"$Loop.unlock.744"(ptr %16)
   %17 = load %4, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
@@ -93213,12 +94235,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %29)
+  call void @"$Loop.lock.742"(ptr %29)
   %30 = load %4, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.809"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.817"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -93239,7 +94261,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %43)
+  call void @"$Loop.unlock.744"(ptr %43)
   %44 = load %4, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -93271,7 +94293,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.809"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.817"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -93292,7 +94314,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %message, align 8
-  %9 = call i32 @"$Loop.check_usable.745"(ptr %7, ptr %8)
+  %9 = call i32 @"$Loop.check_usable.753"(ptr %7, ptr %8)
   store i32 %9, ptr %code, align 4
   %10 = load i32, ptr %code, align 4
   %11 = icmp ne i32 %10, 0
@@ -93312,7 +94334,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.788"(ptr noalias sret(%173) %6, ptr %15)
+  call void @"$Loop.limits.796"(ptr noalias sret(%173) %6, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %6, i64 20, i1 false)
   %16 = load ptr, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
@@ -93344,7 +94366,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %30 = load ptr, ptr %self, align 8
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$Loop.check_queue.810"(ptr %30, ptr %31)
+  %32 = call i32 @"$Loop.check_queue.818"(ptr %30, ptr %31)
   store i32 %32, ptr %code6, align 4
   %33 = load i32, ptr %code6, align 4
   %34 = icmp ne i32 %33, 0
@@ -93374,7 +94396,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$Loop.prepare_capture.811"(ptr %44, ptr %45)
+  %46 = call i32 @"$Loop.prepare_capture.819"(ptr %44, ptr %45)
   store i32 %46, ptr %code14, align 4
   %47 = load i32, ptr %code14, align 4
   %48 = icmp ne i32 %47, 0
@@ -93401,7 +94423,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  %54 = call i32 @"$Loop.start.812"(ptr %52, ptr %53)
+  %54 = call i32 @"$Loop.start.820"(ptr %52, ptr %53)
   store i32 %54, ptr %code19, align 4
   %55 = load i32, ptr %code19, align 4
   %56 = icmp ne i32 %55, 0
@@ -93470,7 +94492,7 @@ dead27:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.810"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.818"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -93517,7 +94539,7 @@ then2:                                            ; preds = %then
   %32 = getelementptr %199, ptr %31, i32 0, i32 2
   %33 = getelementptr %38, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.677", i64 %26, i32 %30, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.684", i64 %26, i32 %30, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -93545,7 +94567,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.811"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.819"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -93619,7 +94641,7 @@ then5:                                            ; preds = %then2
   %44 = getelementptr %38, ptr %43, i32 0, i32 8
   %45 = getelementptr %32, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.678", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.685", i32 %46)
   %48 = load ptr, ptr %target, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -93647,7 +94669,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.812"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.820"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -93679,7 +94701,7 @@ merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %199, ptr %9, i32 0, i32 9
   %11 = load ptr, ptr %self, align 8
-  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.813", ptr %11)
+  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.821", ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %14 = load i32, ptr %code, align 4
@@ -93704,7 +94726,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.684", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.692", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -93735,7 +94757,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.813"(ptr %0) {
+define internal ptr @"$engine_thread.821"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %loop = alloca ptr, align 8
@@ -93744,7 +94766,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.814"(ptr %3)
+  call void @"$Loop.run.822"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret ptr null
 
@@ -93752,7 +94774,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.814"(ptr %0) {
+define internal void @"$Loop.run.822"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -93765,7 +94787,7 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call zeroext i1 @"$Loop.await_work.815"(ptr %6)
+  %7 = call zeroext i1 @"$Loop.await_work.823"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %whilebody, label %merge
@@ -93776,7 +94798,7 @@ whilebody:                                        ; preds = %condition
   call void @"$Turnstile.enter"(ptr %11)
   %12 = load %4, ptr %5, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.766"(ptr %13)
+  call void @"$Loop.iterate.774"(ptr %13)
   %14 = load %4, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %199, ptr %15, i32 0, i32 5
@@ -93786,7 +94808,7 @@ whilebody:                                        ; preds = %condition
 
 merge:                                            ; preds = %condition
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.740"(ptr %18)
+  call void @"$Loop.enter_turn.748"(ptr %18)
   %19 = load %4, ptr %2, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %199, ptr %20, i32 0, i32 5
@@ -93795,7 +94817,7 @@ merge:                                            ; preds = %condition
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.815"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.823"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %stopping = alloca i8, align 1
@@ -93804,7 +94826,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %3)
+  call void @"$Loop.lock.742"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %199, ptr %5, i32 0, i32 21
@@ -93856,7 +94878,7 @@ merge:                                            ; preds = %and.lhs.true1, %con
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %42)
+  call void @"$Loop.unlock.744"(ptr %42)
   %43 = load %4, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -93871,7 +94893,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.816"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.824"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -93880,7 +94902,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.816"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.824"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -93951,21 +94973,21 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$4833" = alloca i64, align 8
+  %"$4892" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4833", align 8
+  store i64 %1, ptr %"$4892", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %198, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$4833", align 8
-  %5 = call i32 @"$Loop.wait.817"(ptr %3, i64 %4)
+  %4 = load i64, ptr %"$4892", align 8
+  %5 = call i32 @"$Loop.wait.825"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.817"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.825"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %has_events = alloca i8, align 1
@@ -93995,7 +95017,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %11)
+  call void @"$Loop.lock.742"(ptr %11)
   %12 = load %4, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -94037,7 +95059,7 @@ merge1:                                           ; preds = %and.lhs.true2, %con
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %37)
+  call void @"$Loop.unlock.744"(ptr %37)
   %38 = load %4, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -94084,7 +95106,7 @@ entry:
   store i64 0, ptr %num_wrong, align 8
   call void @"$Arena.init"(ptr %arena)
   %6 = load %4, ptr %5, align 1
-  call void @"$Vector.init.818"(ptr %blocks)
+  call void @"$Vector.init.826"(ptr %blocks)
   %7 = load %4, ptr %4, align 1
   %8 = load i64, ptr %count, align 8
   store i64 0, ptr %i, align 8
@@ -94137,7 +95159,7 @@ merge:                                            ; preds = %forcond
 
 or.lhs.false:                                     ; preds = %or.lhs.false2
   %32 = load ptr, ptr %block, align 8
-  %33 = call zeroext i1 @"$Vector.push.819"(ptr %blocks, ptr %32)
+  %33 = call zeroext i1 @"$Vector.push.827"(ptr %blocks, ptr %32)
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
   br i1 %35, label %else, label %then
@@ -94176,7 +95198,7 @@ forcond7:                                         ; preds = %merge10, %forbody5
 
 forbody8:                                         ; preds = %forcond7
   %55 = load i64, ptr %i3, align 8
-  %56 = call ptr @"$Vector.at.821"(ptr %blocks, i64 %55)
+  %56 = call ptr @"$Vector.at.829"(ptr %blocks, i64 %55)
   %57 = load ptr, ptr %56, align 8
   %58 = load i64, ptr %j, align 8
   %59 = getelementptr i8, ptr %57, i64 %58
@@ -94209,7 +95231,7 @@ merge9:                                           ; preds = %forcond7
   br label %forcond4
 
 merge6:                                           ; preds = %forcond4
-  call void @"$Vector.free.822"(ptr %blocks)
+  call void @"$Vector.free.830"(ptr %blocks)
   %71 = load %4, ptr %3, align 1
   call void @"$Arena.free"(ptr %arena)
   %72 = load %4, ptr %2, align 1
@@ -94220,7 +95242,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Vector.init.818"(ptr %0) {
+define internal void @"$Vector.init.826"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -94236,7 +95258,7 @@ entry:
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.819"(ptr %0, ptr %1) {
+define internal zeroext i1 @"$Vector.push.827"(ptr %0, ptr %1) {
 entry:
   %value = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -94247,7 +95269,7 @@ entry:
   %4 = getelementptr %204, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.820"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.828"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -94284,7 +95306,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.820"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.828"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -94383,7 +95405,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.821"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.829"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -94426,7 +95448,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.822"(ptr %0) {
+define internal void @"$Vector.free.830"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -94438,7 +95460,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.818"(ptr %7)
+  call void @"$Vector.init.826"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -94465,7 +95487,7 @@ entry:
   store i64 %0, ptr %count, align 8
   call void @"$Arena.init"(ptr %arena)
   %12 = load %4, ptr %11, align 1
-  call void @"$Map.init.823"(ptr %map)
+  call void @"$Map.init.831"(ptr %map)
   %13 = load %4, ptr %10, align 1
   %14 = load i64, ptr %count, align 8
   %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
@@ -94492,7 +95514,7 @@ forbody:                                          ; preds = %forcond
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call ptr @"$Map.find.826"(ptr %map, i64 %26, i64 %28)
+  %29 = call ptr @"$Map.find.834"(ptr %map, i64 %26, i64 %28)
   store ptr %29, ptr %found, align 8
   %30 = load ptr, ptr %found, align 8
   %31 = icmp eq ptr %30, null
@@ -94544,7 +95566,7 @@ else4:                                            ; preds = %or.lhs.false5
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  call void @"$Map.clear.835"(ptr %map)
+  call void @"$Map.clear.843"(ptr %map)
   %53 = load %4, ptr %5, align 1
   %54 = load i64, ptr %count, align 8
   %55 = icmp sgt i64 %54, 0
@@ -94561,7 +95583,7 @@ or.lhs.false5:                                    ; preds = %merge
   %61 = load i64, ptr %60, align 8
   %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %63 = load i64, ptr %62, align 8
-  %64 = call ptr @"$Map.find.826"(ptr %map, i64 %61, i64 %63)
+  %64 = call ptr @"$Map.find.834"(ptr %map, i64 %61, i64 %63)
   %65 = icmp ne ptr %64, null
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
@@ -94577,7 +95599,7 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %then7
-  call void @"$Map.free.837"(ptr %map)
+  call void @"$Map.free.845"(ptr %map)
   %70 = load %4, ptr %2, align 1
   call void @"$Arena.free"(ptr %arena)
   %71 = load %4, ptr %1, align 1
@@ -94592,7 +95614,7 @@ and.lhs.true:                                     ; preds = %merge2
   %75 = load i64, ptr %74, align 8
   %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %77 = load i64, ptr %76, align 8
-  %78 = call ptr @"$Map.find.826"(ptr %map, i64 %75, i64 %77)
+  %78 = call ptr @"$Map.find.834"(ptr %map, i64 %75, i64 %77)
   %79 = icmp ne ptr %78, null
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
@@ -94602,7 +95624,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Map.init.823"(ptr %0) {
+define internal void @"$Map.init.831"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -94616,7 +95638,7 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %3, i64 16, i1 false)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %205, ptr %7, i32 0, i32 1
-  call void @"$Vector.init.824"(ptr %8)
+  call void @"$Vector.init.832"(ptr %8)
   %9 = load %4, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %205, ptr %10, i32 0, i32 2
@@ -94625,7 +95647,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.824"(ptr %0) {
+define internal void @"$Vector.init.832"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -94682,7 +95704,7 @@ forbody:                                          ; preds = %forcond
   %19 = load i64, ptr %18, align 8
   %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %21 = load i64, ptr %20, align 8
-  %22 = call ptr @"$Map.find.826"(ptr %17, i64 %19, i64 %21)
+  %22 = call ptr @"$Map.find.834"(ptr %17, i64 %19, i64 %21)
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
@@ -94715,7 +95737,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false2
   %34 = load i64, ptr %33, align 8
   %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %36 = load i64, ptr %35, align 8
-  %37 = call zeroext i1 @"$Map.insert.830"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %37 = call zeroext i1 @"$Map.insert.838"(ptr %30, i64 %34, i64 %36, i64 %32)
   %38 = zext i1 %37 to i8
   %39 = trunc i8 %38 to i1
   br i1 %39, label %else, label %then
@@ -94728,7 +95750,7 @@ or.lhs.false2:                                    ; preds = %forbody
   %43 = load i64, ptr %42, align 8
   %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  %46 = call zeroext i1 @"$Map.insert.830"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %46 = call zeroext i1 @"$Map.insert.838"(ptr %40, i64 %43, i64 %45, i64 %41)
   %47 = zext i1 %46 to i8
   %48 = trunc i8 %47 to i1
   br i1 %48, label %or.lhs.false, label %then
@@ -94751,7 +95773,7 @@ entry:
   %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load i64, ptr %number, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.825", i64 %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.833", i64 %8)
   %10 = load ptr, ptr %arena, align 8
   %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %12 = getelementptr i8, ptr %11, i64 0
@@ -94773,7 +95795,7 @@ dead:                                             ; No predecessors!
   ret { i64, i64 } undef
 }
 
-define internal ptr @"$Map.find.826"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.834"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %61, align 8
@@ -94817,13 +95839,13 @@ merge:                                            ; preds = %else, %dead
   %21 = load i64, ptr %20, align 8
   %22 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %23 = load i64, ptr %22, align 8
-  %24 = call i64 @"$Map.hash.829"(ptr %19, i64 %21, i64 %23)
+  %24 = call i64 @"$Map.hash.837"(ptr %19, i64 %21, i64 %23)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %"<aggcopy>", i64 16, i1 false)
   %25 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call i64 @"$Map.position.827"(ptr %18, i64 %26, i64 %28, i64 %24)
+  %29 = call i64 @"$Map.position.835"(ptr %18, i64 %26, i64 %28, i64 %24)
   %30 = getelementptr i32, ptr %17, i64 %29
   %31 = load i32, ptr %30, align 4
   store i32 %31, ptr %index, align 4
@@ -94847,7 +95869,7 @@ merge1:                                           ; preds = %else3, %dead4
   %37 = getelementptr %205, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %index, align 4
   %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.828"(ptr %37, i64 %39)
+  %40 = call ptr @"$Vector.at.836"(ptr %37, i64 %39)
   %41 = getelementptr %207, ptr %40, i32 0, i32 2
   ret ptr %41
 
@@ -94855,7 +95877,7 @@ dead5:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.827"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.835"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %61, align 8
   %4 = alloca %61, align 8
@@ -94908,7 +95930,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.828"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.836"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %207, ptr %37, i32 0, i32 1
@@ -94964,7 +95986,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal ptr @"$Vector.at.828"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.836"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -95007,7 +96029,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.hash.829"(ptr %0, i64 %1, i64 %2) {
+define internal i64 @"$Map.hash.837"(ptr %0, i64 %1, i64 %2) {
 entry:
   %3 = alloca %15, align 8
   %key = alloca %61, align 8
@@ -95035,7 +96057,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal zeroext i1 @"$Map.insert.830"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal zeroext i1 @"$Map.insert.838"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %4 = alloca %207, align 8
   %5 = alloca %207, align 8
@@ -95060,7 +96082,7 @@ entry:
   %14 = getelementptr %206, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
-  %17 = call zeroext i1 @"$Map.reserve.831"(ptr %11, i64 %16)
+  %17 = call zeroext i1 @"$Map.reserve.839"(ptr %11, i64 %16)
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
   br i1 %19, label %else, label %then
@@ -95081,7 +96103,7 @@ merge:                                            ; preds = %else, %dead
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i64 @"$Map.hash.829"(ptr %20, i64 %22, i64 %24)
+  %25 = call i64 @"$Map.hash.837"(ptr %20, i64 %22, i64 %24)
   store i64 %25, ptr %hashed, align 8
   %26 = load ptr, ptr %self, align 8
   %27 = load i64, ptr %hashed, align 8
@@ -95090,7 +96112,7 @@ merge:                                            ; preds = %else, %dead
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call i64 @"$Map.position.827"(ptr %26, i64 %29, i64 %31, i64 %27)
+  %32 = call i64 @"$Map.position.835"(ptr %26, i64 %29, i64 %31, i64 %27)
   store i64 %32, ptr %position, align 8
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %205, ptr %33, i32 0, i32 2
@@ -95116,7 +96138,7 @@ then2:                                            ; preds = %merge
   %51 = getelementptr i32, ptr %49, i64 %50
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  %54 = call ptr @"$Vector.at.828"(ptr %45, i64 %53)
+  %54 = call ptr @"$Vector.at.836"(ptr %45, i64 %53)
   %55 = getelementptr %207, ptr %54, i32 0, i32 2
   store i64 %43, ptr %55, align 8
   ret i1 true
@@ -95154,7 +96176,7 @@ merge1:                                           ; preds = %else3, %dead4
   %73 = load i64, ptr %72, align 8
   store i64 %73, ptr %71, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %74 = call zeroext i1 @"$Vector.push.834"(ptr %57, ptr byval(%207) %4)
+  %74 = call zeroext i1 @"$Vector.push.842"(ptr %57, ptr byval(%207) %4)
   %75 = zext i1 %74 to i8
   %76 = trunc i8 %75 to i1
   br i1 %76, label %else7, label %then6
@@ -95188,7 +96210,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.831"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.839"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -95228,7 +96250,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %205, ptr %18, i32 0, i32 1
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.832"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.840"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -95236,7 +96258,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.833"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.841"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -95257,7 +96279,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.832"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.840"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -95356,7 +96378,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.833"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.841"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %61, align 8
   %entry6 = alloca ptr, align 8
@@ -95430,7 +96452,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %205, ptr %33, i32 0, i32 1
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.828"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.836"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -95449,7 +96471,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.827"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.835"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -95463,7 +96485,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.834"(ptr %0, ptr byval(%207) %1) {
+define internal zeroext i1 @"$Vector.push.842"(ptr %0, ptr byval(%207) %1) {
 entry:
   %value = alloca %207, align 8
   %self = alloca ptr, align 8
@@ -95474,7 +96496,7 @@ entry:
   %4 = getelementptr %206, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.832"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.840"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -95510,7 +96532,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Map.clear.835"(ptr %0) {
+define internal void @"$Map.clear.843"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -95518,7 +96540,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %205, ptr %3, i32 0, i32 1
-  call void @"$Vector.clear.836"(ptr %4)
+  call void @"$Vector.clear.844"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %205, ptr %6, i32 0, i32 2
@@ -95527,7 +96549,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.836"(ptr %0) {
+define internal void @"$Vector.clear.844"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -95537,7 +96559,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.837"(ptr %0) {
+define internal void @"$Map.free.845"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -95545,7 +96567,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %205, ptr %3, i32 0, i32 1
-  call void @"$Vector.free.838"(ptr %4)
+  call void @"$Vector.free.846"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %205, ptr %6, i32 0, i32 2
@@ -95554,7 +96576,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.838"(ptr %0) {
+define internal void @"$Vector.free.846"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -95566,7 +96588,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.824"(ptr %7)
+  call void @"$Vector.init.832"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -95812,7 +96834,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.839", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.847", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -95840,7 +96862,7 @@ merge:                                            ; preds = %else, %dead
   %27 = getelementptr %213, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
   %28 = getelementptr %213, ptr %6, i32 0, i32 2
-  store ptr @"$string.839", ptr %28, align 8
+  store ptr @"$string.847", ptr %28, align 8
   %29 = getelementptr %213, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
   %30 = load %213, ptr %6, align 8
@@ -95883,7 +96905,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.840")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.848")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -95936,7 +96958,7 @@ entry:
   %21 = getelementptr %152, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %21, align 8
   %22 = getelementptr %152, ptr %reader, i32 0, i32 4
-  store ptr @"$string.839", ptr %22, align 8
+  store ptr @"$string.847", ptr %22, align 8
   %23 = load ptr, ptr %data, align 8
   %24 = load i64, ptr %size, align 8
   %25 = getelementptr %214, ptr %9, i32 0, i32 0
@@ -95986,7 +97008,7 @@ then2:                                            ; preds = %then
   %53 = getelementptr %5, ptr %52, i32 0, i32 0
   %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
   %55 = getelementptr i8, ptr %54, i64 0
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.841")
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.849")
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -96125,7 +97147,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.839", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.847", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %4, ptr %3, align 1
@@ -96219,15 +97241,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
-  %"$4762" = alloca i32, align 4
-  %"$4761" = alloca i32, align 4
+  %"$4821" = alloca i32, align 4
+  %"$4820" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4761", align 4
-  store i32 %2, ptr %"$4762", align 4
+  store i32 %1, ptr %"$4820", align 4
+  store i32 %2, ptr %"$4821", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4761", align 4
-  %6 = load i32, ptr %"$4762", align 4
+  %5 = load i32, ptr %"$4820", align 4
+  %6 = load i32, ptr %"$4821", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %4, ptr %3, align 1
   ret void
@@ -96324,15 +97346,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4752" = alloca ptr, align 8
-  %"$4751" = alloca i32, align 4
+  %"$4811" = alloca ptr, align 8
+  %"$4810" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4751", align 4
-  store ptr %2, ptr %"$4752", align 8
+  store i32 %1, ptr %"$4810", align 4
+  store ptr %2, ptr %"$4811", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4751", align 4
-  %5 = load ptr, ptr %"$4752", align 8
+  %4 = load i32, ptr %"$4810", align 4
+  %5 = load ptr, ptr %"$4811", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -96342,12 +97364,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$4765" = alloca i32, align 4
+  %"$4824" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4765", align 4
+  store i32 %1, ptr %"$4824", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4765", align 4
+  %3 = load i32, ptr %"$4824", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -96459,12 +97481,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$4759" = alloca i32, align 4
+  %"$4818" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4759", align 4
+  store i32 %1, ptr %"$4818", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4759", align 4
+  %3 = load i32, ptr %"$4818", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -96474,18 +97496,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$4756" = alloca ptr, align 8
-  %"$4755" = alloca i32, align 4
-  %"$4754" = alloca i32, align 4
+  %"$4815" = alloca ptr, align 8
+  %"$4814" = alloca i32, align 4
+  %"$4813" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4754", align 4
-  store i32 %2, ptr %"$4755", align 4
-  store ptr %3, ptr %"$4756", align 8
+  store i32 %1, ptr %"$4813", align 4
+  store i32 %2, ptr %"$4814", align 4
+  store ptr %3, ptr %"$4815", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4754", align 4
-  %6 = load i32, ptr %"$4755", align 4
-  %7 = load ptr, ptr %"$4756", align 8
+  %5 = load i32, ptr %"$4813", align 4
+  %6 = load i32, ptr %"$4814", align 4
+  %7 = load ptr, ptr %"$4815", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -96496,12 +97518,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$4749" = alloca i32, align 4
+  %"$4808" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4749", align 4
+  store i32 %1, ptr %"$4808", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4749", align 4
+  %4 = load i32, ptr %"$4808", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -96513,12 +97535,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$4747" = alloca i32, align 4
+  %"$4806" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4747", align 4
+  store i32 %1, ptr %"$4806", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4747", align 4
+  %4 = load i32, ptr %"$4806", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -96574,7 +97596,7 @@ then2:                                            ; preds = %then
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.612", ptr @"$string.842")
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.619", ptr @"$string.850")
   %25 = load ptr, ptr %target, align 8
   %26 = getelementptr %5, ptr %25, i32 0, i32 0
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
@@ -96655,7 +97677,7 @@ merge4:                                           ; preds = %else6, %dead11
   %60 = load ptr, ptr %logits, align 8
   %61 = load ptr, ptr %message, align 8
   %62 = icmp ne i8 %59, 0
-  %63 = call i32 @"$Loop.prefill.843"(ptr %54, ptr %55, i32 %56, i1 zeroext %62, ptr %60, ptr %item, ptr %61)
+  %63 = call i32 @"$Loop.prefill.851"(ptr %54, ptr %55, i32 %56, i1 zeroext %62, ptr %60, ptr %item, ptr %61)
   store i32 %63, ptr %code, align 4
   %64 = load i32, ptr %code, align 4
   %65 = icmp ne i32 %64, 0
@@ -96705,7 +97727,7 @@ then22:                                           ; preds = %then18
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
   %90 = getelementptr i8, ptr %89, i64 0
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.849")
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.857")
   %92 = load ptr, ptr %target20, align 8
   %93 = getelementptr %5, ptr %92, i32 0, i32 0
   %94 = getelementptr [1024 x i8], ptr %93, i32 0, i32 0
@@ -96733,7 +97755,7 @@ dead25:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.843"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.851"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -96794,7 +97816,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.787")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.795")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -96829,7 +97851,7 @@ merge1:                                           ; preds = %else3, %dead
   %45 = load ptr, ptr %result, align 8
   %46 = load ptr, ptr %message, align 8
   %47 = icmp ne i8 %43, 0
-  %48 = call i32 @"$Loop.prefill_in_turn.844"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
+  %48 = call i32 @"$Loop.prefill_in_turn.852"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %49)
@@ -96841,7 +97863,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.844"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.852"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code16 = alloca i32, align 4
@@ -96941,7 +97963,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.845"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.853"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -96966,7 +97988,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.846"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.854"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -96998,7 +98020,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.845"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.853"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %6 = alloca %4, align 8
@@ -97050,7 +98072,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %37, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.789", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.797", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -97129,7 +98151,7 @@ then12:                                           ; preds = %merge7
   %72 = getelementptr %37, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.790", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.798", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -97181,7 +98203,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.846"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.854"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -97238,7 +98260,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.847"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.855"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -97266,7 +98288,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.847"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.855"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -97293,7 +98315,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.848"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.856"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -97459,7 +98481,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.848"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.856"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -97476,7 +98498,7 @@ entry:
   %8 = getelementptr %45, ptr %7, i32 0, i32 10
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.791"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.799"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %37, ptr %12, i32 0, i32 2
@@ -97493,7 +98515,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %37, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.791"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.799"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -97512,7 +98534,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %45, ptr %29, i32 0, i32 10
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.791"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.799"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -97635,7 +98657,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load i32, ptr %num_steps, align 4
   %38 = load ptr, ptr %tokens, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.check_batch_arguments.850"(ptr %33, i32 %34, ptr %35, ptr %36, i32 %37, ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.check_batch_arguments.858"(ptr %33, i32 %34, ptr %35, ptr %36, i32 %37, ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -97679,7 +98701,7 @@ then14:                                           ; preds = %then10
   %60 = getelementptr [1024 x i8], ptr %59, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
   %62 = load i32, ptr %num_states, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 1024, ptr @"$string.851", i32 %62)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 1024, ptr @"$string.859", i32 %62)
   %64 = load ptr, ptr %target12, align 8
   %65 = getelementptr %5, ptr %64, i32 0, i32 0
   %66 = getelementptr [1024 x i8], ptr %65, i32 0, i32 0
@@ -97709,7 +98731,7 @@ merge9:                                           ; preds = %else11, %dead16
   %74 = load i32, ptr %num_steps, align 4
   %75 = load ptr, ptr %tokens, align 8
   %76 = load ptr, ptr %message, align 8
-  %77 = call i32 @"$Loop.run_batch_decode.852"(ptr %70, i32 %71, ptr %72, ptr %73, i32 %74, ptr %75, ptr %76)
+  %77 = call i32 @"$Loop.run_batch_decode.860"(ptr %70, i32 %71, ptr %72, ptr %73, i32 %74, ptr %75, ptr %76)
   store i32 %77, ptr %code17, align 4
   %78 = load ptr, ptr %items, align 8
   call void @free(ptr %78)
@@ -97721,7 +98743,7 @@ dead18:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_arguments.850"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch_arguments.858"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %target26 = alloca ptr, align 8
@@ -97782,7 +98804,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.797", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.805", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %5, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -97825,7 +98847,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.798", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.806", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -97878,7 +98900,7 @@ then17:                                           ; preds = %then13
   %83 = getelementptr %45, ptr %82, i32 0, i32 10
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.799", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.807", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -97948,7 +98970,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %5, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.800")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.808")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %5, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -98040,7 +99062,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.852"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.860"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -98088,7 +99110,7 @@ merge:                                            ; preds = %else, %then
   %22 = load i32, ptr %num_steps, align 4
   %23 = load ptr, ptr %tokens, align 8
   %24 = load ptr, ptr %message, align 8
-  %25 = call i32 @"$Loop.batch_in_turn.853"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
+  %25 = call i32 @"$Loop.batch_in_turn.861"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %26)
@@ -98100,7 +99122,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.853"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.861"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -98155,7 +99177,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.854"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.862"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -98280,7 +99302,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %68, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.856"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.864"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -98321,7 +99343,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.857"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.865"(ptr %104, i32 %105, ptr %106)
   %107 = load %4, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -98355,7 +99377,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.859"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.867"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -98385,7 +99407,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.854"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.862"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code7 = alloca i32, align 4
   %code2 = alloca i32, align 4
@@ -98412,7 +99434,7 @@ entry:
   %11 = load i32, ptr %num_steps, align 4
   %12 = load ptr, ptr %tokens, align 8
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_batch_arguments.850"(ptr %7, i32 %8, ptr %9, ptr %10, i32 %11, ptr %12, ptr %13)
+  %14 = call i32 @"$Loop.check_batch_arguments.858"(ptr %7, i32 %8, ptr %9, ptr %10, i32 %11, ptr %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -98451,7 +99473,7 @@ forbody:                                          ; preds = %forcond
   %30 = load i32, ptr %i, align 4
   %31 = load i32, ptr %num_steps, align 4
   %32 = load ptr, ptr %message, align 8
-  %33 = call i32 @"$Loop.check_batch_state.855"(ptr %27, i32 %28, ptr %29, i32 %30, i32 %31, ptr %32)
+  %33 = call i32 @"$Loop.check_batch_state.863"(ptr %27, i32 %28, ptr %29, i32 %30, i32 %31, ptr %32)
   store i32 %33, ptr %code2, align 4
   %34 = load i32, ptr %code2, align 4
   %35 = icmp ne i32 %34, 0
@@ -98505,7 +99527,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.855"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.863"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %6 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -98595,7 +99617,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.801", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.809", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -98628,7 +99650,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.856"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.864"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -98705,7 +99727,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.857"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.865"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %i2 = alloca i32, align 4
@@ -98753,7 +99775,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.858"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.866"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %4, ptr %4, align 1
   br label %merge1
 
@@ -98797,7 +99819,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.858"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.866"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %4, ptr %3, align 1
   br label %merge6
 
@@ -98813,7 +99835,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.858"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.866"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -98889,7 +99911,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.859"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.867"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i12 = alloca i32, align 4
   %5 = alloca %4, align 8
@@ -98975,7 +99997,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %17, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.802", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.810", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -99028,7 +100050,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %17, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.803", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.811", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -99248,7 +100270,7 @@ entry:
   %14 = getelementptr %45, ptr %13, i32 0, i32 12
   %15 = getelementptr %38, ptr %bound, i32 0, i32 10
   %16 = load ptr, ptr %15, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).548"(ptr %14, ptr %shape, ptr %16)
+  call void @"$anon (./terra/scheduling/batch.t:114).547"(ptr %14, ptr %shape, ptr %16)
   %17 = load %4, ptr %3, align 1
   %18 = load ptr, ptr %step, align 8
   call void @"$StepPlan.begin"(ptr %18)
@@ -99735,7 +100757,7 @@ then4:                                            ; preds = %then
   %63 = getelementptr %45, ptr %62, i32 0, i32 1
   %64 = load i32, ptr %63, align 4
   %65 = load i32, ptr %num_sequences, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.861", i32 %59, i32 %64, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.869", i32 %59, i32 %64, i32 %65)
   %67 = load ptr, ptr %target, align 8
   %68 = getelementptr %5, ptr %67, i32 0, i32 0
   %69 = getelementptr [1024 x i8], ptr %68, i32 0, i32 0
@@ -99826,7 +100848,7 @@ merge:                                            ; preds = %forcond
   %34 = load %4, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %39, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.860"(ptr %36)
+  call void @"$Vector.clear.868"(ptr %36)
   %37 = load %4, ptr %1, align 1
   ret void
 }
@@ -99853,7 +100875,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.860"(ptr %0) {
+define internal void @"$Vector.clear.868"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8

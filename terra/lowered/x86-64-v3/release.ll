@@ -92,14 +92,14 @@ target triple = "x86_64-pc-linux-gnu"
 %86 = type { i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %87 }
 %87 = type { i32, i32, i32, i32, i32, i32, i32 }
 %88 = type { i32, i32, i32, i32, ptr }
-%89 = type { ptr, ptr, %90, i32, i32, i8, i8, i8, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %91, %87, i8, [512 x i8] }
+%89 = type { ptr, ptr, %90, %90, i32, i32, i8, i8, i8, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %91, %87, i8, [512 x i8] }
 %90 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32 }
 %91 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
 %92 = type { i32, i32, i32, i32, i64, i64, i64, i32, i32, i32, [128 x i8] }
-%93 = type { ptr, %30, ptr, %30, i8, i8, i32, i32, i32, i32, i32, ptr, ptr }
-%94 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
-%95 = type { ptr, i64, ptr, ptr }
-%96 = type { i32, i32, i32, i32, i32, i32, ptr, ptr, ptr }
+%93 = type { i32, i32, i32, i32, i32, i32, ptr, ptr, ptr }
+%94 = type { ptr, %30, ptr, %30, i8, i8, i32, i32, i32, i32, i32, ptr, ptr }
+%95 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
+%96 = type { ptr, i64, ptr, ptr }
 %97 = type { ptr, i32, ptr, ptr }
 %98 = type { ptr, i32, i32, i32, ptr, i32, i32 }
 %99 = type { %100, i64, i8 }
@@ -108,7 +108,7 @@ target triple = "x86_64-pc-linux-gnu"
 %102 = type { i32, i32, i32, i32, i32 }
 %103 = type { i32, float }
 %104 = type { ptr, i64, i64 }
-%105 = type { i32, i32, i32, ptr, ptr, ptr, %93, %85, ptr, [2 x ptr], [2 x ptr], ptr, i32, ptr, i8, i8, %96, ptr, i64, ptr, ptr }
+%105 = type { i32, i32, i32, ptr, ptr, ptr, %94, %85, ptr, [2 x ptr], [2 x ptr], ptr, i32, ptr, i8, i8, %93, ptr, i64, ptr, ptr }
 %106 = type { i32, i32, ptr }
 %107 = type { ptr, ptr, i32 }
 %108 = type { double, i32, i32, ptr, ptr }
@@ -535,187 +535,193 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.495" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
 @"$string.496" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
 @"$string.497" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.498" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.499" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.500" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.501" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.502" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.503" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.504" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.505" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.506" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.509" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.510" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.511" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.512" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.513" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.514" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.515" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.516" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.517" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.518" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.519" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.520" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.521" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.522" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.523" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.524" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.525" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.526" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.527" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.528" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.529" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.530" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.531" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.532" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.533" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.534" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.535" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.536" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.537" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.538" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.539" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.540" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.541" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.542" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.543" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.544" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.545" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.546" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.547" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.548" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.549" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.550" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.551" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.552" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.553" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.554" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.555" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.556" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.557" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.558" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.559" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.560" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.561" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.562" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.563" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.564" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.565" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.566" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.567" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.568" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.569" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.570" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.571" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.572" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
-@"$string.573" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.574" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.575" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.576" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.577" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.578" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.579" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.580" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.581" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.582" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.583" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.584" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.585" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.586" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.587" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.588" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.589" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.590" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.591" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.592" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.593" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.594" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.595" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.596" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.597" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.598" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.599" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.600" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.601" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.602" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.603" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.604" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.605" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.606" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.607" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.608" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.609" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.610" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.611" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.612" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.613" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.614" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.615" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.616" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.617" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.618" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.619" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.620" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.621" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.622" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.623" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.624" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.625" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.626" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.627" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.628" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.631" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.632" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.633" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.634" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.635" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.644" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.645" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.646" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.647" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.648" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.649" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.650" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.651" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.652" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.653" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.654" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.655" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.656" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.657" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.658" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.660" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.661" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.666" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.667" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.668" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.669" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.670" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.671" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.673" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.674" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.675" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.676" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.677" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.680" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.681" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.682" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.683" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.685" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.686" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.688" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.689" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.690" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.691" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.692" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.693" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.694" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.695" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.696" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.835" = private unnamed_addr constant [6 x ptr] [ptr @"$string.148", ptr @"$string.147", ptr @"$string.146", ptr @"$string.151", ptr @"$string.152", ptr @"$string.153"], align 8
-@"switch.table.$Checkpoint.read_shards.838" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
-@"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.527" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.359" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.360" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.361" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.362" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.363" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.364" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.365" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.366" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.367" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.368" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.369" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.370" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
-@"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.356", ptr @"$string.357", ptr @"$string.358", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.359", ptr @"$string.360", ptr @"$string.361", ptr @"$string.362", ptr @"$string.363", ptr @"$string.364", ptr @"$string.365", ptr @"$string.366", ptr @"$string.367", ptr @"$string.368", ptr @"$string.369", ptr @"$string.370"], align 8
+@"$string.498" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.499" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.500" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.501" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.502" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.503" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.504" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.505" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.509" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.510" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.511" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.512" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.513" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.514" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.515" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.516" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.517" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.518" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.519" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.520" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.521" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.522" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.523" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.524" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.525" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.526" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.527" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.528" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.529" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.530" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.531" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.532" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.533" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.534" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.535" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.536" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.537" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.538" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.539" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.540" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.541" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.542" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.543" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.544" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.545" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.546" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.547" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.548" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.549" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.550" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.551" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.552" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.553" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.554" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.555" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.556" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.557" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.558" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.559" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.560" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.561" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.562" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.563" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.564" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.565" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.566" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.567" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.568" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.569" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.570" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.571" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.572" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.573" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.574" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.575" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.576" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.577" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.578" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.579" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
+@"$string.580" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.581" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.582" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.583" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.584" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.585" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.586" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.587" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.588" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.589" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.590" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.591" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.592" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.593" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.594" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.595" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.596" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.597" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.598" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.599" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.600" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.601" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.602" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.603" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.604" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.605" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.606" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.607" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.608" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.609" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.610" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.611" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.612" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.613" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.614" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.615" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.616" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.617" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.618" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.619" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.620" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.621" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.622" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.623" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.624" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.625" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.626" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.627" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.628" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.629" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.630" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.631" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.632" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.633" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.634" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.635" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.638" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.639" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.640" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.641" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.643" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.652" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.653" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.654" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.655" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.656" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.657" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.658" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.659" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.660" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.661" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.662" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.663" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.664" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.665" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.666" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.668" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.669" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.674" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.675" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.676" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.677" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.678" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.679" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.681" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.682" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.683" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.684" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.685" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.688" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.689" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.690" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.691" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.693" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.694" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.696" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.697" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.698" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.699" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.700" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.701" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.702" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.703" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.704" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.846" = private unnamed_addr constant [6 x ptr] [ptr @"$string.148", ptr @"$string.147", ptr @"$string.146", ptr @"$string.151", ptr @"$string.152", ptr @"$string.153"], align 8
+@"switch.table.$Checkpoint.read_shards.849" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.535" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.209" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.359" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.360" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.361" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.362" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.363" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.364" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.365" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.366" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.367" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.368" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.369" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.370" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
+@"switch.table.$Plan.make" = private unnamed_addr constant [32 x ptr] [ptr @"$string.356", ptr @"$string.357", ptr @"$string.358", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.356", ptr @"$string.359", ptr @"$string.360", ptr @"$string.361", ptr @"$string.362", ptr @"$string.363", ptr @"$string.364", ptr @"$string.365", ptr @"$string.366", ptr @"$string.367", ptr @"$string.368", ptr @"$string.369", ptr @"$string.370"], align 8
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
 define dso_local i32 @decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) local_unnamed_addr {
@@ -802,7 +808,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %36 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %37 = getelementptr i8, ptr %26, i64 6240
+  %37 = getelementptr i8, ptr %26, i64 6368
   %38 = cmpxchg ptr @"<global>", i32 0, i32 1 acquire monotonic, align 4
   %39 = extractvalue { i32, i1 } %38, 1
   br i1 %39, label %"$spinlock.lock.exit.i.i12", label %then.i.i.i11
@@ -857,19 +863,19 @@ or.lhs.false5.i.i.i19:                            ; preds = %merge.i.i.i18
   %64 = icmp eq ptr %4, null
   %spec.select.i = select i1 %64, ptr %own.i, ptr %4
   store i8 0, ptr %spec.select.i, align 1
-  %65 = getelementptr i8, ptr %26, i64 7184
+  %65 = getelementptr i8, ptr %26, i64 7312
   %66 = tail call i32 @pthread_mutex_lock(ptr %65)
-  %67 = getelementptr i8, ptr %26, i64 7272
+  %67 = getelementptr i8, ptr %26, i64 7400
   %68 = load i64, ptr %67, align 8
   %69 = add i64 %68, 1
   store i64 %69, ptr %67, align 8
-  %70 = getelementptr i8, ptr %26, i64 7280
+  %70 = getelementptr i8, ptr %26, i64 7408
   %71 = load i64, ptr %70, align 8
   %.not8.i.i.i = icmp eq i64 %71, %68
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %"$find_state.exit"
-  %72 = getelementptr i8, ptr %26, i64 7224
+  %72 = getelementptr i8, ptr %26, i64 7352
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -881,15 +887,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %"$find_state.exit"
   %75 = tail call i32 @pthread_mutex_unlock(ptr nonnull %65)
   tail call fastcc void @"$Loop.land"(ptr nonnull %37)
-  %76 = getelementptr i8, ptr %26, i64 7288
+  %76 = getelementptr i8, ptr %26, i64 7416
   %77 = tail call i32 @pthread_mutex_lock(ptr %76)
-  %78 = getelementptr i8, ptr %26, i64 7437
+  %78 = getelementptr i8, ptr %26, i64 7565
   %79 = load i8, ptr %78, align 1
   %80 = trunc i8 %79 to i1
   br i1 %80, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %81 = getelementptr i8, ptr %26, i64 7438
+  %81 = getelementptr i8, ptr %26, i64 7566
   %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.14", ptr %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %83 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -918,7 +924,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not56.i.i, label %merge2.i.i, label %"$Loop.decode_step.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %91 = getelementptr i8, ptr %26, i64 6248
+  %91 = getelementptr i8, ptr %26, i64 6376
   %92 = load ptr, ptr %91, align 8
   %93 = getelementptr i8, ptr %92, i64 72
   %94 = load i32, ptr %93, align 4
@@ -996,16 +1002,16 @@ then26.i.i:                                       ; preds = %merge16.i.i
   %common.ret.op.i.i = phi i32 [ 7, %"$Loop.check_usable_locked.exit" ], [ 1, %merge.i.i ], [ %101, %forbody.i.us.preheader.i.i ], [ %115, %then17.i.i ], [ %116, %merge16.i.i ], [ %116, %then26.i.i ], [ 1, %"$printable.clean.exit38.i.i.i" ]
   call fastcc void @"$Loop.publish"(ptr nonnull %37)
   %123 = call i32 @pthread_mutex_lock(ptr %76)
-  %124 = getelementptr i8, ptr %26, i64 7435
+  %124 = getelementptr i8, ptr %26, i64 7563
   store i8 1, ptr %124, align 1
-  %125 = getelementptr i8, ptr %26, i64 7328
+  %125 = getelementptr i8, ptr %26, i64 7456
   %126 = call i32 @pthread_cond_signal(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %76)
   %128 = call i32 @pthread_mutex_lock(ptr %65)
   %129 = load i64, ptr %70, align 8
   %130 = add i64 %129, 1
   store i64 %130, ptr %70, align 8
-  %131 = getelementptr i8, ptr %26, i64 7224
+  %131 = getelementptr i8, ptr %26, i64 7352
   %132 = call i32 @pthread_cond_broadcast(ptr %131)
   %133 = call i32 @pthread_mutex_unlock(ptr %65)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -9437,7 +9443,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6240
+  %35 = getelementptr i8, ptr %24, i64 6368
   %36 = tail call fastcc range(i32 0, 6) i32 @"$Loop.order"(ptr %35, i64 %1, i1 zeroext true, ptr %2)
   br label %common.ret
 }
@@ -9533,24 +9539,22 @@ then:                                             ; preds = %entry
   store ptr @"$string.54", ptr %2, align 8
   %3 = getelementptr i8, ptr %0, i64 4
   store i32 1, ptr %3, align 4
-  %4 = getelementptr i8, ptr %0, i64 32
-  store i32 64, ptr %4, align 4
-  %5 = getelementptr i8, ptr %0, i64 40
-  store i32 16, ptr %5, align 4
-  %6 = getelementptr i8, ptr %0, i64 56
-  store i32 512, ptr %6, align 4
-  %7 = getelementptr i8, ptr %0, i64 64
-  store i32 1024, ptr %7, align 4
-  %8 = getelementptr i8, ptr %0, i64 68
-  store i32 1, ptr %8, align 4
-  %9 = getelementptr i8, ptr %0, i64 72
+  %4 = getelementptr i8, ptr %0, i64 40
+  store i32 16, ptr %4, align 4
+  %5 = getelementptr i8, ptr %0, i64 56
+  store i32 512, ptr %5, align 4
+  %6 = getelementptr i8, ptr %0, i64 64
+  store i32 1024, ptr %6, align 4
+  %7 = getelementptr i8, ptr %0, i64 68
+  store i32 1, ptr %7, align 4
+  %8 = getelementptr i8, ptr %0, i64 72
+  store i32 -1, ptr %8, align 4
+  %9 = getelementptr i8, ptr %0, i64 104
   store i32 -1, ptr %9, align 4
-  %10 = getelementptr i8, ptr %0, i64 104
+  %10 = getelementptr i8, ptr %0, i64 108
   store i32 -1, ptr %10, align 4
-  %11 = getelementptr i8, ptr %0, i64 108
-  store i32 -1, ptr %11, align 4
-  %12 = getelementptr i8, ptr %0, i64 80
-  store i64 0, ptr %12, align 8
+  %11 = getelementptr i8, ptr %0, i64 80
+  store i64 0, ptr %11, align 8
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -9639,7 +9643,7 @@ common.ret:                                       ; preds = %"$find_engine.exit.
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 8584
+  %28 = getelementptr i8, ptr %22, i64 8712
   %29 = load i32, ptr %28, align 4
   br label %common.ret
 }
@@ -14140,7 +14144,7 @@ switch.hole_check:                                ; preds = %then4.i.i.i.i43.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %468 = zext nneg i32 %465 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %468
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %468
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$dtypes.name.exit.i.i.i.i.i"
 
@@ -14163,7 +14167,7 @@ switch.hole_check104:                             ; preds = %"$dtypes.name.exit.
 
 switch.lookup105:                                 ; preds = %switch.hole_check104
   %473 = zext nneg i32 %470 to i64
-  %switch.gep108 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %473
+  %switch.gep108 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %473
   %switch.load109 = load ptr, ptr %switch.gep108, align 8
   br label %"$dtypes.name.exit40.i.i.i.i.i"
 
@@ -14241,7 +14245,7 @@ switch.hole_check111:                             ; preds = %then3.i.i.i.i.i
 
 switch.lookup112:                                 ; preds = %switch.hole_check111
   %501 = zext nneg i32 %498 to i64
-  %switch.gep115 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %501
+  %switch.gep115 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %501
   %switch.load116 = load ptr, ptr %switch.gep115, align 8
   br label %"$dtypes.name.exit.i45.i.i.i.i"
 
@@ -14263,7 +14267,7 @@ switch.hole_check118:                             ; preds = %"$dtypes.name.exit.
 
 switch.lookup119:                                 ; preds = %switch.hole_check118
   %505 = zext nneg i32 %485 to i64
-  %switch.gep122 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %505
+  %switch.gep122 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %505
   %switch.load123 = load ptr, ptr %switch.gep122, align 8
   br label %"$dtypes.name.exit38.i.i.i.i.i"
 
@@ -14417,7 +14421,7 @@ switch.hole_check125:                             ; preds = %then19.i.i.i.i.i
 
 switch.lookup126:                                 ; preds = %switch.hole_check125
   %556 = zext nneg i32 %553 to i64
-  %switch.gep129 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %556
+  %switch.gep129 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %556
   %switch.load130 = load ptr, ptr %switch.gep129, align 8
   br label %"$dtypes.name.exit.i68.i.i.i.i"
 
@@ -15372,7 +15376,7 @@ then6.i.i:                                        ; preds = %then2.i.i
 
 switch.lookup:                                    ; preds = %then6.i.i
   %17 = zext nneg i32 %15 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.835", i64 0, i64 %17
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.846", i64 0, i64 %17
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i"
 
@@ -19579,7 +19583,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %11 = zext nneg i32 %8 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.835", i64 0, i64 %11
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.846", i64 0, i64 %11
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit"
 
@@ -27500,7 +27504,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.835", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.846", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i.i"
 
@@ -27759,7 +27763,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.835", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.846", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$json.kind_name.exit.i.i.i.i"
 
@@ -28313,7 +28317,7 @@ switch.hole_check114:                             ; preds = %then17.i.i.i.i.i.i
 
 switch.lookup115:                                 ; preds = %switch.hole_check114
   %454 = zext nneg i32 %427 to i64
-  %switch.gep118 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %454
+  %switch.gep118 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %454
   %switch.load119 = load ptr, ptr %switch.gep118, align 8
   br label %"$dtypes.name.exit.i.i.i.i.i.i"
 
@@ -28354,7 +28358,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.838", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.849", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$dtypes.bytes.exit125.i.i.i.i.i.i"
 
@@ -28387,7 +28391,7 @@ switch.hole_check128:                             ; preds = %then25.i.i.i.i.i.i
 
 switch.lookup129:                                 ; preds = %switch.hole_check128
   %470 = zext nneg i32 %427 to i64
-  %switch.gep132 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %470
+  %switch.gep132 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %470
   %switch.load133 = load ptr, ptr %switch.gep132, align 8
   br label %"$dtypes.name.exit143.i.i.i.i.i.i"
 
@@ -29410,7 +29414,7 @@ switch.hole_check:                                ; preds = %then2
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %18 = zext nneg i32 %15 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %18
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %18
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$dtypes.name.exit"
 
@@ -30078,7 +30082,7 @@ switch.hole_check:                                ; preds = %"$JsonWriter.string
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %23 = zext nneg i32 %20 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %23
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %23
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$dtypes.name.exit"
 
@@ -31595,52 +31599,53 @@ declare dso_local i32 @dlclose(ptr) local_unnamed_addr
 
 define internal fastcc i32 @"$plan_on"(ptr %0, ptr nocapture readonly %1, ptr %2, ptr nocapture writeonly %3, ptr %4) unnamed_addr {
 entry:
-  %digits.i.i1032 = alloca [32 x i8], align 1
-  %digits.i.i1011 = alloca [32 x i8], align 1
-  %digits.i.i990 = alloca [32 x i8], align 1
-  %digits.i.i969 = alloca [32 x i8], align 1
-  %digits.i.i948 = alloca [32 x i8], align 1
-  %digits.i.i927 = alloca [32 x i8], align 1
-  %digits.i.i906 = alloca [32 x i8], align 1
-  %digits.i.i885 = alloca [32 x i8], align 1
-  %digits.i.i864 = alloca [32 x i8], align 1
-  %digits.i.i843 = alloca [32 x i8], align 1
-  %digits.i.i822 = alloca [32 x i8], align 1
-  %digits.i.i801 = alloca [32 x i8], align 1
-  %digits.i.i780 = alloca [32 x i8], align 1
-  %digits.i.i759 = alloca [32 x i8], align 1
-  %digits.i.i738 = alloca [32 x i8], align 1
-  %digits.i.i717 = alloca [32 x i8], align 1
-  %digits.i.i675 = alloca [32 x i8], align 1
-  %digits.i.i654 = alloca [32 x i8], align 1
-  %digits.i.i633 = alloca [32 x i8], align 1
-  %digits.i.i612 = alloca [32 x i8], align 1
-  %digits.i.i591 = alloca [32 x i8], align 1
-  %digits.i.i570 = alloca [32 x i8], align 1
-  %digits.i.i549 = alloca [32 x i8], align 1
-  %digits.i.i528 = alloca [32 x i8], align 1
-  %digits.i.i507 = alloca [32 x i8], align 1
-  %digits.i.i486 = alloca [32 x i8], align 1
-  %digits.i.i465 = alloca [32 x i8], align 1
-  %digits.i.i444 = alloca [32 x i8], align 1
-  %digits.i.i423 = alloca [32 x i8], align 1
-  %digits.i.i402 = alloca [32 x i8], align 1
-  %digits.i.i381 = alloca [32 x i8], align 1
-  %digits.i.i360 = alloca [32 x i8], align 1
-  %digits.i.i339 = alloca [32 x i8], align 1
-  %digits.i.i318 = alloca [32 x i8], align 1
-  %digits.i.i297 = alloca [32 x i8], align 1
-  %digits.i.i276 = alloca [32 x i8], align 1
-  %digits.i.i255 = alloca [32 x i8], align 1
-  %digits.i.i234 = alloca [32 x i8], align 1
-  %digits.i.i213 = alloca [32 x i8], align 1
-  %digits.i.i158 = alloca [32 x i8], align 1
-  %digits.i.i137 = alloca [32 x i8], align 1
-  %digits.i.i116 = alloca [32 x i8], align 1
-  %digits.i.i95 = alloca [32 x i8], align 1
-  %digits.i.i74 = alloca [32 x i8], align 1
-  %digits.i.i53 = alloca [32 x i8], align 1
-  %digits.i.i32 = alloca [32 x i8], align 1
+  %digits.i.i1054 = alloca [32 x i8], align 1
+  %digits.i.i1033 = alloca [32 x i8], align 1
+  %digits.i.i1012 = alloca [32 x i8], align 1
+  %digits.i.i991 = alloca [32 x i8], align 1
+  %digits.i.i970 = alloca [32 x i8], align 1
+  %digits.i.i949 = alloca [32 x i8], align 1
+  %digits.i.i928 = alloca [32 x i8], align 1
+  %digits.i.i907 = alloca [32 x i8], align 1
+  %digits.i.i886 = alloca [32 x i8], align 1
+  %digits.i.i865 = alloca [32 x i8], align 1
+  %digits.i.i844 = alloca [32 x i8], align 1
+  %digits.i.i823 = alloca [32 x i8], align 1
+  %digits.i.i802 = alloca [32 x i8], align 1
+  %digits.i.i781 = alloca [32 x i8], align 1
+  %digits.i.i760 = alloca [32 x i8], align 1
+  %digits.i.i739 = alloca [32 x i8], align 1
+  %digits.i.i718 = alloca [32 x i8], align 1
+  %digits.i.i676 = alloca [32 x i8], align 1
+  %digits.i.i655 = alloca [32 x i8], align 1
+  %digits.i.i634 = alloca [32 x i8], align 1
+  %digits.i.i613 = alloca [32 x i8], align 1
+  %digits.i.i592 = alloca [32 x i8], align 1
+  %digits.i.i571 = alloca [32 x i8], align 1
+  %digits.i.i550 = alloca [32 x i8], align 1
+  %digits.i.i529 = alloca [32 x i8], align 1
+  %digits.i.i508 = alloca [32 x i8], align 1
+  %digits.i.i487 = alloca [32 x i8], align 1
+  %digits.i.i466 = alloca [32 x i8], align 1
+  %digits.i.i445 = alloca [32 x i8], align 1
+  %digits.i.i424 = alloca [32 x i8], align 1
+  %digits.i.i403 = alloca [32 x i8], align 1
+  %digits.i.i382 = alloca [32 x i8], align 1
+  %digits.i.i361 = alloca [32 x i8], align 1
+  %digits.i.i340 = alloca [32 x i8], align 1
+  %digits.i.i319 = alloca [32 x i8], align 1
+  %digits.i.i298 = alloca [32 x i8], align 1
+  %digits.i.i277 = alloca [32 x i8], align 1
+  %digits.i.i256 = alloca [32 x i8], align 1
+  %digits.i.i235 = alloca [32 x i8], align 1
+  %digits.i.i214 = alloca [32 x i8], align 1
+  %digits.i.i159 = alloca [32 x i8], align 1
+  %digits.i.i138 = alloca [32 x i8], align 1
+  %digits.i.i117 = alloca [32 x i8], align 1
+  %digits.i.i96 = alloca [32 x i8], align 1
+  %digits.i.i75 = alloca [32 x i8], align 1
+  %digits.i.i54 = alloca [32 x i8], align 1
+  %digits.i.i33 = alloca [32 x i8], align 1
   %digits.i.i = alloca [32 x i8], align 1
   %unbound.i.i.i.i = alloca %85, align 8
   %shape.i.i.i = alloca %86, align 8
@@ -31700,7 +31705,7 @@ then3.i:                                          ; preds = %merge.i
   br label %common.ret
 
 common.ret:                                       ; preds = %then3.i, %"$Library.describe.exit.thread", %merge.critedge, %"$write_plan.exit"
-  %common.ret.op = phi i32 [ %1537, %"$write_plan.exit" ], [ %18, %then3.i ], [ %33, %merge.critedge ], [ %12, %"$Library.describe.exit.thread" ]
+  %common.ret.op = phi i32 [ %1617, %"$write_plan.exit" ], [ %18, %then3.i ], [ %33, %merge.critedge ], [ %12, %"$Library.describe.exit.thread" ]
   ret i32 %common.ret.op
 
 merge.critedge:                                   ; preds = %merge.i
@@ -31715,30 +31720,30 @@ merge.critedge:                                   ; preds = %merge.i
   %32 = icmp eq i32 %31, 0
   %33 = call fastcc i32 @"$Plan.make"(ptr nonnull %made, ptr %0, ptr %29, ptr nonnull %info, i1 zeroext %32, ptr %2, ptr %4)
   %.not15 = icmp eq i32 %33, 0
-  br i1 %.not15, label %merge.i.i.i.i1057, label %common.ret
+  br i1 %.not15, label %merge.i.i.i.i1079, label %common.ret
 
-merge.i.i.i.i1057:                                ; preds = %merge.critedge
+merge.i.i.i.i1079:                                ; preds = %merge.critedge
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(25) %out, i8 0, i64 25, i1 false)
   %34 = getelementptr inbounds i8, ptr %out, i64 32
   %35 = getelementptr inbounds i8, ptr %out, i64 8
   %36 = getelementptr inbounds i8, ptr %out, i64 16
   %malloc = call dereferenceable_or_null(8) ptr @malloc(i64 8)
   %37 = icmp eq ptr %malloc, null
-  br i1 %37, label %then.i3.i1062, label %"$Vector.push.79.exit.thread.i.i1056"
+  br i1 %37, label %then.i3.i1084, label %"$Vector.push.79.exit.thread.i.i1078"
 
-"$Vector.push.79.exit.thread.i.i1056":            ; preds = %merge.i.i.i.i1057
+"$Vector.push.79.exit.thread.i.i1078":            ; preds = %merge.i.i.i.i1079
   store ptr %malloc, ptr %out, align 8
   store i64 8, ptr %36, align 8
   store i8 123, ptr %malloc, align 1
   store i64 1, ptr %35, align 8
-  br label %"$JsonWriter.open.exit1073"
+  br label %"$JsonWriter.open.exit1095"
 
-then.i3.i1062:                                    ; preds = %merge.i.i.i.i1057
+then.i3.i1084:                                    ; preds = %merge.i.i.i.i1079
   %38 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %38, align 8
-  br label %"$JsonWriter.open.exit1073"
+  br label %"$JsonWriter.open.exit1095"
 
-"$JsonWriter.open.exit1073":                      ; preds = %"$Vector.push.79.exit.thread.i.i1056", %then.i3.i1062
+"$JsonWriter.open.exit1095":                      ; preds = %"$Vector.push.79.exit.thread.i.i1078", %then.i3.i1084
   store i8 0, ptr %34, align 8
   %39 = load ptr, ptr %made, align 8
   %40 = getelementptr i8, ptr %39, i64 8
@@ -31751,7 +31756,7 @@ then.i3.i1062:                                    ; preds = %merge.i.i.i.i1057
   %.pre.i.i.i.i.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %"$Vector.push.79.exit.thread.i.i.i.i.i"
 
-merge.i.i.i.i.i.i.i:                              ; preds = %"$JsonWriter.open.exit1073"
+merge.i.i.i.i.i.i.i:                              ; preds = %"$JsonWriter.open.exit1095"
   %45 = shl i64 %44, 1
   %spec.select.i.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %45, i64 %43)
   %spec.store.select.i.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i.i, i64 8)
@@ -31765,9 +31770,9 @@ merge7.i.i.i.i.i.i.i:                             ; preds = %merge.i.i.i.i.i.i.i
   %.pre10.i.i.i.i.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i.i.i":          ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit1073"
-  %48 = phi i64 [ %.pre10.i.i.i.i.i.i, %merge7.i.i.i.i.i.i.i ], [ %42, %"$JsonWriter.open.exit1073" ]
-  %49 = phi ptr [ %46, %merge7.i.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i.i, %"$JsonWriter.open.exit1073" ]
+"$Vector.push.79.exit.thread.i.i.i.i.i":          ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit1095"
+  %48 = phi i64 [ %.pre10.i.i.i.i.i.i, %merge7.i.i.i.i.i.i.i ], [ %42, %"$JsonWriter.open.exit1095" ]
+  %49 = phi ptr [ %46, %merge7.i.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i.i, %"$JsonWriter.open.exit1095" ]
   %50 = getelementptr i8, ptr %49, i64 %48
   store i8 58, ptr %50, align 1
   %51 = load i64, ptr %35, align 8
@@ -31856,61 +31861,61 @@ merge7.i.i.i.i.i31.i.i:                           ; preds = %merge.i.i.i.i.i28.i
   %78 = load i64, ptr %35, align 8
   %79 = add i64 %78, 1
   store i64 %79, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i1033"
+  br label %"$JsonWriter.separate.exit.i1055"
 
 then.i.i.i33.i.i:                                 ; preds = %merge.i.i.i.i.i28.i.i
   %80 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %80, align 8
-  br label %"$JsonWriter.separate.exit.i1033"
+  br label %"$JsonWriter.separate.exit.i1055"
 
-"$JsonWriter.separate.exit.i1033":                ; preds = %"$Vector.push.79.exit.thread.i.i.i27.i.i", %then.i.i.i33.i.i
+"$JsonWriter.separate.exit.i1055":                ; preds = %"$Vector.push.79.exit.thread.i.i.i27.i.i", %then.i.i.i33.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i1032)
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1032, i64 32, ptr nonnull @"$string.82", i64 %68)
-  %82 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i1032)
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i1054)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1054, i64 32, ptr nonnull @"$string.82", i64 %68)
+  %82 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i1054)
   %83 = load i64, ptr %35, align 8
   %84 = add i64 %83, %82
   %85 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i1034 = icmp slt i64 %85, %84
-  br i1 %.not.i.i.i.i.i.i1034, label %merge.i.i.i.i.i.i1037, label %merge.i.i.i.i1035
+  %.not.i.i.i.i.i.i1056 = icmp slt i64 %85, %84
+  br i1 %.not.i.i.i.i.i.i1056, label %merge.i.i.i.i.i.i1059, label %merge.i.i.i.i1057
 
-merge.i.i.i.i.i.i1037:                            ; preds = %"$JsonWriter.separate.exit.i1033"
+merge.i.i.i.i.i.i1059:                            ; preds = %"$JsonWriter.separate.exit.i1055"
   %86 = shl i64 %85, 1
-  %spec.select.i.i.i.i.i.i1038 = call i64 @llvm.smax.i64(i64 %86, i64 %84)
-  %spec.store.select.i.i.i.i.i.i1039 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i1038, i64 8)
+  %spec.select.i.i.i.i.i.i1060 = call i64 @llvm.smax.i64(i64 %86, i64 %84)
+  %spec.store.select.i.i.i.i.i.i1061 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i1060, i64 8)
   %87 = load ptr, ptr %out, align 8
-  %88 = call ptr @realloc(ptr %87, i64 %spec.store.select.i.i.i.i.i.i1039)
+  %88 = call ptr @realloc(ptr %87, i64 %spec.store.select.i.i.i.i.i.i1061)
   %89 = icmp eq ptr %88, null
-  br i1 %89, label %then.i.i.i.i1041, label %merge7.i.i.i.i.i.i1040
+  br i1 %89, label %then.i.i.i.i1063, label %merge7.i.i.i.i.i.i1062
 
-merge7.i.i.i.i.i.i1040:                           ; preds = %merge.i.i.i.i.i.i1037
+merge7.i.i.i.i.i.i1062:                           ; preds = %merge.i.i.i.i.i.i1059
   store ptr %88, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i1039, ptr %36, align 8
-  br label %merge.i.i.i.i1035
+  store i64 %spec.store.select.i.i.i.i.i.i1061, ptr %36, align 8
+  br label %merge.i.i.i.i1057
 
-then.i.i.i.i1041:                                 ; preds = %merge.i.i.i.i.i.i1037
+then.i.i.i.i1063:                                 ; preds = %merge.i.i.i.i.i.i1059
   %90 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %90, align 8
-  br label %"$JsonWriter.integer.exit1052"
+  br label %"$JsonWriter.integer.exit1074"
 
-merge.i.i.i.i1035:                                ; preds = %merge7.i.i.i.i.i.i1040, %"$JsonWriter.separate.exit.i1033"
+merge.i.i.i.i1057:                                ; preds = %merge7.i.i.i.i.i.i1062, %"$JsonWriter.separate.exit.i1055"
   store i64 %84, ptr %35, align 8
   %91 = icmp sgt i64 %82, 0
-  br i1 %91, label %then2.i.i.i.i1036, label %"$JsonWriter.integer.exit1052"
+  br i1 %91, label %then2.i.i.i.i1058, label %"$JsonWriter.integer.exit1074"
 
-then2.i.i.i.i1036:                                ; preds = %merge.i.i.i.i1035
+then2.i.i.i.i1058:                                ; preds = %merge.i.i.i.i1057
   %92 = load ptr, ptr %out, align 8
   %93 = getelementptr i8, ptr %92, i64 %83
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %93, ptr nonnull readonly align 1 %digits.i.i1032, i64 %82, i1 false)
-  br label %"$JsonWriter.integer.exit1052"
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %93, ptr nonnull readonly align 1 %digits.i.i1054, i64 %82, i1 false)
+  br label %"$JsonWriter.integer.exit1074"
 
-"$JsonWriter.integer.exit1052":                   ; preds = %then.i.i.i.i1041, %merge.i.i.i.i1035, %then2.i.i.i.i1036
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i1032)
+"$JsonWriter.integer.exit1074":                   ; preds = %then.i.i.i.i1063, %merge.i.i.i.i1057, %then2.i.i.i.i1058
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i1054)
   %94 = load i64, ptr %67, align 8
   %95 = getelementptr i8, ptr %39, i64 768
   %96 = load i64, ptr %95, align 8
   %97 = add i64 %96, %94
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.516")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.517")
   %98 = load i64, ptr %35, align 8
   %99 = add i64 %98, 1
   %100 = load i64, ptr %36, align 8
@@ -31918,7 +31923,7 @@ then2.i.i.i.i1036:                                ; preds = %merge.i.i.i.i1035
   %.pre.i.i.i.i35.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i34.i.i, label %merge.i.i.i.i.i37.i.i, label %"$Vector.push.79.exit.thread.i.i.i36.i.i"
 
-merge.i.i.i.i.i37.i.i:                            ; preds = %"$JsonWriter.integer.exit1052"
+merge.i.i.i.i.i37.i.i:                            ; preds = %"$JsonWriter.integer.exit1074"
   %101 = shl i64 %100, 1
   %spec.select.i.i.i.i.i38.i.i = call i64 @llvm.smax.i64(i64 %101, i64 %99)
   %spec.store.select.i.i.i.i.i39.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i38.i.i, i64 8)
@@ -31932,64 +31937,64 @@ merge7.i.i.i.i.i40.i.i:                           ; preds = %merge.i.i.i.i.i37.i
   %.pre10.i.i.i.i41.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i36.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i36.i.i":        ; preds = %merge7.i.i.i.i.i40.i.i, %"$JsonWriter.integer.exit1052"
-  %104 = phi i64 [ %.pre10.i.i.i.i41.i.i, %merge7.i.i.i.i.i40.i.i ], [ %98, %"$JsonWriter.integer.exit1052" ]
-  %105 = phi ptr [ %102, %merge7.i.i.i.i.i40.i.i ], [ %.pre.i.i.i.i35.i.i, %"$JsonWriter.integer.exit1052" ]
+"$Vector.push.79.exit.thread.i.i.i36.i.i":        ; preds = %merge7.i.i.i.i.i40.i.i, %"$JsonWriter.integer.exit1074"
+  %104 = phi i64 [ %.pre10.i.i.i.i41.i.i, %merge7.i.i.i.i.i40.i.i ], [ %98, %"$JsonWriter.integer.exit1074" ]
+  %105 = phi ptr [ %102, %merge7.i.i.i.i.i40.i.i ], [ %.pre.i.i.i.i35.i.i, %"$JsonWriter.integer.exit1074" ]
   %106 = getelementptr i8, ptr %105, i64 %104
   store i8 58, ptr %106, align 1
   %107 = load i64, ptr %35, align 8
   %108 = add i64 %107, 1
   store i64 %108, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i1012"
+  br label %"$JsonWriter.separate.exit.i1034"
 
 then.i.i.i42.i.i:                                 ; preds = %merge.i.i.i.i.i37.i.i
   %109 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %109, align 8
-  br label %"$JsonWriter.separate.exit.i1012"
+  br label %"$JsonWriter.separate.exit.i1034"
 
-"$JsonWriter.separate.exit.i1012":                ; preds = %"$Vector.push.79.exit.thread.i.i.i36.i.i", %then.i.i.i42.i.i
+"$JsonWriter.separate.exit.i1034":                ; preds = %"$Vector.push.79.exit.thread.i.i.i36.i.i", %then.i.i.i42.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i1011)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1011, i64 32, ptr nonnull @"$string.82", i64 %97)
-  %111 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i1011)
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i1033)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1033, i64 32, ptr nonnull @"$string.82", i64 %97)
+  %111 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i1033)
   %112 = load i64, ptr %35, align 8
   %113 = add i64 %112, %111
   %114 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i1013 = icmp slt i64 %114, %113
-  br i1 %.not.i.i.i.i.i.i1013, label %merge.i.i.i.i.i.i1016, label %merge.i.i.i.i1014
+  %.not.i.i.i.i.i.i1035 = icmp slt i64 %114, %113
+  br i1 %.not.i.i.i.i.i.i1035, label %merge.i.i.i.i.i.i1038, label %merge.i.i.i.i1036
 
-merge.i.i.i.i.i.i1016:                            ; preds = %"$JsonWriter.separate.exit.i1012"
+merge.i.i.i.i.i.i1038:                            ; preds = %"$JsonWriter.separate.exit.i1034"
   %115 = shl i64 %114, 1
-  %spec.select.i.i.i.i.i.i1017 = call i64 @llvm.smax.i64(i64 %115, i64 %113)
-  %spec.store.select.i.i.i.i.i.i1018 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i1017, i64 8)
+  %spec.select.i.i.i.i.i.i1039 = call i64 @llvm.smax.i64(i64 %115, i64 %113)
+  %spec.store.select.i.i.i.i.i.i1040 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i1039, i64 8)
   %116 = load ptr, ptr %out, align 8
-  %117 = call ptr @realloc(ptr %116, i64 %spec.store.select.i.i.i.i.i.i1018)
+  %117 = call ptr @realloc(ptr %116, i64 %spec.store.select.i.i.i.i.i.i1040)
   %118 = icmp eq ptr %117, null
-  br i1 %118, label %then.i.i.i.i1020, label %merge7.i.i.i.i.i.i1019
+  br i1 %118, label %then.i.i.i.i1042, label %merge7.i.i.i.i.i.i1041
 
-merge7.i.i.i.i.i.i1019:                           ; preds = %merge.i.i.i.i.i.i1016
+merge7.i.i.i.i.i.i1041:                           ; preds = %merge.i.i.i.i.i.i1038
   store ptr %117, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i1018, ptr %36, align 8
-  br label %merge.i.i.i.i1014
+  store i64 %spec.store.select.i.i.i.i.i.i1040, ptr %36, align 8
+  br label %merge.i.i.i.i1036
 
-then.i.i.i.i1020:                                 ; preds = %merge.i.i.i.i.i.i1016
+then.i.i.i.i1042:                                 ; preds = %merge.i.i.i.i.i.i1038
   %119 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %119, align 8
-  br label %"$JsonWriter.integer.exit1031"
+  br label %"$JsonWriter.integer.exit1053"
 
-merge.i.i.i.i1014:                                ; preds = %merge7.i.i.i.i.i.i1019, %"$JsonWriter.separate.exit.i1012"
+merge.i.i.i.i1036:                                ; preds = %merge7.i.i.i.i.i.i1041, %"$JsonWriter.separate.exit.i1034"
   store i64 %113, ptr %35, align 8
   %120 = icmp sgt i64 %111, 0
-  br i1 %120, label %then2.i.i.i.i1015, label %"$JsonWriter.integer.exit1031"
+  br i1 %120, label %then2.i.i.i.i1037, label %"$JsonWriter.integer.exit1053"
 
-then2.i.i.i.i1015:                                ; preds = %merge.i.i.i.i1014
+then2.i.i.i.i1037:                                ; preds = %merge.i.i.i.i1036
   %121 = load ptr, ptr %out, align 8
   %122 = getelementptr i8, ptr %121, i64 %112
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %122, ptr nonnull readonly align 1 %digits.i.i1011, i64 %111, i1 false)
-  br label %"$JsonWriter.integer.exit1031"
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %122, ptr nonnull readonly align 1 %digits.i.i1033, i64 %111, i1 false)
+  br label %"$JsonWriter.integer.exit1053"
 
-"$JsonWriter.integer.exit1031":                   ; preds = %then.i.i.i.i1020, %merge.i.i.i.i1014, %then2.i.i.i.i1015
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i1011)
+"$JsonWriter.integer.exit1053":                   ; preds = %then.i.i.i.i1042, %merge.i.i.i.i1036, %then2.i.i.i.i1037
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i1033)
   %123 = getelementptr i8, ptr %39, i64 776
   %124 = load i64, ptr %123, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.437")
@@ -32000,7 +32005,7 @@ then2.i.i.i.i1015:                                ; preds = %merge.i.i.i.i1014
   %.pre.i.i.i.i45.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i44.i.i, label %merge.i.i.i.i.i47.i.i, label %"$Vector.push.79.exit.thread.i.i.i46.i.i"
 
-merge.i.i.i.i.i47.i.i:                            ; preds = %"$JsonWriter.integer.exit1031"
+merge.i.i.i.i.i47.i.i:                            ; preds = %"$JsonWriter.integer.exit1053"
   %128 = shl i64 %127, 1
   %spec.select.i.i.i.i.i48.i.i = call i64 @llvm.smax.i64(i64 %128, i64 %126)
   %spec.store.select.i.i.i.i.i49.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i48.i.i, i64 8)
@@ -32014,68 +32019,68 @@ merge7.i.i.i.i.i50.i.i:                           ; preds = %merge.i.i.i.i.i47.i
   %.pre10.i.i.i.i51.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i46.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i46.i.i":        ; preds = %merge7.i.i.i.i.i50.i.i, %"$JsonWriter.integer.exit1031"
-  %131 = phi i64 [ %.pre10.i.i.i.i51.i.i, %merge7.i.i.i.i.i50.i.i ], [ %125, %"$JsonWriter.integer.exit1031" ]
-  %132 = phi ptr [ %129, %merge7.i.i.i.i.i50.i.i ], [ %.pre.i.i.i.i45.i.i, %"$JsonWriter.integer.exit1031" ]
+"$Vector.push.79.exit.thread.i.i.i46.i.i":        ; preds = %merge7.i.i.i.i.i50.i.i, %"$JsonWriter.integer.exit1053"
+  %131 = phi i64 [ %.pre10.i.i.i.i51.i.i, %merge7.i.i.i.i.i50.i.i ], [ %125, %"$JsonWriter.integer.exit1053" ]
+  %132 = phi ptr [ %129, %merge7.i.i.i.i.i50.i.i ], [ %.pre.i.i.i.i45.i.i, %"$JsonWriter.integer.exit1053" ]
   %133 = getelementptr i8, ptr %132, i64 %131
   store i8 58, ptr %133, align 1
   %134 = load i64, ptr %35, align 8
   %135 = add i64 %134, 1
   store i64 %135, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i991"
+  br label %"$JsonWriter.separate.exit.i1013"
 
 then.i.i.i52.i.i:                                 ; preds = %merge.i.i.i.i.i47.i.i
   %136 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %136, align 8
-  br label %"$JsonWriter.separate.exit.i991"
+  br label %"$JsonWriter.separate.exit.i1013"
 
-"$JsonWriter.separate.exit.i991":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i46.i.i", %then.i.i.i52.i.i
+"$JsonWriter.separate.exit.i1013":                ; preds = %"$Vector.push.79.exit.thread.i.i.i46.i.i", %then.i.i.i52.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i990)
-  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i990, i64 32, ptr nonnull @"$string.82", i64 %124)
-  %138 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i990)
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i1012)
+  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1012, i64 32, ptr nonnull @"$string.82", i64 %124)
+  %138 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i1012)
   %139 = load i64, ptr %35, align 8
   %140 = add i64 %139, %138
   %141 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i992 = icmp slt i64 %141, %140
-  br i1 %.not.i.i.i.i.i.i992, label %merge.i.i.i.i.i.i995, label %merge.i.i.i.i993
+  %.not.i.i.i.i.i.i1014 = icmp slt i64 %141, %140
+  br i1 %.not.i.i.i.i.i.i1014, label %merge.i.i.i.i.i.i1017, label %merge.i.i.i.i1015
 
-merge.i.i.i.i.i.i995:                             ; preds = %"$JsonWriter.separate.exit.i991"
+merge.i.i.i.i.i.i1017:                            ; preds = %"$JsonWriter.separate.exit.i1013"
   %142 = shl i64 %141, 1
-  %spec.select.i.i.i.i.i.i996 = call i64 @llvm.smax.i64(i64 %142, i64 %140)
-  %spec.store.select.i.i.i.i.i.i997 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i996, i64 8)
+  %spec.select.i.i.i.i.i.i1018 = call i64 @llvm.smax.i64(i64 %142, i64 %140)
+  %spec.store.select.i.i.i.i.i.i1019 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i1018, i64 8)
   %143 = load ptr, ptr %out, align 8
-  %144 = call ptr @realloc(ptr %143, i64 %spec.store.select.i.i.i.i.i.i997)
+  %144 = call ptr @realloc(ptr %143, i64 %spec.store.select.i.i.i.i.i.i1019)
   %145 = icmp eq ptr %144, null
-  br i1 %145, label %then.i.i.i.i999, label %merge7.i.i.i.i.i.i998
+  br i1 %145, label %then.i.i.i.i1021, label %merge7.i.i.i.i.i.i1020
 
-merge7.i.i.i.i.i.i998:                            ; preds = %merge.i.i.i.i.i.i995
+merge7.i.i.i.i.i.i1020:                           ; preds = %merge.i.i.i.i.i.i1017
   store ptr %144, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i997, ptr %36, align 8
-  br label %merge.i.i.i.i993
+  store i64 %spec.store.select.i.i.i.i.i.i1019, ptr %36, align 8
+  br label %merge.i.i.i.i1015
 
-then.i.i.i.i999:                                  ; preds = %merge.i.i.i.i.i.i995
+then.i.i.i.i1021:                                 ; preds = %merge.i.i.i.i.i.i1017
   %146 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %146, align 8
-  br label %"$JsonWriter.integer.exit1010"
+  br label %"$JsonWriter.integer.exit1032"
 
-merge.i.i.i.i993:                                 ; preds = %merge7.i.i.i.i.i.i998, %"$JsonWriter.separate.exit.i991"
+merge.i.i.i.i1015:                                ; preds = %merge7.i.i.i.i.i.i1020, %"$JsonWriter.separate.exit.i1013"
   store i64 %140, ptr %35, align 8
   %147 = icmp sgt i64 %138, 0
-  br i1 %147, label %then2.i.i.i.i994, label %"$JsonWriter.integer.exit1010"
+  br i1 %147, label %then2.i.i.i.i1016, label %"$JsonWriter.integer.exit1032"
 
-then2.i.i.i.i994:                                 ; preds = %merge.i.i.i.i993
+then2.i.i.i.i1016:                                ; preds = %merge.i.i.i.i1015
   %148 = load ptr, ptr %out, align 8
   %149 = getelementptr i8, ptr %148, i64 %139
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %149, ptr nonnull readonly align 1 %digits.i.i990, i64 %138, i1 false)
-  br label %"$JsonWriter.integer.exit1010"
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %149, ptr nonnull readonly align 1 %digits.i.i1012, i64 %138, i1 false)
+  br label %"$JsonWriter.integer.exit1032"
 
-"$JsonWriter.integer.exit1010":                   ; preds = %then.i.i.i.i999, %merge.i.i.i.i993, %then2.i.i.i.i994
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i990)
+"$JsonWriter.integer.exit1032":                   ; preds = %then.i.i.i.i1021, %merge.i.i.i.i1015, %then2.i.i.i.i1016
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i1012)
   %150 = load i64, ptr %123, align 8
   %151 = getelementptr i8, ptr %39, i64 784
   %152 = load i64, ptr %151, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.517")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.518")
   %153 = load i64, ptr %35, align 8
   %154 = add i64 %153, 1
   %155 = load i64, ptr %36, align 8
@@ -32083,7 +32088,7 @@ then2.i.i.i.i994:                                 ; preds = %merge.i.i.i.i993
   %.pre.i.i.i.i55.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i54.i.i, label %merge.i.i.i.i.i57.i.i, label %"$Vector.push.79.exit.thread.i.i.i56.i.i"
 
-merge.i.i.i.i.i57.i.i:                            ; preds = %"$JsonWriter.integer.exit1010"
+merge.i.i.i.i.i57.i.i:                            ; preds = %"$JsonWriter.integer.exit1032"
   %156 = shl i64 %155, 1
   %spec.select.i.i.i.i.i58.i.i = call i64 @llvm.smax.i64(i64 %156, i64 %154)
   %spec.store.select.i.i.i.i.i59.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i58.i.i, i64 8)
@@ -32097,69 +32102,69 @@ merge7.i.i.i.i.i60.i.i:                           ; preds = %merge.i.i.i.i.i57.i
   %.pre10.i.i.i.i61.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i56.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i56.i.i":        ; preds = %merge7.i.i.i.i.i60.i.i, %"$JsonWriter.integer.exit1010"
-  %159 = phi i64 [ %.pre10.i.i.i.i61.i.i, %merge7.i.i.i.i.i60.i.i ], [ %153, %"$JsonWriter.integer.exit1010" ]
-  %160 = phi ptr [ %157, %merge7.i.i.i.i.i60.i.i ], [ %.pre.i.i.i.i55.i.i, %"$JsonWriter.integer.exit1010" ]
+"$Vector.push.79.exit.thread.i.i.i56.i.i":        ; preds = %merge7.i.i.i.i.i60.i.i, %"$JsonWriter.integer.exit1032"
+  %159 = phi i64 [ %.pre10.i.i.i.i61.i.i, %merge7.i.i.i.i.i60.i.i ], [ %153, %"$JsonWriter.integer.exit1032" ]
+  %160 = phi ptr [ %157, %merge7.i.i.i.i.i60.i.i ], [ %.pre.i.i.i.i55.i.i, %"$JsonWriter.integer.exit1032" ]
   %161 = getelementptr i8, ptr %160, i64 %159
   store i8 58, ptr %161, align 1
   %162 = load i64, ptr %35, align 8
   %163 = add i64 %162, 1
   store i64 %163, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i970"
+  br label %"$JsonWriter.separate.exit.i992"
 
 then.i.i.i62.i.i:                                 ; preds = %merge.i.i.i.i.i57.i.i
   %164 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %164, align 8
-  br label %"$JsonWriter.separate.exit.i970"
+  br label %"$JsonWriter.separate.exit.i992"
 
-"$JsonWriter.separate.exit.i970":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i56.i.i", %then.i.i.i62.i.i
+"$JsonWriter.separate.exit.i992":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i56.i.i", %then.i.i.i62.i.i
   %165 = add i64 %152, %150
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i969)
-  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i969, i64 32, ptr nonnull @"$string.82", i64 %165)
-  %167 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i969)
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i991)
+  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i991, i64 32, ptr nonnull @"$string.82", i64 %165)
+  %167 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i991)
   %168 = load i64, ptr %35, align 8
   %169 = add i64 %168, %167
   %170 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i971 = icmp slt i64 %170, %169
-  br i1 %.not.i.i.i.i.i.i971, label %merge.i.i.i.i.i.i974, label %merge.i.i.i.i972
+  %.not.i.i.i.i.i.i993 = icmp slt i64 %170, %169
+  br i1 %.not.i.i.i.i.i.i993, label %merge.i.i.i.i.i.i996, label %merge.i.i.i.i994
 
-merge.i.i.i.i.i.i974:                             ; preds = %"$JsonWriter.separate.exit.i970"
+merge.i.i.i.i.i.i996:                             ; preds = %"$JsonWriter.separate.exit.i992"
   %171 = shl i64 %170, 1
-  %spec.select.i.i.i.i.i.i975 = call i64 @llvm.smax.i64(i64 %171, i64 %169)
-  %spec.store.select.i.i.i.i.i.i976 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i975, i64 8)
+  %spec.select.i.i.i.i.i.i997 = call i64 @llvm.smax.i64(i64 %171, i64 %169)
+  %spec.store.select.i.i.i.i.i.i998 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i997, i64 8)
   %172 = load ptr, ptr %out, align 8
-  %173 = call ptr @realloc(ptr %172, i64 %spec.store.select.i.i.i.i.i.i976)
+  %173 = call ptr @realloc(ptr %172, i64 %spec.store.select.i.i.i.i.i.i998)
   %174 = icmp eq ptr %173, null
-  br i1 %174, label %then.i.i.i.i978, label %merge7.i.i.i.i.i.i977
+  br i1 %174, label %then.i.i.i.i1000, label %merge7.i.i.i.i.i.i999
 
-merge7.i.i.i.i.i.i977:                            ; preds = %merge.i.i.i.i.i.i974
+merge7.i.i.i.i.i.i999:                            ; preds = %merge.i.i.i.i.i.i996
   store ptr %173, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i976, ptr %36, align 8
-  br label %merge.i.i.i.i972
+  store i64 %spec.store.select.i.i.i.i.i.i998, ptr %36, align 8
+  br label %merge.i.i.i.i994
 
-then.i.i.i.i978:                                  ; preds = %merge.i.i.i.i.i.i974
+then.i.i.i.i1000:                                 ; preds = %merge.i.i.i.i.i.i996
   %175 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %175, align 8
-  br label %"$JsonWriter.integer.exit989"
+  br label %"$JsonWriter.integer.exit1011"
 
-merge.i.i.i.i972:                                 ; preds = %merge7.i.i.i.i.i.i977, %"$JsonWriter.separate.exit.i970"
+merge.i.i.i.i994:                                 ; preds = %merge7.i.i.i.i.i.i999, %"$JsonWriter.separate.exit.i992"
   store i64 %169, ptr %35, align 8
   %176 = icmp sgt i64 %167, 0
-  br i1 %176, label %then2.i.i.i.i973, label %"$JsonWriter.integer.exit989"
+  br i1 %176, label %then2.i.i.i.i995, label %"$JsonWriter.integer.exit1011"
 
-then2.i.i.i.i973:                                 ; preds = %merge.i.i.i.i972
+then2.i.i.i.i995:                                 ; preds = %merge.i.i.i.i994
   %177 = load ptr, ptr %out, align 8
   %178 = getelementptr i8, ptr %177, i64 %168
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %178, ptr nonnull readonly align 1 %digits.i.i969, i64 %167, i1 false)
-  br label %"$JsonWriter.integer.exit989"
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %178, ptr nonnull readonly align 1 %digits.i.i991, i64 %167, i1 false)
+  br label %"$JsonWriter.integer.exit1011"
 
-"$JsonWriter.integer.exit989":                    ; preds = %then.i.i.i.i978, %merge.i.i.i.i972, %then2.i.i.i.i973
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i969)
+"$JsonWriter.integer.exit1011":                   ; preds = %then.i.i.i.i1000, %merge.i.i.i.i994, %then2.i.i.i.i995
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i991)
   %179 = getelementptr i8, ptr %39, i64 752
   %180 = load i8, ptr %179, align 1
   %181 = icmp ne i8 %180, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.518", i1 zeroext %181)
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.519", i1 zeroext %181)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.85")
   %182 = load i64, ptr %35, align 8
   %183 = add i64 %182, 1
@@ -32168,7 +32173,7 @@ then2.i.i.i.i973:                                 ; preds = %merge.i.i.i.i972
   %.pre.i.i.i.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.79.exit.thread.i.i.i.i"
 
-merge.i.i.i.i.i.i:                                ; preds = %"$JsonWriter.integer.exit989"
+merge.i.i.i.i.i.i:                                ; preds = %"$JsonWriter.integer.exit1011"
   %185 = shl i64 %184, 1
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %185, i64 %183)
   %spec.store.select.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i, i64 8)
@@ -32182,9 +32187,9 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
   %.pre10.i.i.i.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i.i":            ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.integer.exit989"
-  %188 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %182, %"$JsonWriter.integer.exit989" ]
-  %189 = phi ptr [ %186, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %"$JsonWriter.integer.exit989" ]
+"$Vector.push.79.exit.thread.i.i.i.i":            ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.integer.exit1011"
+  %188 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %182, %"$JsonWriter.integer.exit1011" ]
+  %189 = phi ptr [ %186, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %"$JsonWriter.integer.exit1011" ]
   %190 = getelementptr i8, ptr %189, i64 %188
   store i8 58, ptr %190, align 1
   %191 = load i64, ptr %35, align 8
@@ -32200,1203 +32205,1428 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
 "$JsonWriter.string_field.exit.i":                ; preds = %then.i.i.i.i, %"$Vector.push.79.exit.thread.i.i.i.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %30)
-  %194 = getelementptr inbounds i8, ptr %made, i64 20
+  %194 = getelementptr inbounds i8, ptr %made, i64 148
   %195 = load i32, ptr %194, align 4
   %196 = sext i32 %195 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.519")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.520")
   %197 = load i64, ptr %35, align 8
   %198 = add i64 %197, 1
   %199 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i31.i = icmp slt i64 %199, %198
-  %.pre.i.i.i.i32.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i31.i, label %merge.i.i.i.i.i34.i, label %"$Vector.push.79.exit.thread.i.i.i33.i"
+  %.not.i.i.i.i.i29.i = icmp slt i64 %199, %198
+  %.pre.i.i.i.i30.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i29.i, label %merge.i.i.i.i.i32.i, label %"$Vector.push.79.exit.thread.i.i.i31.i"
 
-merge.i.i.i.i.i34.i:                              ; preds = %"$JsonWriter.string_field.exit.i"
+merge.i.i.i.i.i32.i:                              ; preds = %"$JsonWriter.string_field.exit.i"
   %200 = shl i64 %199, 1
-  %spec.select.i.i.i.i.i35.i = call i64 @llvm.smax.i64(i64 %200, i64 %198)
-  %spec.store.select.i.i.i.i.i36.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i35.i, i64 8)
-  %201 = call ptr @realloc(ptr %.pre.i.i.i.i32.i, i64 %spec.store.select.i.i.i.i.i36.i)
+  %spec.select.i.i.i.i.i33.i = call i64 @llvm.smax.i64(i64 %200, i64 %198)
+  %spec.store.select.i.i.i.i.i34.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i33.i, i64 8)
+  %201 = call ptr @realloc(ptr %.pre.i.i.i.i30.i, i64 %spec.store.select.i.i.i.i.i34.i)
   %202 = icmp eq ptr %201, null
-  br i1 %202, label %then.i.i.i39.i, label %merge7.i.i.i.i.i37.i
+  br i1 %202, label %then.i.i.i37.i, label %merge7.i.i.i.i.i35.i
 
-merge7.i.i.i.i.i37.i:                             ; preds = %merge.i.i.i.i.i34.i
+merge7.i.i.i.i.i35.i:                             ; preds = %merge.i.i.i.i.i32.i
   store ptr %201, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i36.i, ptr %36, align 8
-  %.pre10.i.i.i.i38.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.79.exit.thread.i.i.i33.i"
+  store i64 %spec.store.select.i.i.i.i.i34.i, ptr %36, align 8
+  %.pre10.i.i.i.i36.i = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i.i31.i"
 
-"$Vector.push.79.exit.thread.i.i.i33.i":          ; preds = %merge7.i.i.i.i.i37.i, %"$JsonWriter.string_field.exit.i"
-  %203 = phi i64 [ %.pre10.i.i.i.i38.i, %merge7.i.i.i.i.i37.i ], [ %197, %"$JsonWriter.string_field.exit.i" ]
-  %204 = phi ptr [ %201, %merge7.i.i.i.i.i37.i ], [ %.pre.i.i.i.i32.i, %"$JsonWriter.string_field.exit.i" ]
+"$Vector.push.79.exit.thread.i.i.i31.i":          ; preds = %merge7.i.i.i.i.i35.i, %"$JsonWriter.string_field.exit.i"
+  %203 = phi i64 [ %.pre10.i.i.i.i36.i, %merge7.i.i.i.i.i35.i ], [ %197, %"$JsonWriter.string_field.exit.i" ]
+  %204 = phi ptr [ %201, %merge7.i.i.i.i.i35.i ], [ %.pre.i.i.i.i30.i, %"$JsonWriter.string_field.exit.i" ]
   %205 = getelementptr i8, ptr %204, i64 %203
   store i8 58, ptr %205, align 1
   %206 = load i64, ptr %35, align 8
   %207 = add i64 %206, 1
   store i64 %207, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i949"
+  br label %"$JsonWriter.separate.exit.i971"
 
-then.i.i.i39.i:                                   ; preds = %merge.i.i.i.i.i34.i
+then.i.i.i37.i:                                   ; preds = %merge.i.i.i.i.i32.i
   %208 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %208, align 8
-  br label %"$JsonWriter.separate.exit.i949"
+  br label %"$JsonWriter.separate.exit.i971"
 
-"$JsonWriter.separate.exit.i949":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i33.i", %then.i.i.i39.i
+"$JsonWriter.separate.exit.i971":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i31.i", %then.i.i.i37.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i948)
-  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i948, i64 32, ptr nonnull @"$string.82", i64 %196)
-  %210 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i948)
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i970)
+  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i970, i64 32, ptr nonnull @"$string.82", i64 %196)
+  %210 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i970)
   %211 = load i64, ptr %35, align 8
   %212 = add i64 %211, %210
   %213 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i950 = icmp slt i64 %213, %212
-  br i1 %.not.i.i.i.i.i.i950, label %merge.i.i.i.i.i.i953, label %merge.i.i.i.i951
+  %.not.i.i.i.i.i.i972 = icmp slt i64 %213, %212
+  br i1 %.not.i.i.i.i.i.i972, label %merge.i.i.i.i.i.i975, label %merge.i.i.i.i973
 
-merge.i.i.i.i.i.i953:                             ; preds = %"$JsonWriter.separate.exit.i949"
+merge.i.i.i.i.i.i975:                             ; preds = %"$JsonWriter.separate.exit.i971"
   %214 = shl i64 %213, 1
-  %spec.select.i.i.i.i.i.i954 = call i64 @llvm.smax.i64(i64 %214, i64 %212)
-  %spec.store.select.i.i.i.i.i.i955 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i954, i64 8)
+  %spec.select.i.i.i.i.i.i976 = call i64 @llvm.smax.i64(i64 %214, i64 %212)
+  %spec.store.select.i.i.i.i.i.i977 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i976, i64 8)
   %215 = load ptr, ptr %out, align 8
-  %216 = call ptr @realloc(ptr %215, i64 %spec.store.select.i.i.i.i.i.i955)
+  %216 = call ptr @realloc(ptr %215, i64 %spec.store.select.i.i.i.i.i.i977)
   %217 = icmp eq ptr %216, null
-  br i1 %217, label %then.i.i.i.i957, label %merge7.i.i.i.i.i.i956
+  br i1 %217, label %then.i.i.i.i979, label %merge7.i.i.i.i.i.i978
 
-merge7.i.i.i.i.i.i956:                            ; preds = %merge.i.i.i.i.i.i953
+merge7.i.i.i.i.i.i978:                            ; preds = %merge.i.i.i.i.i.i975
   store ptr %216, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i955, ptr %36, align 8
-  br label %merge.i.i.i.i951
+  store i64 %spec.store.select.i.i.i.i.i.i977, ptr %36, align 8
+  br label %merge.i.i.i.i973
 
-then.i.i.i.i957:                                  ; preds = %merge.i.i.i.i.i.i953
+then.i.i.i.i979:                                  ; preds = %merge.i.i.i.i.i.i975
   %218 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %218, align 8
-  br label %"$JsonWriter.integer.exit968"
+  br label %"$JsonWriter.integer.exit990"
 
-merge.i.i.i.i951:                                 ; preds = %merge7.i.i.i.i.i.i956, %"$JsonWriter.separate.exit.i949"
+merge.i.i.i.i973:                                 ; preds = %merge7.i.i.i.i.i.i978, %"$JsonWriter.separate.exit.i971"
   store i64 %212, ptr %35, align 8
   %219 = icmp sgt i64 %210, 0
-  br i1 %219, label %then2.i.i.i.i952, label %"$JsonWriter.integer.exit968"
+  br i1 %219, label %then2.i.i.i.i974, label %"$JsonWriter.integer.exit990"
 
-then2.i.i.i.i952:                                 ; preds = %merge.i.i.i.i951
+then2.i.i.i.i974:                                 ; preds = %merge.i.i.i.i973
   %220 = load ptr, ptr %out, align 8
   %221 = getelementptr i8, ptr %220, i64 %211
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %221, ptr nonnull readonly align 1 %digits.i.i948, i64 %210, i1 false)
-  br label %"$JsonWriter.integer.exit968"
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %221, ptr nonnull readonly align 1 %digits.i.i970, i64 %210, i1 false)
+  br label %"$JsonWriter.integer.exit990"
 
-"$JsonWriter.integer.exit968":                    ; preds = %then.i.i.i.i957, %merge.i.i.i.i951, %then2.i.i.i.i952
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i948)
-  %222 = getelementptr inbounds i8, ptr %made, i64 64
+"$JsonWriter.integer.exit990":                    ; preds = %then.i.i.i.i979, %merge.i.i.i.i973, %then2.i.i.i.i974
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i970)
+  %222 = getelementptr inbounds i8, ptr %made, i64 192
   %223 = load i32, ptr %222, align 8
   %224 = icmp eq i32 %223, 1
   %225 = icmp eq i32 %223, 2
-  %spec.select.i.i = select i1 %225, ptr @"$string.522", ptr @"$string.201"
-  %common.ret.op.i.i = select i1 %224, ptr @"$string.521", ptr %spec.select.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.520")
+  %spec.select.i.i = select i1 %225, ptr @"$string.523", ptr @"$string.201"
+  %common.ret.op.i.i = select i1 %224, ptr @"$string.522", ptr %spec.select.i.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.521")
   %226 = load i64, ptr %35, align 8
   %227 = add i64 %226, 1
   %228 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i40.i = icmp slt i64 %228, %227
-  %.pre.i.i.i.i41.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i40.i, label %merge.i.i.i.i.i43.i, label %"$Vector.push.79.exit.thread.i.i.i42.i"
+  %.not.i.i.i.i.i38.i = icmp slt i64 %228, %227
+  %.pre.i.i.i.i39.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i38.i, label %merge.i.i.i.i.i41.i, label %"$Vector.push.79.exit.thread.i.i.i40.i"
 
-merge.i.i.i.i.i43.i:                              ; preds = %"$JsonWriter.integer.exit968"
+merge.i.i.i.i.i41.i:                              ; preds = %"$JsonWriter.integer.exit990"
   %229 = shl i64 %228, 1
-  %spec.select.i.i.i.i.i44.i = call i64 @llvm.smax.i64(i64 %229, i64 %227)
-  %spec.store.select.i.i.i.i.i45.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i44.i, i64 8)
-  %230 = call ptr @realloc(ptr %.pre.i.i.i.i41.i, i64 %spec.store.select.i.i.i.i.i45.i)
+  %spec.select.i.i.i.i.i42.i = call i64 @llvm.smax.i64(i64 %229, i64 %227)
+  %spec.store.select.i.i.i.i.i43.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i42.i, i64 8)
+  %230 = call ptr @realloc(ptr %.pre.i.i.i.i39.i, i64 %spec.store.select.i.i.i.i.i43.i)
   %231 = icmp eq ptr %230, null
-  br i1 %231, label %then.i.i.i48.i, label %merge7.i.i.i.i.i46.i
+  br i1 %231, label %then.i.i.i46.i, label %merge7.i.i.i.i.i44.i
 
-merge7.i.i.i.i.i46.i:                             ; preds = %merge.i.i.i.i.i43.i
+merge7.i.i.i.i.i44.i:                             ; preds = %merge.i.i.i.i.i41.i
   store ptr %230, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i45.i, ptr %36, align 8
-  %.pre10.i.i.i.i47.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.79.exit.thread.i.i.i42.i"
+  store i64 %spec.store.select.i.i.i.i.i43.i, ptr %36, align 8
+  %.pre10.i.i.i.i45.i = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i.i40.i"
 
-"$Vector.push.79.exit.thread.i.i.i42.i":          ; preds = %merge7.i.i.i.i.i46.i, %"$JsonWriter.integer.exit968"
-  %232 = phi i64 [ %.pre10.i.i.i.i47.i, %merge7.i.i.i.i.i46.i ], [ %226, %"$JsonWriter.integer.exit968" ]
-  %233 = phi ptr [ %230, %merge7.i.i.i.i.i46.i ], [ %.pre.i.i.i.i41.i, %"$JsonWriter.integer.exit968" ]
+"$Vector.push.79.exit.thread.i.i.i40.i":          ; preds = %merge7.i.i.i.i.i44.i, %"$JsonWriter.integer.exit990"
+  %232 = phi i64 [ %.pre10.i.i.i.i45.i, %merge7.i.i.i.i.i44.i ], [ %226, %"$JsonWriter.integer.exit990" ]
+  %233 = phi ptr [ %230, %merge7.i.i.i.i.i44.i ], [ %.pre.i.i.i.i39.i, %"$JsonWriter.integer.exit990" ]
   %234 = getelementptr i8, ptr %233, i64 %232
   store i8 58, ptr %234, align 1
   %235 = load i64, ptr %35, align 8
   %236 = add i64 %235, 1
   store i64 %236, ptr %35, align 8
-  br label %"$JsonWriter.string_field.exit49.i"
+  br label %"$JsonWriter.string_field.exit47.i"
 
-then.i.i.i48.i:                                   ; preds = %merge.i.i.i.i.i43.i
+then.i.i.i46.i:                                   ; preds = %merge.i.i.i.i.i41.i
   %237 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %237, align 8
-  br label %"$JsonWriter.string_field.exit49.i"
+  br label %"$JsonWriter.string_field.exit47.i"
 
-"$JsonWriter.string_field.exit49.i":              ; preds = %then.i.i.i48.i, %"$Vector.push.79.exit.thread.i.i.i42.i"
+"$JsonWriter.string_field.exit47.i":              ; preds = %then.i.i.i46.i, %"$Vector.push.79.exit.thread.i.i.i40.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %common.ret.op.i.i)
-  %238 = getelementptr inbounds i8, ptr %made, i64 52
+  %238 = getelementptr inbounds i8, ptr %made, i64 180
   %239 = load i32, ptr %238, align 4
   %240 = sext i32 %239 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.523")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.524")
   %241 = load i64, ptr %35, align 8
   %242 = add i64 %241, 1
   %243 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i50.i = icmp slt i64 %243, %242
-  %.pre.i.i.i.i51.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.79.exit.thread.i.i.i52.i"
+  %.not.i.i.i.i.i.i48.i = icmp slt i64 %243, %242
+  %.pre.i.i.i.i.i49.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i.i48.i, label %merge.i.i.i.i.i.i54.i, label %"$Vector.push.79.exit.thread.i.i.i.i50.i"
 
-merge.i.i.i.i.i53.i:                              ; preds = %"$JsonWriter.string_field.exit49.i"
+merge.i.i.i.i.i.i54.i:                            ; preds = %"$JsonWriter.string_field.exit47.i"
   %244 = shl i64 %243, 1
-  %spec.select.i.i.i.i.i54.i = call i64 @llvm.smax.i64(i64 %244, i64 %242)
-  %spec.store.select.i.i.i.i.i55.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i54.i, i64 8)
-  %245 = call ptr @realloc(ptr %.pre.i.i.i.i51.i, i64 %spec.store.select.i.i.i.i.i55.i)
+  %spec.select.i.i.i.i.i.i55.i = call i64 @llvm.smax.i64(i64 %244, i64 %242)
+  %spec.store.select.i.i.i.i.i.i56.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i55.i, i64 8)
+  %245 = call ptr @realloc(ptr %.pre.i.i.i.i.i49.i, i64 %spec.store.select.i.i.i.i.i.i56.i)
   %246 = icmp eq ptr %245, null
-  br i1 %246, label %then.i.i.i58.i, label %merge7.i.i.i.i.i56.i
+  br i1 %246, label %then.i.i.i.i59.i, label %merge7.i.i.i.i.i.i57.i
 
-merge7.i.i.i.i.i56.i:                             ; preds = %merge.i.i.i.i.i53.i
+merge7.i.i.i.i.i.i57.i:                           ; preds = %merge.i.i.i.i.i.i54.i
   store ptr %245, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i55.i, ptr %36, align 8
-  %.pre10.i.i.i.i57.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.79.exit.thread.i.i.i52.i"
+  store i64 %spec.store.select.i.i.i.i.i.i56.i, ptr %36, align 8
+  %.pre10.i.i.i.i.i58.i = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i.i.i50.i"
 
-"$Vector.push.79.exit.thread.i.i.i52.i":          ; preds = %merge7.i.i.i.i.i56.i, %"$JsonWriter.string_field.exit49.i"
-  %247 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %241, %"$JsonWriter.string_field.exit49.i" ]
-  %248 = phi ptr [ %245, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$JsonWriter.string_field.exit49.i" ]
+"$Vector.push.79.exit.thread.i.i.i.i50.i":        ; preds = %merge7.i.i.i.i.i.i57.i, %"$JsonWriter.string_field.exit47.i"
+  %247 = phi i64 [ %.pre10.i.i.i.i.i58.i, %merge7.i.i.i.i.i.i57.i ], [ %241, %"$JsonWriter.string_field.exit47.i" ]
+  %248 = phi ptr [ %245, %merge7.i.i.i.i.i.i57.i ], [ %.pre.i.i.i.i.i49.i, %"$JsonWriter.string_field.exit47.i" ]
   %249 = getelementptr i8, ptr %248, i64 %247
   store i8 58, ptr %249, align 1
   %250 = load i64, ptr %35, align 8
   %251 = add i64 %250, 1
   store i64 %251, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i928"
+  br label %"$JsonWriter.separate.exit.i950"
 
-then.i.i.i58.i:                                   ; preds = %merge.i.i.i.i.i53.i
+then.i.i.i.i59.i:                                 ; preds = %merge.i.i.i.i.i.i54.i
   %252 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %252, align 8
-  br label %"$JsonWriter.separate.exit.i928"
+  br label %"$JsonWriter.separate.exit.i950"
 
-"$JsonWriter.separate.exit.i928":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i52.i", %then.i.i.i58.i
+"$JsonWriter.separate.exit.i950":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i.i50.i", %then.i.i.i.i59.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i927)
-  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i927, i64 32, ptr nonnull @"$string.82", i64 %240)
-  %254 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i927)
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i949)
+  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i949, i64 32, ptr nonnull @"$string.82", i64 %240)
+  %254 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i949)
   %255 = load i64, ptr %35, align 8
   %256 = add i64 %255, %254
   %257 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i929 = icmp slt i64 %257, %256
-  br i1 %.not.i.i.i.i.i.i929, label %merge.i.i.i.i.i.i932, label %merge.i.i.i.i930
+  %.not.i.i.i.i.i.i951 = icmp slt i64 %257, %256
+  br i1 %.not.i.i.i.i.i.i951, label %merge.i.i.i.i.i.i954, label %merge.i.i.i.i952
 
-merge.i.i.i.i.i.i932:                             ; preds = %"$JsonWriter.separate.exit.i928"
+merge.i.i.i.i.i.i954:                             ; preds = %"$JsonWriter.separate.exit.i950"
   %258 = shl i64 %257, 1
-  %spec.select.i.i.i.i.i.i933 = call i64 @llvm.smax.i64(i64 %258, i64 %256)
-  %spec.store.select.i.i.i.i.i.i934 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i933, i64 8)
+  %spec.select.i.i.i.i.i.i955 = call i64 @llvm.smax.i64(i64 %258, i64 %256)
+  %spec.store.select.i.i.i.i.i.i956 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i955, i64 8)
   %259 = load ptr, ptr %out, align 8
-  %260 = call ptr @realloc(ptr %259, i64 %spec.store.select.i.i.i.i.i.i934)
+  %260 = call ptr @realloc(ptr %259, i64 %spec.store.select.i.i.i.i.i.i956)
   %261 = icmp eq ptr %260, null
-  br i1 %261, label %then.i.i.i.i936, label %merge7.i.i.i.i.i.i935
+  br i1 %261, label %then.i.i.i.i958, label %merge7.i.i.i.i.i.i957
 
-merge7.i.i.i.i.i.i935:                            ; preds = %merge.i.i.i.i.i.i932
+merge7.i.i.i.i.i.i957:                            ; preds = %merge.i.i.i.i.i.i954
   store ptr %260, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i934, ptr %36, align 8
-  br label %merge.i.i.i.i930
+  store i64 %spec.store.select.i.i.i.i.i.i956, ptr %36, align 8
+  br label %merge.i.i.i.i952
 
-then.i.i.i.i936:                                  ; preds = %merge.i.i.i.i.i.i932
+then.i.i.i.i958:                                  ; preds = %merge.i.i.i.i.i.i954
   %262 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %262, align 8
-  br label %"$JsonWriter.integer.exit947"
+  br label %"$JsonWriter.integer.exit969"
 
-merge.i.i.i.i930:                                 ; preds = %merge7.i.i.i.i.i.i935, %"$JsonWriter.separate.exit.i928"
+merge.i.i.i.i952:                                 ; preds = %merge7.i.i.i.i.i.i957, %"$JsonWriter.separate.exit.i950"
   store i64 %256, ptr %35, align 8
   %263 = icmp sgt i64 %254, 0
-  br i1 %263, label %then2.i.i.i.i931, label %"$JsonWriter.integer.exit947"
+  br i1 %263, label %then2.i.i.i.i953, label %"$JsonWriter.integer.exit969"
 
-then2.i.i.i.i931:                                 ; preds = %merge.i.i.i.i930
+then2.i.i.i.i953:                                 ; preds = %merge.i.i.i.i952
   %264 = load ptr, ptr %out, align 8
   %265 = getelementptr i8, ptr %264, i64 %255
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %265, ptr nonnull readonly align 1 %digits.i.i927, i64 %254, i1 false)
-  br label %"$JsonWriter.integer.exit947"
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %265, ptr nonnull readonly align 1 %digits.i.i949, i64 %254, i1 false)
+  br label %"$JsonWriter.integer.exit969"
 
-"$JsonWriter.integer.exit947":                    ; preds = %then.i.i.i.i936, %merge.i.i.i.i930, %then2.i.i.i.i931
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i927)
-  %266 = getelementptr inbounds i8, ptr %made, i64 48
-  %267 = load i32, ptr %266, align 8
-  %268 = sext i32 %267 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.524")
-  %269 = load i64, ptr %35, align 8
-  %270 = add i64 %269, 1
-  %271 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i60.i = icmp slt i64 %271, %270
+"$JsonWriter.integer.exit969":                    ; preds = %then.i.i.i.i958, %merge.i.i.i.i952, %then2.i.i.i.i953
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i949)
+  %266 = getelementptr inbounds i8, ptr %made, i64 52
+  %267 = load i32, ptr %266, align 4
+  %268 = icmp sgt i32 %267, 0
+  br i1 %268, label %"$source_name.exit.i.i", label %else.i.i.i
+
+else.i.i.i:                                       ; preds = %"$JsonWriter.integer.exit969"
+  %269 = load i32, ptr %238, align 4
+  %270 = sext i32 %269 to i64
+  %.val.i.i.i = load ptr, ptr %made, align 8
+  %271 = getelementptr i8, ptr %.val.i.i.i, i64 132
+  %.val.val.i.i.i = load i32, ptr %271, align 4
+  %272 = sext i32 %.val.val.i.i.i to i64
+  %273 = icmp eq i32 %.val.val.i.i.i, %269
+  br i1 %273, label %"$source_name.exit.i.i", label %else2.i.i.i
+
+else2.i.i.i:                                      ; preds = %else.i.i.i
+  %274 = getelementptr inbounds i8, ptr %made, i64 60
+  %275 = load i32, ptr %274, align 4
+  %276 = icmp eq i32 %275, 0
+  br i1 %276, label %"$Plan.positions_of_pool.exit.i.i.i", label %merge.i.i.i.i
+
+merge.i.i.i.i:                                    ; preds = %else2.i.i.i
+  %277 = sext i32 %275 to i64
+  %278 = getelementptr inbounds i8, ptr %made, i64 184
+  %279 = load i32, ptr %278, align 8
+  %280 = sext i32 %279 to i64
+  %281 = mul nsw i64 %280, %277
+  %282 = call i64 @llvm.smin.i64(i64 %272, i64 %281)
+  br label %"$Plan.positions_of_pool.exit.i.i.i"
+
+"$Plan.positions_of_pool.exit.i.i.i":             ; preds = %merge.i.i.i.i, %else2.i.i.i
+  %common.ret.op.i.i.i.i = phi i64 [ %282, %merge.i.i.i.i ], [ %272, %else2.i.i.i ]
+  %283 = icmp eq i64 %common.ret.op.i.i.i.i, %270
+  %spec.select.i52.i = select i1 %283, ptr @"$string.528", ptr @"$string.529"
+  br label %"$source_name.exit.i.i"
+
+"$source_name.exit.i.i":                          ; preds = %"$Plan.positions_of_pool.exit.i.i.i", %else.i.i.i, %"$JsonWriter.integer.exit969"
+  %common.ret.op.i9.i.i = phi ptr [ @"$string.527", %else.i.i.i ], [ @"$string.526", %"$JsonWriter.integer.exit969" ], [ %spec.select.i52.i, %"$Plan.positions_of_pool.exit.i.i.i" ]
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.525")
+  %284 = load i64, ptr %35, align 8
+  %285 = add i64 %284, 1
+  %286 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i10.i.i = icmp slt i64 %286, %285
+  %.pre.i.i.i.i11.i.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i10.i.i, label %merge.i.i.i.i.i13.i.i, label %"$Vector.push.79.exit.thread.i.i.i12.i.i"
+
+merge.i.i.i.i.i13.i.i:                            ; preds = %"$source_name.exit.i.i"
+  %287 = shl i64 %286, 1
+  %spec.select.i.i.i.i.i14.i.i = call i64 @llvm.smax.i64(i64 %287, i64 %285)
+  %spec.store.select.i.i.i.i.i15.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i14.i.i, i64 8)
+  %288 = call ptr @realloc(ptr %.pre.i.i.i.i11.i.i, i64 %spec.store.select.i.i.i.i.i15.i.i)
+  %289 = icmp eq ptr %288, null
+  br i1 %289, label %then.i.i.i18.i.i, label %merge7.i.i.i.i.i16.i.i
+
+merge7.i.i.i.i.i16.i.i:                           ; preds = %merge.i.i.i.i.i13.i.i
+  store ptr %288, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i15.i.i, ptr %36, align 8
+  %.pre10.i.i.i.i17.i.i = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i.i12.i.i"
+
+"$Vector.push.79.exit.thread.i.i.i12.i.i":        ; preds = %merge7.i.i.i.i.i16.i.i, %"$source_name.exit.i.i"
+  %290 = phi i64 [ %.pre10.i.i.i.i17.i.i, %merge7.i.i.i.i.i16.i.i ], [ %284, %"$source_name.exit.i.i" ]
+  %291 = phi ptr [ %288, %merge7.i.i.i.i.i16.i.i ], [ %.pre.i.i.i.i11.i.i, %"$source_name.exit.i.i" ]
+  %292 = getelementptr i8, ptr %291, i64 %290
+  store i8 58, ptr %292, align 1
+  %293 = load i64, ptr %35, align 8
+  %294 = add i64 %293, 1
+  store i64 %294, ptr %35, align 8
+  br label %"$JsonWriter.string_field.exit.i53.i"
+
+then.i.i.i18.i.i:                                 ; preds = %merge.i.i.i.i.i13.i.i
+  %295 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %295, align 8
+  br label %"$JsonWriter.string_field.exit.i53.i"
+
+"$JsonWriter.string_field.exit.i53.i":            ; preds = %then.i.i.i18.i.i, %"$Vector.push.79.exit.thread.i.i.i12.i.i"
+  store i8 0, ptr %34, align 8
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %common.ret.op.i9.i.i)
+  %.val.i.i = load ptr, ptr %made, align 8
+  %296 = getelementptr i8, ptr %.val.i.i, i64 132
+  %.val.val.i.i = load i32, ptr %296, align 4
+  %297 = sext i32 %.val.val.i.i to i64
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.530")
+  %298 = load i64, ptr %35, align 8
+  %299 = add i64 %298, 1
+  %300 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i19.i.i = icmp slt i64 %300, %299
+  %.pre.i.i.i.i20.i.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i19.i.i, label %merge.i.i.i.i.i22.i.i, label %"$Vector.push.79.exit.thread.i.i.i21.i.i"
+
+merge.i.i.i.i.i22.i.i:                            ; preds = %"$JsonWriter.string_field.exit.i53.i"
+  %301 = shl i64 %300, 1
+  %spec.select.i.i.i.i.i23.i.i = call i64 @llvm.smax.i64(i64 %301, i64 %299)
+  %spec.store.select.i.i.i.i.i24.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i23.i.i, i64 8)
+  %302 = call ptr @realloc(ptr %.pre.i.i.i.i20.i.i, i64 %spec.store.select.i.i.i.i.i24.i.i)
+  %303 = icmp eq ptr %302, null
+  br i1 %303, label %then.i.i.i27.i.i, label %merge7.i.i.i.i.i25.i.i
+
+merge7.i.i.i.i.i25.i.i:                           ; preds = %merge.i.i.i.i.i22.i.i
+  store ptr %302, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i24.i.i, ptr %36, align 8
+  %.pre10.i.i.i.i26.i.i = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i.i21.i.i"
+
+"$Vector.push.79.exit.thread.i.i.i21.i.i":        ; preds = %merge7.i.i.i.i.i25.i.i, %"$JsonWriter.string_field.exit.i53.i"
+  %304 = phi i64 [ %.pre10.i.i.i.i26.i.i, %merge7.i.i.i.i.i25.i.i ], [ %298, %"$JsonWriter.string_field.exit.i53.i" ]
+  %305 = phi ptr [ %302, %merge7.i.i.i.i.i25.i.i ], [ %.pre.i.i.i.i20.i.i, %"$JsonWriter.string_field.exit.i53.i" ]
+  %306 = getelementptr i8, ptr %305, i64 %304
+  store i8 58, ptr %306, align 1
+  %307 = load i64, ptr %35, align 8
+  %308 = add i64 %307, 1
+  store i64 %308, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i929"
+
+then.i.i.i27.i.i:                                 ; preds = %merge.i.i.i.i.i22.i.i
+  %309 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %309, align 8
+  br label %"$JsonWriter.separate.exit.i929"
+
+"$JsonWriter.separate.exit.i929":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i21.i.i", %then.i.i.i27.i.i
+  store i8 1, ptr %34, align 8
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i928)
+  %310 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i928, i64 32, ptr nonnull @"$string.82", i64 %297)
+  %311 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i928)
+  %312 = load i64, ptr %35, align 8
+  %313 = add i64 %312, %311
+  %314 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i930 = icmp slt i64 %314, %313
+  br i1 %.not.i.i.i.i.i.i930, label %merge.i.i.i.i.i.i933, label %merge.i.i.i.i931
+
+merge.i.i.i.i.i.i933:                             ; preds = %"$JsonWriter.separate.exit.i929"
+  %315 = shl i64 %314, 1
+  %spec.select.i.i.i.i.i.i934 = call i64 @llvm.smax.i64(i64 %315, i64 %313)
+  %spec.store.select.i.i.i.i.i.i935 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i934, i64 8)
+  %316 = load ptr, ptr %out, align 8
+  %317 = call ptr @realloc(ptr %316, i64 %spec.store.select.i.i.i.i.i.i935)
+  %318 = icmp eq ptr %317, null
+  br i1 %318, label %then.i.i.i.i937, label %merge7.i.i.i.i.i.i936
+
+merge7.i.i.i.i.i.i936:                            ; preds = %merge.i.i.i.i.i.i933
+  store ptr %317, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i935, ptr %36, align 8
+  br label %merge.i.i.i.i931
+
+then.i.i.i.i937:                                  ; preds = %merge.i.i.i.i.i.i933
+  %319 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %319, align 8
+  br label %"$JsonWriter.integer.exit948"
+
+merge.i.i.i.i931:                                 ; preds = %merge7.i.i.i.i.i.i936, %"$JsonWriter.separate.exit.i929"
+  store i64 %313, ptr %35, align 8
+  %320 = icmp sgt i64 %311, 0
+  br i1 %320, label %then2.i.i.i.i932, label %"$JsonWriter.integer.exit948"
+
+then2.i.i.i.i932:                                 ; preds = %merge.i.i.i.i931
+  %321 = load ptr, ptr %out, align 8
+  %322 = getelementptr i8, ptr %321, i64 %312
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %322, ptr nonnull readonly align 1 %digits.i.i928, i64 %311, i1 false)
+  br label %"$JsonWriter.integer.exit948"
+
+"$JsonWriter.integer.exit948":                    ; preds = %then.i.i.i.i937, %merge.i.i.i.i931, %then2.i.i.i.i932
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i928)
+  %323 = getelementptr inbounds i8, ptr %made, i64 176
+  %324 = load i32, ptr %323, align 8
+  %325 = sext i32 %324 to i64
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.531")
+  %326 = load i64, ptr %35, align 8
+  %327 = add i64 %326, 1
+  %328 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i29.i.i = icmp slt i64 %328, %327
+  %.pre.i.i.i.i30.i.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i29.i.i, label %merge.i.i.i.i.i32.i.i, label %"$Vector.push.79.exit.thread.i.i.i31.i.i"
+
+merge.i.i.i.i.i32.i.i:                            ; preds = %"$JsonWriter.integer.exit948"
+  %329 = shl i64 %328, 1
+  %spec.select.i.i.i.i.i33.i.i = call i64 @llvm.smax.i64(i64 %329, i64 %327)
+  %spec.store.select.i.i.i.i.i34.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i33.i.i, i64 8)
+  %330 = call ptr @realloc(ptr %.pre.i.i.i.i30.i.i, i64 %spec.store.select.i.i.i.i.i34.i.i)
+  %331 = icmp eq ptr %330, null
+  br i1 %331, label %then.i.i.i37.i.i, label %merge7.i.i.i.i.i35.i.i
+
+merge7.i.i.i.i.i35.i.i:                           ; preds = %merge.i.i.i.i.i32.i.i
+  store ptr %330, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i34.i.i, ptr %36, align 8
+  %.pre10.i.i.i.i36.i.i = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i.i31.i.i"
+
+"$Vector.push.79.exit.thread.i.i.i31.i.i":        ; preds = %merge7.i.i.i.i.i35.i.i, %"$JsonWriter.integer.exit948"
+  %332 = phi i64 [ %.pre10.i.i.i.i36.i.i, %merge7.i.i.i.i.i35.i.i ], [ %326, %"$JsonWriter.integer.exit948" ]
+  %333 = phi ptr [ %330, %merge7.i.i.i.i.i35.i.i ], [ %.pre.i.i.i.i30.i.i, %"$JsonWriter.integer.exit948" ]
+  %334 = getelementptr i8, ptr %333, i64 %332
+  store i8 58, ptr %334, align 1
+  %335 = load i64, ptr %35, align 8
+  %336 = add i64 %335, 1
+  store i64 %336, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i908"
+
+then.i.i.i37.i.i:                                 ; preds = %merge.i.i.i.i.i32.i.i
+  %337 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %337, align 8
+  br label %"$JsonWriter.separate.exit.i908"
+
+"$JsonWriter.separate.exit.i908":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i31.i.i", %then.i.i.i37.i.i
+  store i8 1, ptr %34, align 8
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i907)
+  %338 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i907, i64 32, ptr nonnull @"$string.82", i64 %325)
+  %339 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i907)
+  %340 = load i64, ptr %35, align 8
+  %341 = add i64 %340, %339
+  %342 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i909 = icmp slt i64 %342, %341
+  br i1 %.not.i.i.i.i.i.i909, label %merge.i.i.i.i.i.i912, label %merge.i.i.i.i910
+
+merge.i.i.i.i.i.i912:                             ; preds = %"$JsonWriter.separate.exit.i908"
+  %343 = shl i64 %342, 1
+  %spec.select.i.i.i.i.i.i913 = call i64 @llvm.smax.i64(i64 %343, i64 %341)
+  %spec.store.select.i.i.i.i.i.i914 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i913, i64 8)
+  %344 = load ptr, ptr %out, align 8
+  %345 = call ptr @realloc(ptr %344, i64 %spec.store.select.i.i.i.i.i.i914)
+  %346 = icmp eq ptr %345, null
+  br i1 %346, label %then.i.i.i.i916, label %merge7.i.i.i.i.i.i915
+
+merge7.i.i.i.i.i.i915:                            ; preds = %merge.i.i.i.i.i.i912
+  store ptr %345, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i914, ptr %36, align 8
+  br label %merge.i.i.i.i910
+
+then.i.i.i.i916:                                  ; preds = %merge.i.i.i.i.i.i912
+  %347 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %347, align 8
+  br label %"$JsonWriter.integer.exit927"
+
+merge.i.i.i.i910:                                 ; preds = %merge7.i.i.i.i.i.i915, %"$JsonWriter.separate.exit.i908"
+  store i64 %341, ptr %35, align 8
+  %348 = icmp sgt i64 %339, 0
+  br i1 %348, label %then2.i.i.i.i911, label %"$JsonWriter.integer.exit927"
+
+then2.i.i.i.i911:                                 ; preds = %merge.i.i.i.i910
+  %349 = load ptr, ptr %out, align 8
+  %350 = getelementptr i8, ptr %349, i64 %340
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %350, ptr nonnull readonly align 1 %digits.i.i907, i64 %339, i1 false)
+  br label %"$JsonWriter.integer.exit927"
+
+"$JsonWriter.integer.exit927":                    ; preds = %then.i.i.i.i916, %merge.i.i.i.i910, %then2.i.i.i.i911
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i907)
+  %351 = getelementptr inbounds i8, ptr %made, i64 48
+  %352 = load i32, ptr %351, align 8
+  %353 = icmp sgt i32 %352, 0
+  br i1 %353, label %"$source_name.exit49.i.i", label %else.i39.i.i
+
+else.i39.i.i:                                     ; preds = %"$JsonWriter.integer.exit927"
+  %354 = load i32, ptr %323, align 8
+  %355 = getelementptr inbounds i8, ptr %made, i64 280
+  %.val.i40.i.i = load i8, ptr %355, align 8
+  %356 = trunc i8 %.val.i40.i.i to i1
+  %357 = select i1 %356, i32 64, i32 256
+  %358 = icmp eq i32 %354, %357
+  br i1 %358, label %"$source_name.exit49.i.i", label %else2.i41.i.i
+
+else2.i41.i.i:                                    ; preds = %else.i39.i.i
+  %359 = getelementptr inbounds i8, ptr %made, i64 60
+  %360 = load i32, ptr %359, align 4
+  %361 = icmp sgt i32 %360, 0
+  %spec.select71.i.i = select i1 %361, ptr @"$string.528", ptr @"$string.529"
+  br label %"$source_name.exit49.i.i"
+
+"$source_name.exit49.i.i":                        ; preds = %else2.i41.i.i, %else.i39.i.i, %"$JsonWriter.integer.exit927"
+  %common.ret.op.i45.i.i = phi ptr [ @"$string.201", %else.i39.i.i ], [ @"$string.526", %"$JsonWriter.integer.exit927" ], [ %spec.select71.i.i, %else2.i41.i.i ]
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.532")
+  %362 = load i64, ptr %35, align 8
+  %363 = add i64 %362, 1
+  %364 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i50.i.i = icmp slt i64 %364, %363
+  %.pre.i.i.i.i51.i.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i50.i.i, label %merge.i.i.i.i.i53.i.i, label %"$Vector.push.79.exit.thread.i.i.i52.i.i"
+
+merge.i.i.i.i.i53.i.i:                            ; preds = %"$source_name.exit49.i.i"
+  %365 = shl i64 %364, 1
+  %spec.select.i.i.i.i.i54.i.i = call i64 @llvm.smax.i64(i64 %365, i64 %363)
+  %spec.store.select.i.i.i.i.i55.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i54.i.i, i64 8)
+  %366 = call ptr @realloc(ptr %.pre.i.i.i.i51.i.i, i64 %spec.store.select.i.i.i.i.i55.i.i)
+  %367 = icmp eq ptr %366, null
+  br i1 %367, label %then.i.i.i58.i.i, label %merge7.i.i.i.i.i56.i.i
+
+merge7.i.i.i.i.i56.i.i:                           ; preds = %merge.i.i.i.i.i53.i.i
+  store ptr %366, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i55.i.i, ptr %36, align 8
+  %.pre10.i.i.i.i57.i.i = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i.i52.i.i"
+
+"$Vector.push.79.exit.thread.i.i.i52.i.i":        ; preds = %merge7.i.i.i.i.i56.i.i, %"$source_name.exit49.i.i"
+  %368 = phi i64 [ %.pre10.i.i.i.i57.i.i, %merge7.i.i.i.i.i56.i.i ], [ %362, %"$source_name.exit49.i.i" ]
+  %369 = phi ptr [ %366, %merge7.i.i.i.i.i56.i.i ], [ %.pre.i.i.i.i51.i.i, %"$source_name.exit49.i.i" ]
+  %370 = getelementptr i8, ptr %369, i64 %368
+  store i8 58, ptr %370, align 1
+  %371 = load i64, ptr %35, align 8
+  %372 = add i64 %371, 1
+  store i64 %372, ptr %35, align 8
+  br label %"$write_sizes.exit.i"
+
+then.i.i.i58.i.i:                                 ; preds = %merge.i.i.i.i.i53.i.i
+  %373 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %373, align 8
+  br label %"$write_sizes.exit.i"
+
+"$write_sizes.exit.i":                            ; preds = %then.i.i.i58.i.i, %"$Vector.push.79.exit.thread.i.i.i52.i.i"
+  store i8 0, ptr %34, align 8
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %common.ret.op.i45.i.i)
+  %374 = getelementptr inbounds i8, ptr %made, i64 200
+  %375 = load i32, ptr %374, align 8
+  %376 = sext i32 %375 to i64
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.533")
+  %377 = load i64, ptr %35, align 8
+  %378 = add i64 %377, 1
+  %379 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i60.i = icmp slt i64 %379, %378
   %.pre.i.i.i.i61.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i60.i, label %merge.i.i.i.i.i63.i, label %"$Vector.push.79.exit.thread.i.i.i62.i"
 
-merge.i.i.i.i.i63.i:                              ; preds = %"$JsonWriter.integer.exit947"
-  %272 = shl i64 %271, 1
-  %spec.select.i.i.i.i.i64.i = call i64 @llvm.smax.i64(i64 %272, i64 %270)
+merge.i.i.i.i.i63.i:                              ; preds = %"$write_sizes.exit.i"
+  %380 = shl i64 %379, 1
+  %spec.select.i.i.i.i.i64.i = call i64 @llvm.smax.i64(i64 %380, i64 %378)
   %spec.store.select.i.i.i.i.i65.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i64.i, i64 8)
-  %273 = call ptr @realloc(ptr %.pre.i.i.i.i61.i, i64 %spec.store.select.i.i.i.i.i65.i)
-  %274 = icmp eq ptr %273, null
-  br i1 %274, label %then.i.i.i68.i, label %merge7.i.i.i.i.i66.i
+  %381 = call ptr @realloc(ptr %.pre.i.i.i.i61.i, i64 %spec.store.select.i.i.i.i.i65.i)
+  %382 = icmp eq ptr %381, null
+  br i1 %382, label %then.i.i.i68.i, label %merge7.i.i.i.i.i66.i
 
 merge7.i.i.i.i.i66.i:                             ; preds = %merge.i.i.i.i.i63.i
-  store ptr %273, ptr %out, align 8
+  store ptr %381, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i65.i, ptr %36, align 8
   %.pre10.i.i.i.i67.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i62.i"
 
-"$Vector.push.79.exit.thread.i.i.i62.i":          ; preds = %merge7.i.i.i.i.i66.i, %"$JsonWriter.integer.exit947"
-  %275 = phi i64 [ %.pre10.i.i.i.i67.i, %merge7.i.i.i.i.i66.i ], [ %269, %"$JsonWriter.integer.exit947" ]
-  %276 = phi ptr [ %273, %merge7.i.i.i.i.i66.i ], [ %.pre.i.i.i.i61.i, %"$JsonWriter.integer.exit947" ]
-  %277 = getelementptr i8, ptr %276, i64 %275
-  store i8 58, ptr %277, align 1
-  %278 = load i64, ptr %35, align 8
-  %279 = add i64 %278, 1
-  store i64 %279, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i907"
+"$Vector.push.79.exit.thread.i.i.i62.i":          ; preds = %merge7.i.i.i.i.i66.i, %"$write_sizes.exit.i"
+  %383 = phi i64 [ %.pre10.i.i.i.i67.i, %merge7.i.i.i.i.i66.i ], [ %377, %"$write_sizes.exit.i" ]
+  %384 = phi ptr [ %381, %merge7.i.i.i.i.i66.i ], [ %.pre.i.i.i.i61.i, %"$write_sizes.exit.i" ]
+  %385 = getelementptr i8, ptr %384, i64 %383
+  store i8 58, ptr %385, align 1
+  %386 = load i64, ptr %35, align 8
+  %387 = add i64 %386, 1
+  store i64 %387, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i887"
 
 then.i.i.i68.i:                                   ; preds = %merge.i.i.i.i.i63.i
-  %280 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %280, align 8
-  br label %"$JsonWriter.separate.exit.i907"
+  %388 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %388, align 8
+  br label %"$JsonWriter.separate.exit.i887"
 
-"$JsonWriter.separate.exit.i907":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i62.i", %then.i.i.i68.i
+"$JsonWriter.separate.exit.i887":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i62.i", %then.i.i.i68.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i906)
-  %281 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i906, i64 32, ptr nonnull @"$string.82", i64 %268)
-  %282 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i906)
-  %283 = load i64, ptr %35, align 8
-  %284 = add i64 %283, %282
-  %285 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i908 = icmp slt i64 %285, %284
-  br i1 %.not.i.i.i.i.i.i908, label %merge.i.i.i.i.i.i911, label %merge.i.i.i.i909
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i886)
+  %389 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i886, i64 32, ptr nonnull @"$string.82", i64 %376)
+  %390 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i886)
+  %391 = load i64, ptr %35, align 8
+  %392 = add i64 %391, %390
+  %393 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i888 = icmp slt i64 %393, %392
+  br i1 %.not.i.i.i.i.i.i888, label %merge.i.i.i.i.i.i891, label %merge.i.i.i.i889
 
-merge.i.i.i.i.i.i911:                             ; preds = %"$JsonWriter.separate.exit.i907"
-  %286 = shl i64 %285, 1
-  %spec.select.i.i.i.i.i.i912 = call i64 @llvm.smax.i64(i64 %286, i64 %284)
-  %spec.store.select.i.i.i.i.i.i913 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i912, i64 8)
-  %287 = load ptr, ptr %out, align 8
-  %288 = call ptr @realloc(ptr %287, i64 %spec.store.select.i.i.i.i.i.i913)
-  %289 = icmp eq ptr %288, null
-  br i1 %289, label %then.i.i.i.i915, label %merge7.i.i.i.i.i.i914
+merge.i.i.i.i.i.i891:                             ; preds = %"$JsonWriter.separate.exit.i887"
+  %394 = shl i64 %393, 1
+  %spec.select.i.i.i.i.i.i892 = call i64 @llvm.smax.i64(i64 %394, i64 %392)
+  %spec.store.select.i.i.i.i.i.i893 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i892, i64 8)
+  %395 = load ptr, ptr %out, align 8
+  %396 = call ptr @realloc(ptr %395, i64 %spec.store.select.i.i.i.i.i.i893)
+  %397 = icmp eq ptr %396, null
+  br i1 %397, label %then.i.i.i.i895, label %merge7.i.i.i.i.i.i894
 
-merge7.i.i.i.i.i.i914:                            ; preds = %merge.i.i.i.i.i.i911
-  store ptr %288, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i913, ptr %36, align 8
-  br label %merge.i.i.i.i909
+merge7.i.i.i.i.i.i894:                            ; preds = %merge.i.i.i.i.i.i891
+  store ptr %396, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i893, ptr %36, align 8
+  br label %merge.i.i.i.i889
 
-then.i.i.i.i915:                                  ; preds = %merge.i.i.i.i.i.i911
-  %290 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %290, align 8
-  br label %"$JsonWriter.integer.exit926"
+then.i.i.i.i895:                                  ; preds = %merge.i.i.i.i.i.i891
+  %398 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %398, align 8
+  br label %"$JsonWriter.integer.exit906"
 
-merge.i.i.i.i909:                                 ; preds = %merge7.i.i.i.i.i.i914, %"$JsonWriter.separate.exit.i907"
-  store i64 %284, ptr %35, align 8
-  %291 = icmp sgt i64 %282, 0
-  br i1 %291, label %then2.i.i.i.i910, label %"$JsonWriter.integer.exit926"
+merge.i.i.i.i889:                                 ; preds = %merge7.i.i.i.i.i.i894, %"$JsonWriter.separate.exit.i887"
+  store i64 %392, ptr %35, align 8
+  %399 = icmp sgt i64 %390, 0
+  br i1 %399, label %then2.i.i.i.i890, label %"$JsonWriter.integer.exit906"
 
-then2.i.i.i.i910:                                 ; preds = %merge.i.i.i.i909
-  %292 = load ptr, ptr %out, align 8
-  %293 = getelementptr i8, ptr %292, i64 %283
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %293, ptr nonnull readonly align 1 %digits.i.i906, i64 %282, i1 false)
-  br label %"$JsonWriter.integer.exit926"
+then2.i.i.i.i890:                                 ; preds = %merge.i.i.i.i889
+  %400 = load ptr, ptr %out, align 8
+  %401 = getelementptr i8, ptr %400, i64 %391
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %401, ptr nonnull readonly align 1 %digits.i.i886, i64 %390, i1 false)
+  br label %"$JsonWriter.integer.exit906"
 
-"$JsonWriter.integer.exit926":                    ; preds = %then.i.i.i.i915, %merge.i.i.i.i909, %then2.i.i.i.i910
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i906)
-  %294 = getelementptr inbounds i8, ptr %made, i64 72
-  %295 = load i32, ptr %294, align 8
-  %296 = sext i32 %295 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.525")
-  %297 = load i64, ptr %35, align 8
-  %298 = add i64 %297, 1
-  %299 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i70.i = icmp slt i64 %299, %298
-  %.pre.i.i.i.i71.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i70.i, label %merge.i.i.i.i.i73.i, label %"$Vector.push.79.exit.thread.i.i.i72.i"
+"$JsonWriter.integer.exit906":                    ; preds = %then.i.i.i.i895, %merge.i.i.i.i889, %then2.i.i.i.i890
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i886)
+  %402 = getelementptr inbounds i8, ptr %made, i64 276
+  %403 = load i32, ptr %402, align 4
+  %404 = icmp ult i32 %403, 32
+  br i1 %404, label %switch.hole_check, label %merge53.i.i.i.i
 
-merge.i.i.i.i.i73.i:                              ; preds = %"$JsonWriter.integer.exit926"
-  %300 = shl i64 %299, 1
-  %spec.select.i.i.i.i.i74.i = call i64 @llvm.smax.i64(i64 %300, i64 %298)
-  %spec.store.select.i.i.i.i.i75.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i74.i, i64 8)
-  %301 = call ptr @realloc(ptr %.pre.i.i.i.i71.i, i64 %spec.store.select.i.i.i.i.i75.i)
-  %302 = icmp eq ptr %301, null
-  br i1 %302, label %then.i.i.i78.i, label %merge7.i.i.i.i.i76.i
-
-merge7.i.i.i.i.i76.i:                             ; preds = %merge.i.i.i.i.i73.i
-  store ptr %301, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i75.i, ptr %36, align 8
-  %.pre10.i.i.i.i77.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.79.exit.thread.i.i.i72.i"
-
-"$Vector.push.79.exit.thread.i.i.i72.i":          ; preds = %merge7.i.i.i.i.i76.i, %"$JsonWriter.integer.exit926"
-  %303 = phi i64 [ %.pre10.i.i.i.i77.i, %merge7.i.i.i.i.i76.i ], [ %297, %"$JsonWriter.integer.exit926" ]
-  %304 = phi ptr [ %301, %merge7.i.i.i.i.i76.i ], [ %.pre.i.i.i.i71.i, %"$JsonWriter.integer.exit926" ]
-  %305 = getelementptr i8, ptr %304, i64 %303
-  store i8 58, ptr %305, align 1
-  %306 = load i64, ptr %35, align 8
-  %307 = add i64 %306, 1
-  store i64 %307, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i886"
-
-then.i.i.i78.i:                                   ; preds = %merge.i.i.i.i.i73.i
-  %308 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %308, align 8
-  br label %"$JsonWriter.separate.exit.i886"
-
-"$JsonWriter.separate.exit.i886":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i72.i", %then.i.i.i78.i
-  store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i885)
-  %309 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i885, i64 32, ptr nonnull @"$string.82", i64 %296)
-  %310 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i885)
-  %311 = load i64, ptr %35, align 8
-  %312 = add i64 %311, %310
-  %313 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i887 = icmp slt i64 %313, %312
-  br i1 %.not.i.i.i.i.i.i887, label %merge.i.i.i.i.i.i890, label %merge.i.i.i.i888
-
-merge.i.i.i.i.i.i890:                             ; preds = %"$JsonWriter.separate.exit.i886"
-  %314 = shl i64 %313, 1
-  %spec.select.i.i.i.i.i.i891 = call i64 @llvm.smax.i64(i64 %314, i64 %312)
-  %spec.store.select.i.i.i.i.i.i892 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i891, i64 8)
-  %315 = load ptr, ptr %out, align 8
-  %316 = call ptr @realloc(ptr %315, i64 %spec.store.select.i.i.i.i.i.i892)
-  %317 = icmp eq ptr %316, null
-  br i1 %317, label %then.i.i.i.i894, label %merge7.i.i.i.i.i.i893
-
-merge7.i.i.i.i.i.i893:                            ; preds = %merge.i.i.i.i.i.i890
-  store ptr %316, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i892, ptr %36, align 8
-  br label %merge.i.i.i.i888
-
-then.i.i.i.i894:                                  ; preds = %merge.i.i.i.i.i.i890
-  %318 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %318, align 8
-  br label %"$JsonWriter.integer.exit905"
-
-merge.i.i.i.i888:                                 ; preds = %merge7.i.i.i.i.i.i893, %"$JsonWriter.separate.exit.i886"
-  store i64 %312, ptr %35, align 8
-  %319 = icmp sgt i64 %310, 0
-  br i1 %319, label %then2.i.i.i.i889, label %"$JsonWriter.integer.exit905"
-
-then2.i.i.i.i889:                                 ; preds = %merge.i.i.i.i888
-  %320 = load ptr, ptr %out, align 8
-  %321 = getelementptr i8, ptr %320, i64 %311
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %321, ptr nonnull readonly align 1 %digits.i.i885, i64 %310, i1 false)
-  br label %"$JsonWriter.integer.exit905"
-
-"$JsonWriter.integer.exit905":                    ; preds = %then.i.i.i.i894, %merge.i.i.i.i888, %then2.i.i.i.i889
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i885)
-  %322 = getelementptr inbounds i8, ptr %made, i64 148
-  %323 = load i32, ptr %322, align 4
-  %324 = icmp ult i32 %323, 32
-  br i1 %324, label %switch.hole_check, label %merge53.i.i.i.i
-
-merge53.i.i.i.i:                                  ; preds = %switch.hole_check, %"$JsonWriter.integer.exit905"
-  %325 = icmp eq i32 %323, 32
-  %spec.select.i.i.i.i = select i1 %325, ptr @"$string.371", ptr @"$string.155"
+merge53.i.i.i.i:                                  ; preds = %switch.hole_check, %"$JsonWriter.integer.exit906"
+  %405 = icmp eq i32 %403, 32
+  %spec.select.i.i.i.i = select i1 %405, ptr @"$string.371", ptr @"$string.155"
   br label %"$kv_dtype_name.exit.i.i"
 
-switch.hole_check:                                ; preds = %"$JsonWriter.integer.exit905"
-  %switch.shifted = lshr i32 -1048569, %323
+switch.hole_check:                                ; preds = %"$JsonWriter.integer.exit906"
+  %switch.shifted = lshr i32 -1048569, %403
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %326 = zext nneg i32 %323 to i64
-  %reltable.shift = shl i64 %326, 2
+  %406 = zext nneg i32 %403 to i64
+  %reltable.shift = shl i64 %406, 2
   %reltable.intrinsic = call ptr @llvm.load.relative.i64(ptr @"switch.table.$plan_on.rel", i64 %reltable.shift)
   br label %"$kv_dtype_name.exit.i.i"
 
 "$kv_dtype_name.exit.i.i":                        ; preds = %switch.lookup, %merge53.i.i.i.i
   %common.ret.op.i.i.i = phi ptr [ %spec.select.i.i.i.i, %merge53.i.i.i.i ], [ %reltable.intrinsic, %switch.lookup ]
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.526")
-  %327 = load i64, ptr %35, align 8
-  %328 = add i64 %327, 1
-  %329 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i80.i = icmp slt i64 %329, %328
-  %.pre.i.i.i.i.i81.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i80.i, label %merge.i.i.i.i.i.i85.i, label %"$Vector.push.79.exit.thread.i.i.i.i82.i"
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.534")
+  %407 = load i64, ptr %35, align 8
+  %408 = add i64 %407, 1
+  %409 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i70.i = icmp slt i64 %409, %408
+  %.pre.i.i.i.i.i71.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i.i70.i, label %merge.i.i.i.i.i.i77.i, label %"$Vector.push.79.exit.thread.i.i.i.i72.i"
 
-merge.i.i.i.i.i.i85.i:                            ; preds = %"$kv_dtype_name.exit.i.i"
-  %330 = shl i64 %329, 1
-  %spec.select.i.i.i.i.i.i86.i = call i64 @llvm.smax.i64(i64 %330, i64 %328)
-  %spec.store.select.i.i.i.i.i.i87.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i86.i, i64 8)
-  %331 = call ptr @realloc(ptr %.pre.i.i.i.i.i81.i, i64 %spec.store.select.i.i.i.i.i.i87.i)
-  %332 = icmp eq ptr %331, null
-  br i1 %332, label %then.i.i.i.i90.i, label %merge7.i.i.i.i.i.i88.i
+merge.i.i.i.i.i.i77.i:                            ; preds = %"$kv_dtype_name.exit.i.i"
+  %410 = shl i64 %409, 1
+  %spec.select.i.i.i.i.i.i78.i = call i64 @llvm.smax.i64(i64 %410, i64 %408)
+  %spec.store.select.i.i.i.i.i.i79.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i78.i, i64 8)
+  %411 = call ptr @realloc(ptr %.pre.i.i.i.i.i71.i, i64 %spec.store.select.i.i.i.i.i.i79.i)
+  %412 = icmp eq ptr %411, null
+  br i1 %412, label %then.i.i.i.i82.i, label %merge7.i.i.i.i.i.i80.i
 
-merge7.i.i.i.i.i.i88.i:                           ; preds = %merge.i.i.i.i.i.i85.i
-  store ptr %331, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i87.i, ptr %36, align 8
-  %.pre10.i.i.i.i.i89.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.79.exit.thread.i.i.i.i82.i"
+merge7.i.i.i.i.i.i80.i:                           ; preds = %merge.i.i.i.i.i.i77.i
+  store ptr %411, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i79.i, ptr %36, align 8
+  %.pre10.i.i.i.i.i81.i = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i.i.i72.i"
 
-"$Vector.push.79.exit.thread.i.i.i.i82.i":        ; preds = %merge7.i.i.i.i.i.i88.i, %"$kv_dtype_name.exit.i.i"
-  %333 = phi i64 [ %.pre10.i.i.i.i.i89.i, %merge7.i.i.i.i.i.i88.i ], [ %327, %"$kv_dtype_name.exit.i.i" ]
-  %334 = phi ptr [ %331, %merge7.i.i.i.i.i.i88.i ], [ %.pre.i.i.i.i.i81.i, %"$kv_dtype_name.exit.i.i" ]
-  %335 = getelementptr i8, ptr %334, i64 %333
-  store i8 58, ptr %335, align 1
-  %336 = load i64, ptr %35, align 8
-  %337 = add i64 %336, 1
-  store i64 %337, ptr %35, align 8
-  br label %"$JsonWriter.string_field.exit.i83.i"
+"$Vector.push.79.exit.thread.i.i.i.i72.i":        ; preds = %merge7.i.i.i.i.i.i80.i, %"$kv_dtype_name.exit.i.i"
+  %413 = phi i64 [ %.pre10.i.i.i.i.i81.i, %merge7.i.i.i.i.i.i80.i ], [ %407, %"$kv_dtype_name.exit.i.i" ]
+  %414 = phi ptr [ %411, %merge7.i.i.i.i.i.i80.i ], [ %.pre.i.i.i.i.i71.i, %"$kv_dtype_name.exit.i.i" ]
+  %415 = getelementptr i8, ptr %414, i64 %413
+  store i8 58, ptr %415, align 1
+  %416 = load i64, ptr %35, align 8
+  %417 = add i64 %416, 1
+  store i64 %417, ptr %35, align 8
+  br label %"$JsonWriter.string_field.exit.i73.i"
 
-then.i.i.i.i90.i:                                 ; preds = %merge.i.i.i.i.i.i85.i
-  %338 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %338, align 8
-  br label %"$JsonWriter.string_field.exit.i83.i"
+then.i.i.i.i82.i:                                 ; preds = %merge.i.i.i.i.i.i77.i
+  %418 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %418, align 8
+  br label %"$JsonWriter.string_field.exit.i73.i"
 
-"$JsonWriter.string_field.exit.i83.i":            ; preds = %then.i.i.i.i90.i, %"$Vector.push.79.exit.thread.i.i.i.i82.i"
+"$JsonWriter.string_field.exit.i73.i":            ; preds = %then.i.i.i.i82.i, %"$Vector.push.79.exit.thread.i.i.i.i72.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %common.ret.op.i.i.i)
-  %339 = load i32, ptr %322, align 4
+  %419 = load i32, ptr %402, align 4
   %.val17.i.i = load ptr, ptr %made, align 8
-  %340 = getelementptr i8, ptr %.val17.i.i, i64 92
-  %341 = load i32, ptr %340, align 4
-  %342 = getelementptr i8, ptr %.val17.i.i, i64 104
-  %343 = load i32, ptr %342, align 4
-  %344 = getelementptr i8, ptr %.val17.i.i, i64 108
-  %345 = load i32, ptr %344, align 4
-  %346 = icmp ult i32 %339, 32
-  br i1 %346, label %switch.hole_check1080, label %merge53.i.i28.i.i
+  %420 = getelementptr i8, ptr %.val17.i.i, i64 92
+  %421 = load i32, ptr %420, align 4
+  %422 = getelementptr i8, ptr %.val17.i.i, i64 104
+  %423 = load i32, ptr %422, align 4
+  %424 = getelementptr i8, ptr %.val17.i.i, i64 108
+  %425 = load i32, ptr %424, align 4
+  %426 = icmp ult i32 %419, 32
+  br i1 %426, label %switch.hole_check1102, label %merge53.i.i28.i.i
 
-merge53.i.i28.i.i:                                ; preds = %switch.hole_check1080, %"$JsonWriter.string_field.exit.i83.i"
-  %347 = icmp eq i32 %339, 32
-  %spec.select.i.i29.i.i = select i1 %347, i64 8, i64 0
+merge53.i.i28.i.i:                                ; preds = %switch.hole_check1102, %"$JsonWriter.string_field.exit.i73.i"
+  %427 = icmp eq i32 %419, 32
+  %spec.select.i.i29.i.i = select i1 %427, i64 8, i64 0
   br label %"$Plan.kv_bytes_per_token.exit.i.i"
 
-switch.hole_check1080:                            ; preds = %"$JsonWriter.string_field.exit.i83.i"
-  %switch.shifted1082 = lshr i32 -1048569, %339
-  %switch.lobit1083 = trunc i32 %switch.shifted1082 to i1
-  br i1 %switch.lobit1083, label %switch.lookup1081, label %merge53.i.i28.i.i
+switch.hole_check1102:                            ; preds = %"$JsonWriter.string_field.exit.i73.i"
+  %switch.shifted1104 = lshr i32 -1048569, %419
+  %switch.lobit1105 = trunc i32 %switch.shifted1104 to i1
+  br i1 %switch.lobit1105, label %switch.lookup1103, label %merge53.i.i28.i.i
 
-switch.lookup1081:                                ; preds = %switch.hole_check1080
-  %348 = zext nneg i32 %339 to i64
-  %switch.gep1084 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %348
-  %switch.load1085 = load i64, ptr %switch.gep1084, align 8
+switch.lookup1103:                                ; preds = %switch.hole_check1102
+  %428 = zext nneg i32 %419 to i64
+  %switch.gep1106 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %428
+  %switch.load1107 = load i64, ptr %switch.gep1106, align 8
   br label %"$Plan.kv_bytes_per_token.exit.i.i"
 
-"$Plan.kv_bytes_per_token.exit.i.i":              ; preds = %switch.lookup1081, %merge53.i.i28.i.i
-  %common.ret.op.i.i.i.i = phi i64 [ %spec.select.i.i29.i.i, %merge53.i.i28.i.i ], [ %switch.load1085, %switch.lookup1081 ]
-  %349 = sext i32 %341 to i64
-  %350 = shl nsw i64 %349, 1
-  %351 = sext i32 %343 to i64
-  %352 = mul i64 %350, %351
-  %353 = sext i32 %345 to i64
-  %354 = mul i64 %352, %353
-  %355 = mul i64 %354, %common.ret.op.i.i.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.528")
-  %356 = load i64, ptr %35, align 8
-  %357 = add i64 %356, 1
-  %358 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i30.i.i = icmp slt i64 %358, %357
+"$Plan.kv_bytes_per_token.exit.i.i":              ; preds = %switch.lookup1103, %merge53.i.i28.i.i
+  %common.ret.op.i.i.i74.i = phi i64 [ %spec.select.i.i29.i.i, %merge53.i.i28.i.i ], [ %switch.load1107, %switch.lookup1103 ]
+  %429 = sext i32 %421 to i64
+  %430 = shl nsw i64 %429, 1
+  %431 = sext i32 %423 to i64
+  %432 = mul i64 %430, %431
+  %433 = sext i32 %425 to i64
+  %434 = mul i64 %432, %433
+  %435 = mul i64 %434, %common.ret.op.i.i.i74.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.536")
+  %436 = load i64, ptr %35, align 8
+  %437 = add i64 %436, 1
+  %438 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i30.i.i = icmp slt i64 %438, %437
   %.pre.i.i.i.i31.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i30.i.i, label %merge.i.i.i.i.i33.i.i, label %"$Vector.push.79.exit.thread.i.i.i32.i.i"
 
 merge.i.i.i.i.i33.i.i:                            ; preds = %"$Plan.kv_bytes_per_token.exit.i.i"
-  %359 = shl i64 %358, 1
-  %spec.select.i.i.i.i.i34.i.i = call i64 @llvm.smax.i64(i64 %359, i64 %357)
+  %439 = shl i64 %438, 1
+  %spec.select.i.i.i.i.i34.i.i = call i64 @llvm.smax.i64(i64 %439, i64 %437)
   %spec.store.select.i.i.i.i.i35.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i34.i.i, i64 8)
-  %360 = call ptr @realloc(ptr %.pre.i.i.i.i31.i.i, i64 %spec.store.select.i.i.i.i.i35.i.i)
-  %361 = icmp eq ptr %360, null
-  br i1 %361, label %then.i.i.i38.i.i, label %merge7.i.i.i.i.i36.i.i
+  %440 = call ptr @realloc(ptr %.pre.i.i.i.i31.i.i, i64 %spec.store.select.i.i.i.i.i35.i.i)
+  %441 = icmp eq ptr %440, null
+  br i1 %441, label %then.i.i.i38.i.i, label %merge7.i.i.i.i.i36.i.i
 
 merge7.i.i.i.i.i36.i.i:                           ; preds = %merge.i.i.i.i.i33.i.i
-  store ptr %360, ptr %out, align 8
+  store ptr %440, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i35.i.i, ptr %36, align 8
   %.pre10.i.i.i.i37.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i32.i.i"
 
 "$Vector.push.79.exit.thread.i.i.i32.i.i":        ; preds = %merge7.i.i.i.i.i36.i.i, %"$Plan.kv_bytes_per_token.exit.i.i"
-  %362 = phi i64 [ %.pre10.i.i.i.i37.i.i, %merge7.i.i.i.i.i36.i.i ], [ %356, %"$Plan.kv_bytes_per_token.exit.i.i" ]
-  %363 = phi ptr [ %360, %merge7.i.i.i.i.i36.i.i ], [ %.pre.i.i.i.i31.i.i, %"$Plan.kv_bytes_per_token.exit.i.i" ]
-  %364 = getelementptr i8, ptr %363, i64 %362
-  store i8 58, ptr %364, align 1
-  %365 = load i64, ptr %35, align 8
-  %366 = add i64 %365, 1
-  store i64 %366, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i865"
+  %442 = phi i64 [ %.pre10.i.i.i.i37.i.i, %merge7.i.i.i.i.i36.i.i ], [ %436, %"$Plan.kv_bytes_per_token.exit.i.i" ]
+  %443 = phi ptr [ %440, %merge7.i.i.i.i.i36.i.i ], [ %.pre.i.i.i.i31.i.i, %"$Plan.kv_bytes_per_token.exit.i.i" ]
+  %444 = getelementptr i8, ptr %443, i64 %442
+  store i8 58, ptr %444, align 1
+  %445 = load i64, ptr %35, align 8
+  %446 = add i64 %445, 1
+  store i64 %446, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i866"
 
 then.i.i.i38.i.i:                                 ; preds = %merge.i.i.i.i.i33.i.i
-  %367 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %367, align 8
-  br label %"$JsonWriter.separate.exit.i865"
+  %447 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %447, align 8
+  br label %"$JsonWriter.separate.exit.i866"
 
-"$JsonWriter.separate.exit.i865":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i32.i.i", %then.i.i.i38.i.i
+"$JsonWriter.separate.exit.i866":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i32.i.i", %then.i.i.i38.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i864)
-  %368 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i864, i64 32, ptr nonnull @"$string.82", i64 %355)
-  %369 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i864)
-  %370 = load i64, ptr %35, align 8
-  %371 = add i64 %370, %369
-  %372 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i866 = icmp slt i64 %372, %371
-  br i1 %.not.i.i.i.i.i.i866, label %merge.i.i.i.i.i.i869, label %merge.i.i.i.i867
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i865)
+  %448 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i865, i64 32, ptr nonnull @"$string.82", i64 %435)
+  %449 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i865)
+  %450 = load i64, ptr %35, align 8
+  %451 = add i64 %450, %449
+  %452 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i867 = icmp slt i64 %452, %451
+  br i1 %.not.i.i.i.i.i.i867, label %merge.i.i.i.i.i.i870, label %merge.i.i.i.i868
 
-merge.i.i.i.i.i.i869:                             ; preds = %"$JsonWriter.separate.exit.i865"
-  %373 = shl i64 %372, 1
-  %spec.select.i.i.i.i.i.i870 = call i64 @llvm.smax.i64(i64 %373, i64 %371)
-  %spec.store.select.i.i.i.i.i.i871 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i870, i64 8)
-  %374 = load ptr, ptr %out, align 8
-  %375 = call ptr @realloc(ptr %374, i64 %spec.store.select.i.i.i.i.i.i871)
-  %376 = icmp eq ptr %375, null
-  br i1 %376, label %then.i.i.i.i873, label %merge7.i.i.i.i.i.i872
+merge.i.i.i.i.i.i870:                             ; preds = %"$JsonWriter.separate.exit.i866"
+  %453 = shl i64 %452, 1
+  %spec.select.i.i.i.i.i.i871 = call i64 @llvm.smax.i64(i64 %453, i64 %451)
+  %spec.store.select.i.i.i.i.i.i872 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i871, i64 8)
+  %454 = load ptr, ptr %out, align 8
+  %455 = call ptr @realloc(ptr %454, i64 %spec.store.select.i.i.i.i.i.i872)
+  %456 = icmp eq ptr %455, null
+  br i1 %456, label %then.i.i.i.i874, label %merge7.i.i.i.i.i.i873
 
-merge7.i.i.i.i.i.i872:                            ; preds = %merge.i.i.i.i.i.i869
-  store ptr %375, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i871, ptr %36, align 8
-  br label %merge.i.i.i.i867
+merge7.i.i.i.i.i.i873:                            ; preds = %merge.i.i.i.i.i.i870
+  store ptr %455, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i872, ptr %36, align 8
+  br label %merge.i.i.i.i868
 
-then.i.i.i.i873:                                  ; preds = %merge.i.i.i.i.i.i869
-  %377 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %377, align 8
-  br label %"$JsonWriter.integer.exit884"
+then.i.i.i.i874:                                  ; preds = %merge.i.i.i.i.i.i870
+  %457 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %457, align 8
+  br label %"$JsonWriter.integer.exit885"
 
-merge.i.i.i.i867:                                 ; preds = %merge7.i.i.i.i.i.i872, %"$JsonWriter.separate.exit.i865"
-  store i64 %371, ptr %35, align 8
-  %378 = icmp sgt i64 %369, 0
-  br i1 %378, label %then2.i.i.i.i868, label %"$JsonWriter.integer.exit884"
+merge.i.i.i.i868:                                 ; preds = %merge7.i.i.i.i.i.i873, %"$JsonWriter.separate.exit.i866"
+  store i64 %451, ptr %35, align 8
+  %458 = icmp sgt i64 %449, 0
+  br i1 %458, label %then2.i.i.i.i869, label %"$JsonWriter.integer.exit885"
 
-then2.i.i.i.i868:                                 ; preds = %merge.i.i.i.i867
-  %379 = load ptr, ptr %out, align 8
-  %380 = getelementptr i8, ptr %379, i64 %370
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %380, ptr nonnull readonly align 1 %digits.i.i864, i64 %369, i1 false)
-  br label %"$JsonWriter.integer.exit884"
+then2.i.i.i.i869:                                 ; preds = %merge.i.i.i.i868
+  %459 = load ptr, ptr %out, align 8
+  %460 = getelementptr i8, ptr %459, i64 %450
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %460, ptr nonnull readonly align 1 %digits.i.i865, i64 %449, i1 false)
+  br label %"$JsonWriter.integer.exit885"
 
-"$JsonWriter.integer.exit884":                    ; preds = %then.i.i.i.i873, %merge.i.i.i.i867, %then2.i.i.i.i868
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i864)
-  %.val.i.i = load ptr, ptr %made, align 8
-  %381 = getelementptr i8, ptr %.val.i.i, i64 92
-  %382 = load i32, ptr %381, align 4
-  %383 = getelementptr i8, ptr %.val.i.i, i64 104
-  %384 = load i32, ptr %383, align 4
-  %385 = getelementptr i8, ptr %.val.i.i, i64 108
-  %386 = load i32, ptr %385, align 4
-  %387 = sext i32 %382 to i64
-  %388 = sext i32 %384 to i64
-  %389 = sext i32 %386 to i64
-  %390 = shl nsw i64 %387, 2
-  %391 = mul i64 %390, %388
-  %392 = mul i64 %391, %389
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.529")
-  %393 = load i64, ptr %35, align 8
-  %394 = add i64 %393, 1
-  %395 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i41.i.i = icmp slt i64 %395, %394
+"$JsonWriter.integer.exit885":                    ; preds = %then.i.i.i.i874, %merge.i.i.i.i868, %then2.i.i.i.i869
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i865)
+  %.val.i76.i = load ptr, ptr %made, align 8
+  %461 = getelementptr i8, ptr %.val.i76.i, i64 92
+  %462 = load i32, ptr %461, align 4
+  %463 = getelementptr i8, ptr %.val.i76.i, i64 104
+  %464 = load i32, ptr %463, align 4
+  %465 = getelementptr i8, ptr %.val.i76.i, i64 108
+  %466 = load i32, ptr %465, align 4
+  %467 = sext i32 %462 to i64
+  %468 = sext i32 %464 to i64
+  %469 = sext i32 %466 to i64
+  %470 = shl nsw i64 %467, 2
+  %471 = mul i64 %470, %468
+  %472 = mul i64 %471, %469
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.537")
+  %473 = load i64, ptr %35, align 8
+  %474 = add i64 %473, 1
+  %475 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i41.i.i = icmp slt i64 %475, %474
   %.pre.i.i.i.i42.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i41.i.i, label %merge.i.i.i.i.i44.i.i, label %"$Vector.push.79.exit.thread.i.i.i43.i.i"
 
-merge.i.i.i.i.i44.i.i:                            ; preds = %"$JsonWriter.integer.exit884"
-  %396 = shl i64 %395, 1
-  %spec.select.i.i.i.i.i45.i.i = call i64 @llvm.smax.i64(i64 %396, i64 %394)
+merge.i.i.i.i.i44.i.i:                            ; preds = %"$JsonWriter.integer.exit885"
+  %476 = shl i64 %475, 1
+  %spec.select.i.i.i.i.i45.i.i = call i64 @llvm.smax.i64(i64 %476, i64 %474)
   %spec.store.select.i.i.i.i.i46.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i45.i.i, i64 8)
-  %397 = call ptr @realloc(ptr %.pre.i.i.i.i42.i.i, i64 %spec.store.select.i.i.i.i.i46.i.i)
-  %398 = icmp eq ptr %397, null
-  br i1 %398, label %then.i.i.i49.i.i, label %merge7.i.i.i.i.i47.i.i
+  %477 = call ptr @realloc(ptr %.pre.i.i.i.i42.i.i, i64 %spec.store.select.i.i.i.i.i46.i.i)
+  %478 = icmp eq ptr %477, null
+  br i1 %478, label %then.i.i.i49.i.i, label %merge7.i.i.i.i.i47.i.i
 
 merge7.i.i.i.i.i47.i.i:                           ; preds = %merge.i.i.i.i.i44.i.i
-  store ptr %397, ptr %out, align 8
+  store ptr %477, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i46.i.i, ptr %36, align 8
   %.pre10.i.i.i.i48.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i43.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i43.i.i":        ; preds = %merge7.i.i.i.i.i47.i.i, %"$JsonWriter.integer.exit884"
-  %399 = phi i64 [ %.pre10.i.i.i.i48.i.i, %merge7.i.i.i.i.i47.i.i ], [ %393, %"$JsonWriter.integer.exit884" ]
-  %400 = phi ptr [ %397, %merge7.i.i.i.i.i47.i.i ], [ %.pre.i.i.i.i42.i.i, %"$JsonWriter.integer.exit884" ]
-  %401 = getelementptr i8, ptr %400, i64 %399
-  store i8 58, ptr %401, align 1
-  %402 = load i64, ptr %35, align 8
-  %403 = add i64 %402, 1
-  store i64 %403, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i844"
+"$Vector.push.79.exit.thread.i.i.i43.i.i":        ; preds = %merge7.i.i.i.i.i47.i.i, %"$JsonWriter.integer.exit885"
+  %479 = phi i64 [ %.pre10.i.i.i.i48.i.i, %merge7.i.i.i.i.i47.i.i ], [ %473, %"$JsonWriter.integer.exit885" ]
+  %480 = phi ptr [ %477, %merge7.i.i.i.i.i47.i.i ], [ %.pre.i.i.i.i42.i.i, %"$JsonWriter.integer.exit885" ]
+  %481 = getelementptr i8, ptr %480, i64 %479
+  store i8 58, ptr %481, align 1
+  %482 = load i64, ptr %35, align 8
+  %483 = add i64 %482, 1
+  store i64 %483, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i845"
 
 then.i.i.i49.i.i:                                 ; preds = %merge.i.i.i.i.i44.i.i
-  %404 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %404, align 8
-  br label %"$JsonWriter.separate.exit.i844"
+  %484 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %484, align 8
+  br label %"$JsonWriter.separate.exit.i845"
 
-"$JsonWriter.separate.exit.i844":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i43.i.i", %then.i.i.i49.i.i
+"$JsonWriter.separate.exit.i845":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i43.i.i", %then.i.i.i49.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i843)
-  %405 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i843, i64 32, ptr nonnull @"$string.82", i64 %392)
-  %406 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i843)
-  %407 = load i64, ptr %35, align 8
-  %408 = add i64 %407, %406
-  %409 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i845 = icmp slt i64 %409, %408
-  br i1 %.not.i.i.i.i.i.i845, label %merge.i.i.i.i.i.i848, label %merge.i.i.i.i846
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i844)
+  %485 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i844, i64 32, ptr nonnull @"$string.82", i64 %472)
+  %486 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i844)
+  %487 = load i64, ptr %35, align 8
+  %488 = add i64 %487, %486
+  %489 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i846 = icmp slt i64 %489, %488
+  br i1 %.not.i.i.i.i.i.i846, label %merge.i.i.i.i.i.i849, label %merge.i.i.i.i847
 
-merge.i.i.i.i.i.i848:                             ; preds = %"$JsonWriter.separate.exit.i844"
-  %410 = shl i64 %409, 1
-  %spec.select.i.i.i.i.i.i849 = call i64 @llvm.smax.i64(i64 %410, i64 %408)
-  %spec.store.select.i.i.i.i.i.i850 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i849, i64 8)
-  %411 = load ptr, ptr %out, align 8
-  %412 = call ptr @realloc(ptr %411, i64 %spec.store.select.i.i.i.i.i.i850)
-  %413 = icmp eq ptr %412, null
-  br i1 %413, label %then.i.i.i.i852, label %merge7.i.i.i.i.i.i851
+merge.i.i.i.i.i.i849:                             ; preds = %"$JsonWriter.separate.exit.i845"
+  %490 = shl i64 %489, 1
+  %spec.select.i.i.i.i.i.i850 = call i64 @llvm.smax.i64(i64 %490, i64 %488)
+  %spec.store.select.i.i.i.i.i.i851 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i850, i64 8)
+  %491 = load ptr, ptr %out, align 8
+  %492 = call ptr @realloc(ptr %491, i64 %spec.store.select.i.i.i.i.i.i851)
+  %493 = icmp eq ptr %492, null
+  br i1 %493, label %then.i.i.i.i853, label %merge7.i.i.i.i.i.i852
 
-merge7.i.i.i.i.i.i851:                            ; preds = %merge.i.i.i.i.i.i848
-  store ptr %412, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i850, ptr %36, align 8
-  br label %merge.i.i.i.i846
+merge7.i.i.i.i.i.i852:                            ; preds = %merge.i.i.i.i.i.i849
+  store ptr %492, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i851, ptr %36, align 8
+  br label %merge.i.i.i.i847
 
-then.i.i.i.i852:                                  ; preds = %merge.i.i.i.i.i.i848
-  %414 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %414, align 8
-  br label %"$JsonWriter.integer.exit863"
+then.i.i.i.i853:                                  ; preds = %merge.i.i.i.i.i.i849
+  %494 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %494, align 8
+  br label %"$JsonWriter.integer.exit864"
 
-merge.i.i.i.i846:                                 ; preds = %merge7.i.i.i.i.i.i851, %"$JsonWriter.separate.exit.i844"
-  store i64 %408, ptr %35, align 8
-  %415 = icmp sgt i64 %406, 0
-  br i1 %415, label %then2.i.i.i.i847, label %"$JsonWriter.integer.exit863"
+merge.i.i.i.i847:                                 ; preds = %merge7.i.i.i.i.i.i852, %"$JsonWriter.separate.exit.i845"
+  store i64 %488, ptr %35, align 8
+  %495 = icmp sgt i64 %486, 0
+  br i1 %495, label %then2.i.i.i.i848, label %"$JsonWriter.integer.exit864"
 
-then2.i.i.i.i847:                                 ; preds = %merge.i.i.i.i846
-  %416 = load ptr, ptr %out, align 8
-  %417 = getelementptr i8, ptr %416, i64 %407
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %417, ptr nonnull readonly align 1 %digits.i.i843, i64 %406, i1 false)
-  br label %"$JsonWriter.integer.exit863"
+then2.i.i.i.i848:                                 ; preds = %merge.i.i.i.i847
+  %496 = load ptr, ptr %out, align 8
+  %497 = getelementptr i8, ptr %496, i64 %487
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %497, ptr nonnull readonly align 1 %digits.i.i844, i64 %486, i1 false)
+  br label %"$JsonWriter.integer.exit864"
 
-"$JsonWriter.integer.exit863":                    ; preds = %then.i.i.i.i852, %merge.i.i.i.i846, %then2.i.i.i.i847
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i843)
-  %418 = getelementptr inbounds i8, ptr %made, i64 56
-  %419 = load i32, ptr %418, align 8
-  %420 = sext i32 %419 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.530")
-  %421 = load i64, ptr %35, align 8
-  %422 = add i64 %421, 1
-  %423 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i51.i.i = icmp slt i64 %423, %422
+"$JsonWriter.integer.exit864":                    ; preds = %then.i.i.i.i853, %merge.i.i.i.i847, %then2.i.i.i.i848
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i844)
+  %498 = getelementptr inbounds i8, ptr %made, i64 184
+  %499 = load i32, ptr %498, align 8
+  %500 = sext i32 %499 to i64
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.538")
+  %501 = load i64, ptr %35, align 8
+  %502 = add i64 %501, 1
+  %503 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i51.i.i = icmp slt i64 %503, %502
   %.pre.i.i.i.i52.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i51.i.i, label %merge.i.i.i.i.i54.i.i, label %"$Vector.push.79.exit.thread.i.i.i53.i.i"
 
-merge.i.i.i.i.i54.i.i:                            ; preds = %"$JsonWriter.integer.exit863"
-  %424 = shl i64 %423, 1
-  %spec.select.i.i.i.i.i55.i.i = call i64 @llvm.smax.i64(i64 %424, i64 %422)
+merge.i.i.i.i.i54.i.i:                            ; preds = %"$JsonWriter.integer.exit864"
+  %504 = shl i64 %503, 1
+  %spec.select.i.i.i.i.i55.i.i = call i64 @llvm.smax.i64(i64 %504, i64 %502)
   %spec.store.select.i.i.i.i.i56.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i55.i.i, i64 8)
-  %425 = call ptr @realloc(ptr %.pre.i.i.i.i52.i.i, i64 %spec.store.select.i.i.i.i.i56.i.i)
-  %426 = icmp eq ptr %425, null
-  br i1 %426, label %then.i.i.i59.i.i, label %merge7.i.i.i.i.i57.i.i
+  %505 = call ptr @realloc(ptr %.pre.i.i.i.i52.i.i, i64 %spec.store.select.i.i.i.i.i56.i.i)
+  %506 = icmp eq ptr %505, null
+  br i1 %506, label %then.i.i.i59.i.i, label %merge7.i.i.i.i.i57.i.i
 
 merge7.i.i.i.i.i57.i.i:                           ; preds = %merge.i.i.i.i.i54.i.i
-  store ptr %425, ptr %out, align 8
+  store ptr %505, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i56.i.i, ptr %36, align 8
   %.pre10.i.i.i.i58.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i53.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i53.i.i":        ; preds = %merge7.i.i.i.i.i57.i.i, %"$JsonWriter.integer.exit863"
-  %427 = phi i64 [ %.pre10.i.i.i.i58.i.i, %merge7.i.i.i.i.i57.i.i ], [ %421, %"$JsonWriter.integer.exit863" ]
-  %428 = phi ptr [ %425, %merge7.i.i.i.i.i57.i.i ], [ %.pre.i.i.i.i52.i.i, %"$JsonWriter.integer.exit863" ]
-  %429 = getelementptr i8, ptr %428, i64 %427
-  store i8 58, ptr %429, align 1
-  %430 = load i64, ptr %35, align 8
-  %431 = add i64 %430, 1
-  store i64 %431, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i823"
+"$Vector.push.79.exit.thread.i.i.i53.i.i":        ; preds = %merge7.i.i.i.i.i57.i.i, %"$JsonWriter.integer.exit864"
+  %507 = phi i64 [ %.pre10.i.i.i.i58.i.i, %merge7.i.i.i.i.i57.i.i ], [ %501, %"$JsonWriter.integer.exit864" ]
+  %508 = phi ptr [ %505, %merge7.i.i.i.i.i57.i.i ], [ %.pre.i.i.i.i52.i.i, %"$JsonWriter.integer.exit864" ]
+  %509 = getelementptr i8, ptr %508, i64 %507
+  store i8 58, ptr %509, align 1
+  %510 = load i64, ptr %35, align 8
+  %511 = add i64 %510, 1
+  store i64 %511, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i824"
 
 then.i.i.i59.i.i:                                 ; preds = %merge.i.i.i.i.i54.i.i
-  %432 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %432, align 8
-  br label %"$JsonWriter.separate.exit.i823"
+  %512 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %512, align 8
+  br label %"$JsonWriter.separate.exit.i824"
 
-"$JsonWriter.separate.exit.i823":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i53.i.i", %then.i.i.i59.i.i
+"$JsonWriter.separate.exit.i824":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i53.i.i", %then.i.i.i59.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i822)
-  %433 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i822, i64 32, ptr nonnull @"$string.82", i64 %420)
-  %434 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i822)
-  %435 = load i64, ptr %35, align 8
-  %436 = add i64 %435, %434
-  %437 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i824 = icmp slt i64 %437, %436
-  br i1 %.not.i.i.i.i.i.i824, label %merge.i.i.i.i.i.i827, label %merge.i.i.i.i825
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i823)
+  %513 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i823, i64 32, ptr nonnull @"$string.82", i64 %500)
+  %514 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i823)
+  %515 = load i64, ptr %35, align 8
+  %516 = add i64 %515, %514
+  %517 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i825 = icmp slt i64 %517, %516
+  br i1 %.not.i.i.i.i.i.i825, label %merge.i.i.i.i.i.i828, label %merge.i.i.i.i826
 
-merge.i.i.i.i.i.i827:                             ; preds = %"$JsonWriter.separate.exit.i823"
-  %438 = shl i64 %437, 1
-  %spec.select.i.i.i.i.i.i828 = call i64 @llvm.smax.i64(i64 %438, i64 %436)
-  %spec.store.select.i.i.i.i.i.i829 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i828, i64 8)
-  %439 = load ptr, ptr %out, align 8
-  %440 = call ptr @realloc(ptr %439, i64 %spec.store.select.i.i.i.i.i.i829)
-  %441 = icmp eq ptr %440, null
-  br i1 %441, label %then.i.i.i.i831, label %merge7.i.i.i.i.i.i830
+merge.i.i.i.i.i.i828:                             ; preds = %"$JsonWriter.separate.exit.i824"
+  %518 = shl i64 %517, 1
+  %spec.select.i.i.i.i.i.i829 = call i64 @llvm.smax.i64(i64 %518, i64 %516)
+  %spec.store.select.i.i.i.i.i.i830 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i829, i64 8)
+  %519 = load ptr, ptr %out, align 8
+  %520 = call ptr @realloc(ptr %519, i64 %spec.store.select.i.i.i.i.i.i830)
+  %521 = icmp eq ptr %520, null
+  br i1 %521, label %then.i.i.i.i832, label %merge7.i.i.i.i.i.i831
 
-merge7.i.i.i.i.i.i830:                            ; preds = %merge.i.i.i.i.i.i827
-  store ptr %440, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i829, ptr %36, align 8
-  br label %merge.i.i.i.i825
+merge7.i.i.i.i.i.i831:                            ; preds = %merge.i.i.i.i.i.i828
+  store ptr %520, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i830, ptr %36, align 8
+  br label %merge.i.i.i.i826
 
-then.i.i.i.i831:                                  ; preds = %merge.i.i.i.i.i.i827
-  %442 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %442, align 8
-  br label %"$JsonWriter.integer.exit842"
+then.i.i.i.i832:                                  ; preds = %merge.i.i.i.i.i.i828
+  %522 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %522, align 8
+  br label %"$JsonWriter.integer.exit843"
 
-merge.i.i.i.i825:                                 ; preds = %merge7.i.i.i.i.i.i830, %"$JsonWriter.separate.exit.i823"
-  store i64 %436, ptr %35, align 8
-  %443 = icmp sgt i64 %434, 0
-  br i1 %443, label %then2.i.i.i.i826, label %"$JsonWriter.integer.exit842"
+merge.i.i.i.i826:                                 ; preds = %merge7.i.i.i.i.i.i831, %"$JsonWriter.separate.exit.i824"
+  store i64 %516, ptr %35, align 8
+  %523 = icmp sgt i64 %514, 0
+  br i1 %523, label %then2.i.i.i.i827, label %"$JsonWriter.integer.exit843"
 
-then2.i.i.i.i826:                                 ; preds = %merge.i.i.i.i825
-  %444 = load ptr, ptr %out, align 8
-  %445 = getelementptr i8, ptr %444, i64 %435
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %445, ptr nonnull readonly align 1 %digits.i.i822, i64 %434, i1 false)
-  br label %"$JsonWriter.integer.exit842"
+then2.i.i.i.i827:                                 ; preds = %merge.i.i.i.i826
+  %524 = load ptr, ptr %out, align 8
+  %525 = getelementptr i8, ptr %524, i64 %515
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %525, ptr nonnull readonly align 1 %digits.i.i823, i64 %514, i1 false)
+  br label %"$JsonWriter.integer.exit843"
 
-"$JsonWriter.integer.exit842":                    ; preds = %then.i.i.i.i831, %merge.i.i.i.i825, %then2.i.i.i.i826
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i822)
-  %446 = getelementptr inbounds i8, ptr %made, i64 192
-  %447 = load i64, ptr %446, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.531")
-  %448 = load i64, ptr %35, align 8
-  %449 = add i64 %448, 1
-  %450 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i61.i.i = icmp slt i64 %450, %449
+"$JsonWriter.integer.exit843":                    ; preds = %then.i.i.i.i832, %merge.i.i.i.i826, %then2.i.i.i.i827
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i823)
+  %526 = getelementptr inbounds i8, ptr %made, i64 320
+  %527 = load i64, ptr %526, align 8
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.539")
+  %528 = load i64, ptr %35, align 8
+  %529 = add i64 %528, 1
+  %530 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i61.i.i = icmp slt i64 %530, %529
   %.pre.i.i.i.i62.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i61.i.i, label %merge.i.i.i.i.i64.i.i, label %"$Vector.push.79.exit.thread.i.i.i63.i.i"
 
-merge.i.i.i.i.i64.i.i:                            ; preds = %"$JsonWriter.integer.exit842"
-  %451 = shl i64 %450, 1
-  %spec.select.i.i.i.i.i65.i.i = call i64 @llvm.smax.i64(i64 %451, i64 %449)
+merge.i.i.i.i.i64.i.i:                            ; preds = %"$JsonWriter.integer.exit843"
+  %531 = shl i64 %530, 1
+  %spec.select.i.i.i.i.i65.i.i = call i64 @llvm.smax.i64(i64 %531, i64 %529)
   %spec.store.select.i.i.i.i.i66.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i65.i.i, i64 8)
-  %452 = call ptr @realloc(ptr %.pre.i.i.i.i62.i.i, i64 %spec.store.select.i.i.i.i.i66.i.i)
-  %453 = icmp eq ptr %452, null
-  br i1 %453, label %then.i.i.i69.i.i, label %merge7.i.i.i.i.i67.i.i
+  %532 = call ptr @realloc(ptr %.pre.i.i.i.i62.i.i, i64 %spec.store.select.i.i.i.i.i66.i.i)
+  %533 = icmp eq ptr %532, null
+  br i1 %533, label %then.i.i.i69.i.i, label %merge7.i.i.i.i.i67.i.i
 
 merge7.i.i.i.i.i67.i.i:                           ; preds = %merge.i.i.i.i.i64.i.i
-  store ptr %452, ptr %out, align 8
+  store ptr %532, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i66.i.i, ptr %36, align 8
   %.pre10.i.i.i.i68.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i63.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i63.i.i":        ; preds = %merge7.i.i.i.i.i67.i.i, %"$JsonWriter.integer.exit842"
-  %454 = phi i64 [ %.pre10.i.i.i.i68.i.i, %merge7.i.i.i.i.i67.i.i ], [ %448, %"$JsonWriter.integer.exit842" ]
-  %455 = phi ptr [ %452, %merge7.i.i.i.i.i67.i.i ], [ %.pre.i.i.i.i62.i.i, %"$JsonWriter.integer.exit842" ]
-  %456 = getelementptr i8, ptr %455, i64 %454
-  store i8 58, ptr %456, align 1
-  %457 = load i64, ptr %35, align 8
-  %458 = add i64 %457, 1
-  store i64 %458, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i802"
+"$Vector.push.79.exit.thread.i.i.i63.i.i":        ; preds = %merge7.i.i.i.i.i67.i.i, %"$JsonWriter.integer.exit843"
+  %534 = phi i64 [ %.pre10.i.i.i.i68.i.i, %merge7.i.i.i.i.i67.i.i ], [ %528, %"$JsonWriter.integer.exit843" ]
+  %535 = phi ptr [ %532, %merge7.i.i.i.i.i67.i.i ], [ %.pre.i.i.i.i62.i.i, %"$JsonWriter.integer.exit843" ]
+  %536 = getelementptr i8, ptr %535, i64 %534
+  store i8 58, ptr %536, align 1
+  %537 = load i64, ptr %35, align 8
+  %538 = add i64 %537, 1
+  store i64 %538, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i803"
 
 then.i.i.i69.i.i:                                 ; preds = %merge.i.i.i.i.i64.i.i
-  %459 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %459, align 8
-  br label %"$JsonWriter.separate.exit.i802"
+  %539 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %539, align 8
+  br label %"$JsonWriter.separate.exit.i803"
 
-"$JsonWriter.separate.exit.i802":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i63.i.i", %then.i.i.i69.i.i
+"$JsonWriter.separate.exit.i803":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i63.i.i", %then.i.i.i69.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i801)
-  %460 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i801, i64 32, ptr nonnull @"$string.82", i64 %447)
-  %461 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i801)
-  %462 = load i64, ptr %35, align 8
-  %463 = add i64 %462, %461
-  %464 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i803 = icmp slt i64 %464, %463
-  br i1 %.not.i.i.i.i.i.i803, label %merge.i.i.i.i.i.i806, label %merge.i.i.i.i804
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i802)
+  %540 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i802, i64 32, ptr nonnull @"$string.82", i64 %527)
+  %541 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i802)
+  %542 = load i64, ptr %35, align 8
+  %543 = add i64 %542, %541
+  %544 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i804 = icmp slt i64 %544, %543
+  br i1 %.not.i.i.i.i.i.i804, label %merge.i.i.i.i.i.i807, label %merge.i.i.i.i805
 
-merge.i.i.i.i.i.i806:                             ; preds = %"$JsonWriter.separate.exit.i802"
-  %465 = shl i64 %464, 1
-  %spec.select.i.i.i.i.i.i807 = call i64 @llvm.smax.i64(i64 %465, i64 %463)
-  %spec.store.select.i.i.i.i.i.i808 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i807, i64 8)
-  %466 = load ptr, ptr %out, align 8
-  %467 = call ptr @realloc(ptr %466, i64 %spec.store.select.i.i.i.i.i.i808)
-  %468 = icmp eq ptr %467, null
-  br i1 %468, label %then.i.i.i.i810, label %merge7.i.i.i.i.i.i809
+merge.i.i.i.i.i.i807:                             ; preds = %"$JsonWriter.separate.exit.i803"
+  %545 = shl i64 %544, 1
+  %spec.select.i.i.i.i.i.i808 = call i64 @llvm.smax.i64(i64 %545, i64 %543)
+  %spec.store.select.i.i.i.i.i.i809 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i808, i64 8)
+  %546 = load ptr, ptr %out, align 8
+  %547 = call ptr @realloc(ptr %546, i64 %spec.store.select.i.i.i.i.i.i809)
+  %548 = icmp eq ptr %547, null
+  br i1 %548, label %then.i.i.i.i811, label %merge7.i.i.i.i.i.i810
 
-merge7.i.i.i.i.i.i809:                            ; preds = %merge.i.i.i.i.i.i806
-  store ptr %467, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i808, ptr %36, align 8
-  br label %merge.i.i.i.i804
+merge7.i.i.i.i.i.i810:                            ; preds = %merge.i.i.i.i.i.i807
+  store ptr %547, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i809, ptr %36, align 8
+  br label %merge.i.i.i.i805
 
-then.i.i.i.i810:                                  ; preds = %merge.i.i.i.i.i.i806
-  %469 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %469, align 8
-  br label %"$JsonWriter.integer.exit821"
+then.i.i.i.i811:                                  ; preds = %merge.i.i.i.i.i.i807
+  %549 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %549, align 8
+  br label %"$JsonWriter.integer.exit822"
 
-merge.i.i.i.i804:                                 ; preds = %merge7.i.i.i.i.i.i809, %"$JsonWriter.separate.exit.i802"
-  store i64 %463, ptr %35, align 8
-  %470 = icmp sgt i64 %461, 0
-  br i1 %470, label %then2.i.i.i.i805, label %"$JsonWriter.integer.exit821"
+merge.i.i.i.i805:                                 ; preds = %merge7.i.i.i.i.i.i810, %"$JsonWriter.separate.exit.i803"
+  store i64 %543, ptr %35, align 8
+  %550 = icmp sgt i64 %541, 0
+  br i1 %550, label %then2.i.i.i.i806, label %"$JsonWriter.integer.exit822"
 
-then2.i.i.i.i805:                                 ; preds = %merge.i.i.i.i804
-  %471 = load ptr, ptr %out, align 8
-  %472 = getelementptr i8, ptr %471, i64 %462
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %472, ptr nonnull readonly align 1 %digits.i.i801, i64 %461, i1 false)
-  br label %"$JsonWriter.integer.exit821"
+then2.i.i.i.i806:                                 ; preds = %merge.i.i.i.i805
+  %551 = load ptr, ptr %out, align 8
+  %552 = getelementptr i8, ptr %551, i64 %542
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %552, ptr nonnull readonly align 1 %digits.i.i802, i64 %541, i1 false)
+  br label %"$JsonWriter.integer.exit822"
 
-"$JsonWriter.integer.exit821":                    ; preds = %then.i.i.i.i810, %merge.i.i.i.i804, %then2.i.i.i.i805
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i801)
-  %473 = getelementptr inbounds i8, ptr %made, i64 184
-  %474 = load i32, ptr %473, align 8
-  %475 = sext i32 %474 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.532")
-  %476 = load i64, ptr %35, align 8
-  %477 = add i64 %476, 1
-  %478 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i71.i.i = icmp slt i64 %478, %477
+"$JsonWriter.integer.exit822":                    ; preds = %then.i.i.i.i811, %merge.i.i.i.i805, %then2.i.i.i.i806
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i802)
+  %553 = getelementptr inbounds i8, ptr %made, i64 312
+  %554 = load i32, ptr %553, align 8
+  %555 = sext i32 %554 to i64
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.528")
+  %556 = load i64, ptr %35, align 8
+  %557 = add i64 %556, 1
+  %558 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i71.i.i = icmp slt i64 %558, %557
   %.pre.i.i.i.i72.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i71.i.i, label %merge.i.i.i.i.i74.i.i, label %"$Vector.push.79.exit.thread.i.i.i73.i.i"
 
-merge.i.i.i.i.i74.i.i:                            ; preds = %"$JsonWriter.integer.exit821"
-  %479 = shl i64 %478, 1
-  %spec.select.i.i.i.i.i75.i.i = call i64 @llvm.smax.i64(i64 %479, i64 %477)
+merge.i.i.i.i.i74.i.i:                            ; preds = %"$JsonWriter.integer.exit822"
+  %559 = shl i64 %558, 1
+  %spec.select.i.i.i.i.i75.i.i = call i64 @llvm.smax.i64(i64 %559, i64 %557)
   %spec.store.select.i.i.i.i.i76.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i75.i.i, i64 8)
-  %480 = call ptr @realloc(ptr %.pre.i.i.i.i72.i.i, i64 %spec.store.select.i.i.i.i.i76.i.i)
-  %481 = icmp eq ptr %480, null
-  br i1 %481, label %then.i.i.i79.i.i, label %merge7.i.i.i.i.i77.i.i
+  %560 = call ptr @realloc(ptr %.pre.i.i.i.i72.i.i, i64 %spec.store.select.i.i.i.i.i76.i.i)
+  %561 = icmp eq ptr %560, null
+  br i1 %561, label %then.i.i.i79.i.i, label %merge7.i.i.i.i.i77.i.i
 
 merge7.i.i.i.i.i77.i.i:                           ; preds = %merge.i.i.i.i.i74.i.i
-  store ptr %480, ptr %out, align 8
+  store ptr %560, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i76.i.i, ptr %36, align 8
   %.pre10.i.i.i.i78.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i73.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i73.i.i":        ; preds = %merge7.i.i.i.i.i77.i.i, %"$JsonWriter.integer.exit821"
-  %482 = phi i64 [ %.pre10.i.i.i.i78.i.i, %merge7.i.i.i.i.i77.i.i ], [ %476, %"$JsonWriter.integer.exit821" ]
-  %483 = phi ptr [ %480, %merge7.i.i.i.i.i77.i.i ], [ %.pre.i.i.i.i72.i.i, %"$JsonWriter.integer.exit821" ]
-  %484 = getelementptr i8, ptr %483, i64 %482
-  store i8 58, ptr %484, align 1
-  %485 = load i64, ptr %35, align 8
-  %486 = add i64 %485, 1
-  store i64 %486, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i781"
+"$Vector.push.79.exit.thread.i.i.i73.i.i":        ; preds = %merge7.i.i.i.i.i77.i.i, %"$JsonWriter.integer.exit822"
+  %562 = phi i64 [ %.pre10.i.i.i.i78.i.i, %merge7.i.i.i.i.i77.i.i ], [ %556, %"$JsonWriter.integer.exit822" ]
+  %563 = phi ptr [ %560, %merge7.i.i.i.i.i77.i.i ], [ %.pre.i.i.i.i72.i.i, %"$JsonWriter.integer.exit822" ]
+  %564 = getelementptr i8, ptr %563, i64 %562
+  store i8 58, ptr %564, align 1
+  %565 = load i64, ptr %35, align 8
+  %566 = add i64 %565, 1
+  store i64 %566, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i782"
 
 then.i.i.i79.i.i:                                 ; preds = %merge.i.i.i.i.i74.i.i
-  %487 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %487, align 8
-  br label %"$JsonWriter.separate.exit.i781"
+  %567 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %567, align 8
+  br label %"$JsonWriter.separate.exit.i782"
 
-"$JsonWriter.separate.exit.i781":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i73.i.i", %then.i.i.i79.i.i
+"$JsonWriter.separate.exit.i782":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i73.i.i", %then.i.i.i79.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i780)
-  %488 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i780, i64 32, ptr nonnull @"$string.82", i64 %475)
-  %489 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i780)
-  %490 = load i64, ptr %35, align 8
-  %491 = add i64 %490, %489
-  %492 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i782 = icmp slt i64 %492, %491
-  br i1 %.not.i.i.i.i.i.i782, label %merge.i.i.i.i.i.i785, label %merge.i.i.i.i783
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i781)
+  %568 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i781, i64 32, ptr nonnull @"$string.82", i64 %555)
+  %569 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i781)
+  %570 = load i64, ptr %35, align 8
+  %571 = add i64 %570, %569
+  %572 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i783 = icmp slt i64 %572, %571
+  br i1 %.not.i.i.i.i.i.i783, label %merge.i.i.i.i.i.i786, label %merge.i.i.i.i784
 
-merge.i.i.i.i.i.i785:                             ; preds = %"$JsonWriter.separate.exit.i781"
-  %493 = shl i64 %492, 1
-  %spec.select.i.i.i.i.i.i786 = call i64 @llvm.smax.i64(i64 %493, i64 %491)
-  %spec.store.select.i.i.i.i.i.i787 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i786, i64 8)
-  %494 = load ptr, ptr %out, align 8
-  %495 = call ptr @realloc(ptr %494, i64 %spec.store.select.i.i.i.i.i.i787)
-  %496 = icmp eq ptr %495, null
-  br i1 %496, label %then.i.i.i.i789, label %merge7.i.i.i.i.i.i788
+merge.i.i.i.i.i.i786:                             ; preds = %"$JsonWriter.separate.exit.i782"
+  %573 = shl i64 %572, 1
+  %spec.select.i.i.i.i.i.i787 = call i64 @llvm.smax.i64(i64 %573, i64 %571)
+  %spec.store.select.i.i.i.i.i.i788 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i787, i64 8)
+  %574 = load ptr, ptr %out, align 8
+  %575 = call ptr @realloc(ptr %574, i64 %spec.store.select.i.i.i.i.i.i788)
+  %576 = icmp eq ptr %575, null
+  br i1 %576, label %then.i.i.i.i790, label %merge7.i.i.i.i.i.i789
 
-merge7.i.i.i.i.i.i788:                            ; preds = %merge.i.i.i.i.i.i785
-  store ptr %495, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i787, ptr %36, align 8
-  br label %merge.i.i.i.i783
+merge7.i.i.i.i.i.i789:                            ; preds = %merge.i.i.i.i.i.i786
+  store ptr %575, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i788, ptr %36, align 8
+  br label %merge.i.i.i.i784
 
-then.i.i.i.i789:                                  ; preds = %merge.i.i.i.i.i.i785
-  %497 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %497, align 8
-  br label %"$JsonWriter.integer.exit800"
+then.i.i.i.i790:                                  ; preds = %merge.i.i.i.i.i.i786
+  %577 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %577, align 8
+  br label %"$JsonWriter.integer.exit801"
 
-merge.i.i.i.i783:                                 ; preds = %merge7.i.i.i.i.i.i788, %"$JsonWriter.separate.exit.i781"
-  store i64 %491, ptr %35, align 8
-  %498 = icmp sgt i64 %489, 0
-  br i1 %498, label %then2.i.i.i.i784, label %"$JsonWriter.integer.exit800"
+merge.i.i.i.i784:                                 ; preds = %merge7.i.i.i.i.i.i789, %"$JsonWriter.separate.exit.i782"
+  store i64 %571, ptr %35, align 8
+  %578 = icmp sgt i64 %569, 0
+  br i1 %578, label %then2.i.i.i.i785, label %"$JsonWriter.integer.exit801"
 
-then2.i.i.i.i784:                                 ; preds = %merge.i.i.i.i783
-  %499 = load ptr, ptr %out, align 8
-  %500 = getelementptr i8, ptr %499, i64 %490
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %500, ptr nonnull readonly align 1 %digits.i.i780, i64 %489, i1 false)
-  br label %"$JsonWriter.integer.exit800"
+then2.i.i.i.i785:                                 ; preds = %merge.i.i.i.i784
+  %579 = load ptr, ptr %out, align 8
+  %580 = getelementptr i8, ptr %579, i64 %570
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %580, ptr nonnull readonly align 1 %digits.i.i781, i64 %569, i1 false)
+  br label %"$JsonWriter.integer.exit801"
 
-"$JsonWriter.integer.exit800":                    ; preds = %then.i.i.i.i789, %merge.i.i.i.i783, %then2.i.i.i.i784
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i780)
-  %501 = load i32, ptr %473, align 8
-  %502 = sext i32 %501 to i64
-  %503 = load i32, ptr %418, align 8
-  %504 = sext i32 %503 to i64
-  %505 = mul nsw i64 %504, %502
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.533")
-  %506 = load i64, ptr %35, align 8
-  %507 = add i64 %506, 1
-  %508 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i81.i.i = icmp slt i64 %508, %507
+"$JsonWriter.integer.exit801":                    ; preds = %then.i.i.i.i790, %merge.i.i.i.i784, %then2.i.i.i.i785
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i781)
+  %581 = load i32, ptr %553, align 8
+  %582 = sext i32 %581 to i64
+  %583 = load i32, ptr %498, align 8
+  %584 = sext i32 %583 to i64
+  %585 = mul nsw i64 %584, %582
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.540")
+  %586 = load i64, ptr %35, align 8
+  %587 = add i64 %586, 1
+  %588 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i81.i.i = icmp slt i64 %588, %587
   %.pre.i.i.i.i82.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i81.i.i, label %merge.i.i.i.i.i84.i.i, label %"$Vector.push.79.exit.thread.i.i.i83.i.i"
 
-merge.i.i.i.i.i84.i.i:                            ; preds = %"$JsonWriter.integer.exit800"
-  %509 = shl i64 %508, 1
-  %spec.select.i.i.i.i.i85.i.i = call i64 @llvm.smax.i64(i64 %509, i64 %507)
+merge.i.i.i.i.i84.i.i:                            ; preds = %"$JsonWriter.integer.exit801"
+  %589 = shl i64 %588, 1
+  %spec.select.i.i.i.i.i85.i.i = call i64 @llvm.smax.i64(i64 %589, i64 %587)
   %spec.store.select.i.i.i.i.i86.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i85.i.i, i64 8)
-  %510 = call ptr @realloc(ptr %.pre.i.i.i.i82.i.i, i64 %spec.store.select.i.i.i.i.i86.i.i)
-  %511 = icmp eq ptr %510, null
-  br i1 %511, label %then.i.i.i89.i.i, label %merge7.i.i.i.i.i87.i.i
+  %590 = call ptr @realloc(ptr %.pre.i.i.i.i82.i.i, i64 %spec.store.select.i.i.i.i.i86.i.i)
+  %591 = icmp eq ptr %590, null
+  br i1 %591, label %then.i.i.i89.i.i, label %merge7.i.i.i.i.i87.i.i
 
 merge7.i.i.i.i.i87.i.i:                           ; preds = %merge.i.i.i.i.i84.i.i
-  store ptr %510, ptr %out, align 8
+  store ptr %590, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i86.i.i, ptr %36, align 8
   %.pre10.i.i.i.i88.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i83.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i83.i.i":        ; preds = %merge7.i.i.i.i.i87.i.i, %"$JsonWriter.integer.exit800"
-  %512 = phi i64 [ %.pre10.i.i.i.i88.i.i, %merge7.i.i.i.i.i87.i.i ], [ %506, %"$JsonWriter.integer.exit800" ]
-  %513 = phi ptr [ %510, %merge7.i.i.i.i.i87.i.i ], [ %.pre.i.i.i.i82.i.i, %"$JsonWriter.integer.exit800" ]
-  %514 = getelementptr i8, ptr %513, i64 %512
-  store i8 58, ptr %514, align 1
-  %515 = load i64, ptr %35, align 8
-  %516 = add i64 %515, 1
-  store i64 %516, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i760"
+"$Vector.push.79.exit.thread.i.i.i83.i.i":        ; preds = %merge7.i.i.i.i.i87.i.i, %"$JsonWriter.integer.exit801"
+  %592 = phi i64 [ %.pre10.i.i.i.i88.i.i, %merge7.i.i.i.i.i87.i.i ], [ %586, %"$JsonWriter.integer.exit801" ]
+  %593 = phi ptr [ %590, %merge7.i.i.i.i.i87.i.i ], [ %.pre.i.i.i.i82.i.i, %"$JsonWriter.integer.exit801" ]
+  %594 = getelementptr i8, ptr %593, i64 %592
+  store i8 58, ptr %594, align 1
+  %595 = load i64, ptr %35, align 8
+  %596 = add i64 %595, 1
+  store i64 %596, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i761"
 
 then.i.i.i89.i.i:                                 ; preds = %merge.i.i.i.i.i84.i.i
-  %517 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %517, align 8
-  br label %"$JsonWriter.separate.exit.i760"
+  %597 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %597, align 8
+  br label %"$JsonWriter.separate.exit.i761"
 
-"$JsonWriter.separate.exit.i760":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i83.i.i", %then.i.i.i89.i.i
+"$JsonWriter.separate.exit.i761":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i83.i.i", %then.i.i.i89.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i759)
-  %518 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i759, i64 32, ptr nonnull @"$string.82", i64 %505)
-  %519 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i759)
-  %520 = load i64, ptr %35, align 8
-  %521 = add i64 %520, %519
-  %522 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i761 = icmp slt i64 %522, %521
-  br i1 %.not.i.i.i.i.i.i761, label %merge.i.i.i.i.i.i764, label %merge.i.i.i.i762
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i760)
+  %598 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i760, i64 32, ptr nonnull @"$string.82", i64 %585)
+  %599 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i760)
+  %600 = load i64, ptr %35, align 8
+  %601 = add i64 %600, %599
+  %602 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i762 = icmp slt i64 %602, %601
+  br i1 %.not.i.i.i.i.i.i762, label %merge.i.i.i.i.i.i765, label %merge.i.i.i.i763
 
-merge.i.i.i.i.i.i764:                             ; preds = %"$JsonWriter.separate.exit.i760"
-  %523 = shl i64 %522, 1
-  %spec.select.i.i.i.i.i.i765 = call i64 @llvm.smax.i64(i64 %523, i64 %521)
-  %spec.store.select.i.i.i.i.i.i766 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i765, i64 8)
-  %524 = load ptr, ptr %out, align 8
-  %525 = call ptr @realloc(ptr %524, i64 %spec.store.select.i.i.i.i.i.i766)
-  %526 = icmp eq ptr %525, null
-  br i1 %526, label %then.i.i.i.i768, label %merge7.i.i.i.i.i.i767
+merge.i.i.i.i.i.i765:                             ; preds = %"$JsonWriter.separate.exit.i761"
+  %603 = shl i64 %602, 1
+  %spec.select.i.i.i.i.i.i766 = call i64 @llvm.smax.i64(i64 %603, i64 %601)
+  %spec.store.select.i.i.i.i.i.i767 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i766, i64 8)
+  %604 = load ptr, ptr %out, align 8
+  %605 = call ptr @realloc(ptr %604, i64 %spec.store.select.i.i.i.i.i.i767)
+  %606 = icmp eq ptr %605, null
+  br i1 %606, label %then.i.i.i.i769, label %merge7.i.i.i.i.i.i768
 
-merge7.i.i.i.i.i.i767:                            ; preds = %merge.i.i.i.i.i.i764
-  store ptr %525, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i766, ptr %36, align 8
-  br label %merge.i.i.i.i762
+merge7.i.i.i.i.i.i768:                            ; preds = %merge.i.i.i.i.i.i765
+  store ptr %605, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i767, ptr %36, align 8
+  br label %merge.i.i.i.i763
 
-then.i.i.i.i768:                                  ; preds = %merge.i.i.i.i.i.i764
-  %527 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %527, align 8
-  br label %"$JsonWriter.integer.exit779"
+then.i.i.i.i769:                                  ; preds = %merge.i.i.i.i.i.i765
+  %607 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %607, align 8
+  br label %"$JsonWriter.integer.exit780"
 
-merge.i.i.i.i762:                                 ; preds = %merge7.i.i.i.i.i.i767, %"$JsonWriter.separate.exit.i760"
-  store i64 %521, ptr %35, align 8
-  %528 = icmp sgt i64 %519, 0
-  br i1 %528, label %then2.i.i.i.i763, label %"$JsonWriter.integer.exit779"
+merge.i.i.i.i763:                                 ; preds = %merge7.i.i.i.i.i.i768, %"$JsonWriter.separate.exit.i761"
+  store i64 %601, ptr %35, align 8
+  %608 = icmp sgt i64 %599, 0
+  br i1 %608, label %then2.i.i.i.i764, label %"$JsonWriter.integer.exit780"
 
-then2.i.i.i.i763:                                 ; preds = %merge.i.i.i.i762
-  %529 = load ptr, ptr %out, align 8
-  %530 = getelementptr i8, ptr %529, i64 %520
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %530, ptr nonnull readonly align 1 %digits.i.i759, i64 %519, i1 false)
-  br label %"$JsonWriter.integer.exit779"
+then2.i.i.i.i764:                                 ; preds = %merge.i.i.i.i763
+  %609 = load ptr, ptr %out, align 8
+  %610 = getelementptr i8, ptr %609, i64 %600
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %610, ptr nonnull readonly align 1 %digits.i.i760, i64 %599, i1 false)
+  br label %"$JsonWriter.integer.exit780"
 
-"$JsonWriter.integer.exit779":                    ; preds = %then.i.i.i.i768, %merge.i.i.i.i762, %then2.i.i.i.i763
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i759)
-  %531 = load i32, ptr %473, align 8
-  %532 = getelementptr inbounds i8, ptr %made, i64 168
-  %533 = load i32, ptr %532, align 8
-  %534 = load i32, ptr %266, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.534")
-  %535 = load i64, ptr %35, align 8
-  %536 = add i64 %535, 1
-  %537 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i91.i.i = icmp slt i64 %537, %536
+"$JsonWriter.integer.exit780":                    ; preds = %then.i.i.i.i769, %merge.i.i.i.i763, %then2.i.i.i.i764
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i760)
+  %611 = load i32, ptr %553, align 8
+  %612 = getelementptr inbounds i8, ptr %made, i64 296
+  %613 = load i32, ptr %612, align 8
+  %614 = load i32, ptr %323, align 8
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.541")
+  %615 = load i64, ptr %35, align 8
+  %616 = add i64 %615, 1
+  %617 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i91.i.i = icmp slt i64 %617, %616
   %.pre.i.i.i.i92.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i91.i.i, label %merge.i.i.i.i.i94.i.i, label %"$Vector.push.79.exit.thread.i.i.i93.i.i"
 
-merge.i.i.i.i.i94.i.i:                            ; preds = %"$JsonWriter.integer.exit779"
-  %538 = shl i64 %537, 1
-  %spec.select.i.i.i.i.i95.i.i = call i64 @llvm.smax.i64(i64 %538, i64 %536)
+merge.i.i.i.i.i94.i.i:                            ; preds = %"$JsonWriter.integer.exit780"
+  %618 = shl i64 %617, 1
+  %spec.select.i.i.i.i.i95.i.i = call i64 @llvm.smax.i64(i64 %618, i64 %616)
   %spec.store.select.i.i.i.i.i96.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i95.i.i, i64 8)
-  %539 = call ptr @realloc(ptr %.pre.i.i.i.i92.i.i, i64 %spec.store.select.i.i.i.i.i96.i.i)
-  %540 = icmp eq ptr %539, null
-  br i1 %540, label %then.i.i.i99.i.i, label %merge7.i.i.i.i.i97.i.i
+  %619 = call ptr @realloc(ptr %.pre.i.i.i.i92.i.i, i64 %spec.store.select.i.i.i.i.i96.i.i)
+  %620 = icmp eq ptr %619, null
+  br i1 %620, label %then.i.i.i99.i.i, label %merge7.i.i.i.i.i97.i.i
 
 merge7.i.i.i.i.i97.i.i:                           ; preds = %merge.i.i.i.i.i94.i.i
-  store ptr %539, ptr %out, align 8
+  store ptr %619, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i96.i.i, ptr %36, align 8
   %.pre10.i.i.i.i98.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i93.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i93.i.i":        ; preds = %merge7.i.i.i.i.i97.i.i, %"$JsonWriter.integer.exit779"
-  %541 = phi i64 [ %.pre10.i.i.i.i98.i.i, %merge7.i.i.i.i.i97.i.i ], [ %535, %"$JsonWriter.integer.exit779" ]
-  %542 = phi ptr [ %539, %merge7.i.i.i.i.i97.i.i ], [ %.pre.i.i.i.i92.i.i, %"$JsonWriter.integer.exit779" ]
-  %543 = getelementptr i8, ptr %542, i64 %541
-  store i8 58, ptr %543, align 1
-  %544 = load i64, ptr %35, align 8
-  %545 = add i64 %544, 1
-  store i64 %545, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i739"
+"$Vector.push.79.exit.thread.i.i.i93.i.i":        ; preds = %merge7.i.i.i.i.i97.i.i, %"$JsonWriter.integer.exit780"
+  %621 = phi i64 [ %.pre10.i.i.i.i98.i.i, %merge7.i.i.i.i.i97.i.i ], [ %615, %"$JsonWriter.integer.exit780" ]
+  %622 = phi ptr [ %619, %merge7.i.i.i.i.i97.i.i ], [ %.pre.i.i.i.i92.i.i, %"$JsonWriter.integer.exit780" ]
+  %623 = getelementptr i8, ptr %622, i64 %621
+  store i8 58, ptr %623, align 1
+  %624 = load i64, ptr %35, align 8
+  %625 = add i64 %624, 1
+  store i64 %625, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i740"
 
 then.i.i.i99.i.i:                                 ; preds = %merge.i.i.i.i.i94.i.i
-  %546 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %546, align 8
-  br label %"$JsonWriter.separate.exit.i739"
+  %626 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %626, align 8
+  br label %"$JsonWriter.separate.exit.i740"
 
-"$JsonWriter.separate.exit.i739":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i93.i.i", %then.i.i.i99.i.i
-  %547 = sdiv i32 %531, %533
-  %spec.select.i.i.i = call i32 @llvm.smin.i32(i32 %547, i32 %534)
-  %548 = sext i32 %spec.select.i.i.i to i64
+"$JsonWriter.separate.exit.i740":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i93.i.i", %then.i.i.i99.i.i
+  %627 = sdiv i32 %611, %613
+  %spec.select.i.i.i = call i32 @llvm.smin.i32(i32 %627, i32 %614)
+  %628 = sext i32 %spec.select.i.i.i to i64
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i738)
-  %549 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i738, i64 32, ptr nonnull @"$string.82", i64 %548)
-  %550 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i738)
-  %551 = load i64, ptr %35, align 8
-  %552 = add i64 %551, %550
-  %553 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i740 = icmp slt i64 %553, %552
-  br i1 %.not.i.i.i.i.i.i740, label %merge.i.i.i.i.i.i743, label %merge.i.i.i.i741
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i739)
+  %629 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i739, i64 32, ptr nonnull @"$string.82", i64 %628)
+  %630 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i739)
+  %631 = load i64, ptr %35, align 8
+  %632 = add i64 %631, %630
+  %633 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i741 = icmp slt i64 %633, %632
+  br i1 %.not.i.i.i.i.i.i741, label %merge.i.i.i.i.i.i744, label %merge.i.i.i.i742
 
-merge.i.i.i.i.i.i743:                             ; preds = %"$JsonWriter.separate.exit.i739"
-  %554 = shl i64 %553, 1
-  %spec.select.i.i.i.i.i.i744 = call i64 @llvm.smax.i64(i64 %554, i64 %552)
-  %spec.store.select.i.i.i.i.i.i745 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i744, i64 8)
-  %555 = load ptr, ptr %out, align 8
-  %556 = call ptr @realloc(ptr %555, i64 %spec.store.select.i.i.i.i.i.i745)
-  %557 = icmp eq ptr %556, null
-  br i1 %557, label %then.i.i.i.i747, label %merge7.i.i.i.i.i.i746
+merge.i.i.i.i.i.i744:                             ; preds = %"$JsonWriter.separate.exit.i740"
+  %634 = shl i64 %633, 1
+  %spec.select.i.i.i.i.i.i745 = call i64 @llvm.smax.i64(i64 %634, i64 %632)
+  %spec.store.select.i.i.i.i.i.i746 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i745, i64 8)
+  %635 = load ptr, ptr %out, align 8
+  %636 = call ptr @realloc(ptr %635, i64 %spec.store.select.i.i.i.i.i.i746)
+  %637 = icmp eq ptr %636, null
+  br i1 %637, label %then.i.i.i.i748, label %merge7.i.i.i.i.i.i747
 
-merge7.i.i.i.i.i.i746:                            ; preds = %merge.i.i.i.i.i.i743
-  store ptr %556, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i745, ptr %36, align 8
-  br label %merge.i.i.i.i741
+merge7.i.i.i.i.i.i747:                            ; preds = %merge.i.i.i.i.i.i744
+  store ptr %636, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i746, ptr %36, align 8
+  br label %merge.i.i.i.i742
 
-then.i.i.i.i747:                                  ; preds = %merge.i.i.i.i.i.i743
-  %558 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %558, align 8
-  br label %"$JsonWriter.integer.exit758"
+then.i.i.i.i748:                                  ; preds = %merge.i.i.i.i.i.i744
+  %638 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %638, align 8
+  br label %"$JsonWriter.integer.exit759"
 
-merge.i.i.i.i741:                                 ; preds = %merge7.i.i.i.i.i.i746, %"$JsonWriter.separate.exit.i739"
-  store i64 %552, ptr %35, align 8
-  %559 = icmp sgt i64 %550, 0
-  br i1 %559, label %then2.i.i.i.i742, label %"$JsonWriter.integer.exit758"
+merge.i.i.i.i742:                                 ; preds = %merge7.i.i.i.i.i.i747, %"$JsonWriter.separate.exit.i740"
+  store i64 %632, ptr %35, align 8
+  %639 = icmp sgt i64 %630, 0
+  br i1 %639, label %then2.i.i.i.i743, label %"$JsonWriter.integer.exit759"
 
-then2.i.i.i.i742:                                 ; preds = %merge.i.i.i.i741
-  %560 = load ptr, ptr %out, align 8
-  %561 = getelementptr i8, ptr %560, i64 %551
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %561, ptr nonnull readonly align 1 %digits.i.i738, i64 %550, i1 false)
-  br label %"$JsonWriter.integer.exit758"
+then2.i.i.i.i743:                                 ; preds = %merge.i.i.i.i742
+  %640 = load ptr, ptr %out, align 8
+  %641 = getelementptr i8, ptr %640, i64 %631
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %641, ptr nonnull readonly align 1 %digits.i.i739, i64 %630, i1 false)
+  br label %"$JsonWriter.integer.exit759"
 
-"$JsonWriter.integer.exit758":                    ; preds = %then.i.i.i.i747, %merge.i.i.i.i741, %then2.i.i.i.i742
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i738)
-  %562 = getelementptr inbounds i8, ptr %made, i64 160
-  %563 = load i64, ptr %562, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.535")
-  %564 = load i64, ptr %35, align 8
-  %565 = add i64 %564, 1
-  %566 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i91.i = icmp slt i64 %566, %565
-  %.pre.i.i.i.i92.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i91.i, label %merge.i.i.i.i.i94.i, label %"$Vector.push.79.exit.thread.i.i.i93.i"
+"$JsonWriter.integer.exit759":                    ; preds = %then.i.i.i.i748, %merge.i.i.i.i742, %then2.i.i.i.i743
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i739)
+  %642 = getelementptr inbounds i8, ptr %made, i64 288
+  %643 = load i64, ptr %642, align 8
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.542")
+  %644 = load i64, ptr %35, align 8
+  %645 = add i64 %644, 1
+  %646 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i83.i = icmp slt i64 %646, %645
+  %.pre.i.i.i.i84.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i83.i, label %merge.i.i.i.i.i86.i, label %"$Vector.push.79.exit.thread.i.i.i85.i"
 
-merge.i.i.i.i.i94.i:                              ; preds = %"$JsonWriter.integer.exit758"
-  %567 = shl i64 %566, 1
-  %spec.select.i.i.i.i.i95.i = call i64 @llvm.smax.i64(i64 %567, i64 %565)
-  %spec.store.select.i.i.i.i.i96.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i95.i, i64 8)
-  %568 = call ptr @realloc(ptr %.pre.i.i.i.i92.i, i64 %spec.store.select.i.i.i.i.i96.i)
-  %569 = icmp eq ptr %568, null
-  br i1 %569, label %then.i.i.i99.i, label %merge7.i.i.i.i.i97.i
+merge.i.i.i.i.i86.i:                              ; preds = %"$JsonWriter.integer.exit759"
+  %647 = shl i64 %646, 1
+  %spec.select.i.i.i.i.i87.i = call i64 @llvm.smax.i64(i64 %647, i64 %645)
+  %spec.store.select.i.i.i.i.i88.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i87.i, i64 8)
+  %648 = call ptr @realloc(ptr %.pre.i.i.i.i84.i, i64 %spec.store.select.i.i.i.i.i88.i)
+  %649 = icmp eq ptr %648, null
+  br i1 %649, label %then.i.i.i91.i, label %merge7.i.i.i.i.i89.i
 
-merge7.i.i.i.i.i97.i:                             ; preds = %merge.i.i.i.i.i94.i
-  store ptr %568, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i96.i, ptr %36, align 8
-  %.pre10.i.i.i.i98.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.79.exit.thread.i.i.i93.i"
+merge7.i.i.i.i.i89.i:                             ; preds = %merge.i.i.i.i.i86.i
+  store ptr %648, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i88.i, ptr %36, align 8
+  %.pre10.i.i.i.i90.i = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i.i85.i"
 
-"$Vector.push.79.exit.thread.i.i.i93.i":          ; preds = %merge7.i.i.i.i.i97.i, %"$JsonWriter.integer.exit758"
-  %570 = phi i64 [ %.pre10.i.i.i.i98.i, %merge7.i.i.i.i.i97.i ], [ %564, %"$JsonWriter.integer.exit758" ]
-  %571 = phi ptr [ %568, %merge7.i.i.i.i.i97.i ], [ %.pre.i.i.i.i92.i, %"$JsonWriter.integer.exit758" ]
-  %572 = getelementptr i8, ptr %571, i64 %570
-  store i8 58, ptr %572, align 1
-  %573 = load i64, ptr %35, align 8
-  %574 = add i64 %573, 1
-  store i64 %574, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i718"
+"$Vector.push.79.exit.thread.i.i.i85.i":          ; preds = %merge7.i.i.i.i.i89.i, %"$JsonWriter.integer.exit759"
+  %650 = phi i64 [ %.pre10.i.i.i.i90.i, %merge7.i.i.i.i.i89.i ], [ %644, %"$JsonWriter.integer.exit759" ]
+  %651 = phi ptr [ %648, %merge7.i.i.i.i.i89.i ], [ %.pre.i.i.i.i84.i, %"$JsonWriter.integer.exit759" ]
+  %652 = getelementptr i8, ptr %651, i64 %650
+  store i8 58, ptr %652, align 1
+  %653 = load i64, ptr %35, align 8
+  %654 = add i64 %653, 1
+  store i64 %654, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i719"
 
-then.i.i.i99.i:                                   ; preds = %merge.i.i.i.i.i94.i
-  %575 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %575, align 8
-  br label %"$JsonWriter.separate.exit.i718"
+then.i.i.i91.i:                                   ; preds = %merge.i.i.i.i.i86.i
+  %655 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %655, align 8
+  br label %"$JsonWriter.separate.exit.i719"
 
-"$JsonWriter.separate.exit.i718":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i93.i", %then.i.i.i99.i
+"$JsonWriter.separate.exit.i719":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i85.i", %then.i.i.i91.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i717)
-  %576 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i717, i64 32, ptr nonnull @"$string.82", i64 %563)
-  %577 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i717)
-  %578 = load i64, ptr %35, align 8
-  %579 = add i64 %578, %577
-  %580 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i719 = icmp slt i64 %580, %579
-  br i1 %.not.i.i.i.i.i.i719, label %merge.i.i.i.i.i.i722, label %merge.i.i.i.i720
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i718)
+  %656 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i718, i64 32, ptr nonnull @"$string.82", i64 %643)
+  %657 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i718)
+  %658 = load i64, ptr %35, align 8
+  %659 = add i64 %658, %657
+  %660 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i720 = icmp slt i64 %660, %659
+  br i1 %.not.i.i.i.i.i.i720, label %merge.i.i.i.i.i.i723, label %merge.i.i.i.i721
 
-merge.i.i.i.i.i.i722:                             ; preds = %"$JsonWriter.separate.exit.i718"
-  %581 = shl i64 %580, 1
-  %spec.select.i.i.i.i.i.i723 = call i64 @llvm.smax.i64(i64 %581, i64 %579)
-  %spec.store.select.i.i.i.i.i.i724 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i723, i64 8)
-  %582 = load ptr, ptr %out, align 8
-  %583 = call ptr @realloc(ptr %582, i64 %spec.store.select.i.i.i.i.i.i724)
-  %584 = icmp eq ptr %583, null
-  br i1 %584, label %then.i.i.i.i726, label %merge7.i.i.i.i.i.i725
+merge.i.i.i.i.i.i723:                             ; preds = %"$JsonWriter.separate.exit.i719"
+  %661 = shl i64 %660, 1
+  %spec.select.i.i.i.i.i.i724 = call i64 @llvm.smax.i64(i64 %661, i64 %659)
+  %spec.store.select.i.i.i.i.i.i725 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i724, i64 8)
+  %662 = load ptr, ptr %out, align 8
+  %663 = call ptr @realloc(ptr %662, i64 %spec.store.select.i.i.i.i.i.i725)
+  %664 = icmp eq ptr %663, null
+  br i1 %664, label %then.i.i.i.i727, label %merge7.i.i.i.i.i.i726
 
-merge7.i.i.i.i.i.i725:                            ; preds = %merge.i.i.i.i.i.i722
-  store ptr %583, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i724, ptr %36, align 8
-  br label %merge.i.i.i.i720
+merge7.i.i.i.i.i.i726:                            ; preds = %merge.i.i.i.i.i.i723
+  store ptr %663, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i725, ptr %36, align 8
+  br label %merge.i.i.i.i721
 
-then.i.i.i.i726:                                  ; preds = %merge.i.i.i.i.i.i722
-  %585 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %585, align 8
-  br label %"$JsonWriter.integer.exit737"
+then.i.i.i.i727:                                  ; preds = %merge.i.i.i.i.i.i723
+  %665 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %665, align 8
+  br label %"$JsonWriter.integer.exit738"
 
-merge.i.i.i.i720:                                 ; preds = %merge7.i.i.i.i.i.i725, %"$JsonWriter.separate.exit.i718"
-  store i64 %579, ptr %35, align 8
-  %586 = icmp sgt i64 %577, 0
-  br i1 %586, label %then2.i.i.i.i721, label %"$JsonWriter.integer.exit737"
+merge.i.i.i.i721:                                 ; preds = %merge7.i.i.i.i.i.i726, %"$JsonWriter.separate.exit.i719"
+  store i64 %659, ptr %35, align 8
+  %666 = icmp sgt i64 %657, 0
+  br i1 %666, label %then2.i.i.i.i722, label %"$JsonWriter.integer.exit738"
 
-then2.i.i.i.i721:                                 ; preds = %merge.i.i.i.i720
-  %587 = load ptr, ptr %out, align 8
-  %588 = getelementptr i8, ptr %587, i64 %578
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %588, ptr nonnull readonly align 1 %digits.i.i717, i64 %577, i1 false)
-  br label %"$JsonWriter.integer.exit737"
+then2.i.i.i.i722:                                 ; preds = %merge.i.i.i.i721
+  %667 = load ptr, ptr %out, align 8
+  %668 = getelementptr i8, ptr %667, i64 %658
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %668, ptr nonnull readonly align 1 %digits.i.i718, i64 %657, i1 false)
+  br label %"$JsonWriter.integer.exit738"
 
-"$JsonWriter.integer.exit737":                    ; preds = %then.i.i.i.i726, %merge.i.i.i.i720, %then2.i.i.i.i721
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i717)
-  %589 = getelementptr inbounds i8, ptr %made, i64 320
-  %590 = load i8, ptr %589, align 8
-  %591 = icmp ne i8 %590, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.536", i1 zeroext %591)
-  %592 = getelementptr inbounds i8, ptr %made, i64 321
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.537")
-  %593 = load i64, ptr %35, align 8
-  %594 = add i64 %593, 1
-  %595 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i101.i = icmp slt i64 %595, %594
-  %.pre.i.i.i.i102.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i101.i, label %merge.i.i.i.i.i104.i, label %"$Vector.push.79.exit.thread.i.i.i103.i"
+"$JsonWriter.integer.exit738":                    ; preds = %then.i.i.i.i727, %merge.i.i.i.i721, %then2.i.i.i.i722
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i718)
+  %669 = getelementptr inbounds i8, ptr %made, i64 448
+  %670 = load i8, ptr %669, align 8
+  %671 = icmp ne i8 %670, 0
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.543", i1 zeroext %671)
+  %672 = getelementptr inbounds i8, ptr %made, i64 449
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.544")
+  %673 = load i64, ptr %35, align 8
+  %674 = add i64 %673, 1
+  %675 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i93.i = icmp slt i64 %675, %674
+  %.pre.i.i.i.i94.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i93.i, label %merge.i.i.i.i.i96.i, label %"$Vector.push.79.exit.thread.i.i.i95.i"
 
-merge.i.i.i.i.i104.i:                             ; preds = %"$JsonWriter.integer.exit737"
-  %596 = shl i64 %595, 1
-  %spec.select.i.i.i.i.i105.i = call i64 @llvm.smax.i64(i64 %596, i64 %594)
-  %spec.store.select.i.i.i.i.i106.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i105.i, i64 8)
-  %597 = call ptr @realloc(ptr %.pre.i.i.i.i102.i, i64 %spec.store.select.i.i.i.i.i106.i)
-  %598 = icmp eq ptr %597, null
-  br i1 %598, label %then.i.i.i109.i, label %merge7.i.i.i.i.i107.i
+merge.i.i.i.i.i96.i:                              ; preds = %"$JsonWriter.integer.exit738"
+  %676 = shl i64 %675, 1
+  %spec.select.i.i.i.i.i97.i = call i64 @llvm.smax.i64(i64 %676, i64 %674)
+  %spec.store.select.i.i.i.i.i98.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i97.i, i64 8)
+  %677 = call ptr @realloc(ptr %.pre.i.i.i.i94.i, i64 %spec.store.select.i.i.i.i.i98.i)
+  %678 = icmp eq ptr %677, null
+  br i1 %678, label %then.i.i.i101.i, label %merge7.i.i.i.i.i99.i
 
-merge7.i.i.i.i.i107.i:                            ; preds = %merge.i.i.i.i.i104.i
-  store ptr %597, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i106.i, ptr %36, align 8
-  %.pre10.i.i.i.i108.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.79.exit.thread.i.i.i103.i"
+merge7.i.i.i.i.i99.i:                             ; preds = %merge.i.i.i.i.i96.i
+  store ptr %677, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i98.i, ptr %36, align 8
+  %.pre10.i.i.i.i100.i = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i.i95.i"
 
-"$Vector.push.79.exit.thread.i.i.i103.i":         ; preds = %merge7.i.i.i.i.i107.i, %"$JsonWriter.integer.exit737"
-  %599 = phi i64 [ %.pre10.i.i.i.i108.i, %merge7.i.i.i.i.i107.i ], [ %593, %"$JsonWriter.integer.exit737" ]
-  %600 = phi ptr [ %597, %merge7.i.i.i.i.i107.i ], [ %.pre.i.i.i.i102.i, %"$JsonWriter.integer.exit737" ]
-  %601 = getelementptr i8, ptr %600, i64 %599
-  store i8 58, ptr %601, align 1
-  %602 = load i64, ptr %35, align 8
-  %603 = add i64 %602, 1
-  store i64 %603, ptr %35, align 8
-  br label %"$JsonWriter.string_field.exit110.i"
+"$Vector.push.79.exit.thread.i.i.i95.i":          ; preds = %merge7.i.i.i.i.i99.i, %"$JsonWriter.integer.exit738"
+  %679 = phi i64 [ %.pre10.i.i.i.i100.i, %merge7.i.i.i.i.i99.i ], [ %673, %"$JsonWriter.integer.exit738" ]
+  %680 = phi ptr [ %677, %merge7.i.i.i.i.i99.i ], [ %.pre.i.i.i.i94.i, %"$JsonWriter.integer.exit738" ]
+  %681 = getelementptr i8, ptr %680, i64 %679
+  store i8 58, ptr %681, align 1
+  %682 = load i64, ptr %35, align 8
+  %683 = add i64 %682, 1
+  store i64 %683, ptr %35, align 8
+  br label %"$JsonWriter.string_field.exit102.i"
 
-then.i.i.i109.i:                                  ; preds = %merge.i.i.i.i.i104.i
-  %604 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %604, align 8
-  br label %"$JsonWriter.string_field.exit110.i"
+then.i.i.i101.i:                                  ; preds = %merge.i.i.i.i.i96.i
+  %684 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %684, align 8
+  br label %"$JsonWriter.string_field.exit102.i"
 
-"$JsonWriter.string_field.exit110.i":             ; preds = %then.i.i.i109.i, %"$Vector.push.79.exit.thread.i.i.i103.i"
+"$JsonWriter.string_field.exit102.i":             ; preds = %then.i.i.i101.i, %"$Vector.push.79.exit.thread.i.i.i95.i"
   store i8 0, ptr %34, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %592)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %672)
   call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %5)
   call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %5, ptr nonnull readonly %made, i32 0)
   %shape.sroa.0.0.copyload.i.i = load i32, ptr %5, align 8
@@ -33432,3210 +33662,3162 @@ then.i.i.i109.i:                                  ; preds = %merge.i.i.i.i.i104.
   %shape.sroa.60.0.copyload.i.i = load i64, ptr %shape.sroa.60.0..sroa_idx.i.i, align 8
   %shape.sroa.62.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %5, i64 128
   %shape.sroa.62.0.copyload.i.i = load i64, ptr %shape.sroa.62.0..sroa_idx.i.i, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.538")
-  %605 = load i64, ptr %35, align 8
-  %606 = add i64 %605, 1
-  %607 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i111.i = icmp slt i64 %607, %606
-  %.pre.i.i.i.i112.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i111.i, label %merge.i.i.i.i.i124.i, label %"$Vector.push.79.exit.thread.i.i.i113.i"
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.545")
+  %685 = load i64, ptr %35, align 8
+  %686 = add i64 %685, 1
+  %687 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i103.i = icmp slt i64 %687, %686
+  %.pre.i.i.i.i104.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i103.i, label %merge.i.i.i.i.i116.i, label %"$Vector.push.79.exit.thread.i.i.i105.i"
 
-merge.i.i.i.i.i124.i:                             ; preds = %"$JsonWriter.string_field.exit110.i"
-  %608 = shl i64 %607, 1
-  %spec.select.i.i.i.i.i125.i = call i64 @llvm.smax.i64(i64 %608, i64 %606)
-  %spec.store.select.i.i.i.i.i126.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i125.i, i64 8)
-  %609 = call ptr @realloc(ptr %.pre.i.i.i.i112.i, i64 %spec.store.select.i.i.i.i.i126.i)
-  %610 = icmp eq ptr %609, null
-  br i1 %610, label %then.i.i.i129.i, label %merge7.i.i.i.i.i127.i
+merge.i.i.i.i.i116.i:                             ; preds = %"$JsonWriter.string_field.exit102.i"
+  %688 = shl i64 %687, 1
+  %spec.select.i.i.i.i.i117.i = call i64 @llvm.smax.i64(i64 %688, i64 %686)
+  %spec.store.select.i.i.i.i.i118.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i117.i, i64 8)
+  %689 = call ptr @realloc(ptr %.pre.i.i.i.i104.i, i64 %spec.store.select.i.i.i.i.i118.i)
+  %690 = icmp eq ptr %689, null
+  br i1 %690, label %then.i.i.i121.i, label %merge7.i.i.i.i.i119.i
 
-merge7.i.i.i.i.i127.i:                            ; preds = %merge.i.i.i.i.i124.i
-  store ptr %609, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i126.i, ptr %36, align 8
-  %.pre10.i.i.i.i128.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.79.exit.thread.i.i.i113.i"
+merge7.i.i.i.i.i119.i:                            ; preds = %merge.i.i.i.i.i116.i
+  store ptr %689, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i118.i, ptr %36, align 8
+  %.pre10.i.i.i.i120.i = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i.i105.i"
 
-"$Vector.push.79.exit.thread.i.i.i113.i":         ; preds = %merge7.i.i.i.i.i127.i, %"$JsonWriter.string_field.exit110.i"
-  %611 = phi i64 [ %.pre10.i.i.i.i128.i, %merge7.i.i.i.i.i127.i ], [ %605, %"$JsonWriter.string_field.exit110.i" ]
-  %612 = phi ptr [ %609, %merge7.i.i.i.i.i127.i ], [ %.pre.i.i.i.i112.i, %"$JsonWriter.string_field.exit110.i" ]
-  %613 = getelementptr i8, ptr %612, i64 %611
-  store i8 58, ptr %613, align 1
-  %614 = load i64, ptr %35, align 8
-  %615 = add i64 %614, 1
-  store i64 %615, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i696"
+"$Vector.push.79.exit.thread.i.i.i105.i":         ; preds = %merge7.i.i.i.i.i119.i, %"$JsonWriter.string_field.exit102.i"
+  %691 = phi i64 [ %.pre10.i.i.i.i120.i, %merge7.i.i.i.i.i119.i ], [ %685, %"$JsonWriter.string_field.exit102.i" ]
+  %692 = phi ptr [ %689, %merge7.i.i.i.i.i119.i ], [ %.pre.i.i.i.i104.i, %"$JsonWriter.string_field.exit102.i" ]
+  %693 = getelementptr i8, ptr %692, i64 %691
+  store i8 58, ptr %693, align 1
+  %694 = load i64, ptr %35, align 8
+  %695 = add i64 %694, 1
+  store i64 %695, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i697"
 
-then.i.i.i129.i:                                  ; preds = %merge.i.i.i.i.i124.i
-  %616 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %616, align 8
+then.i.i.i121.i:                                  ; preds = %merge.i.i.i.i.i116.i
+  %696 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %696, align 8
   %.pre = load i64, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i696"
+  br label %"$JsonWriter.separate.exit.i697"
 
-"$JsonWriter.separate.exit.i696":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i113.i", %then.i.i.i129.i
-  %617 = phi i64 [ %615, %"$Vector.push.79.exit.thread.i.i.i113.i" ], [ %.pre, %then.i.i.i129.i ]
+"$JsonWriter.separate.exit.i697":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i105.i", %then.i.i.i121.i
+  %697 = phi i64 [ %695, %"$Vector.push.79.exit.thread.i.i.i105.i" ], [ %.pre, %then.i.i.i121.i ]
   store i8 1, ptr %34, align 8
-  %618 = add i64 %617, 1
-  %619 = load i64, ptr %36, align 8
-  %.not.i.i.i.i697 = icmp slt i64 %619, %618
-  %.pre.i.i.i698 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i697, label %merge.i.i.i.i700, label %"$Vector.push.79.exit.thread.i.i699"
+  %698 = add i64 %697, 1
+  %699 = load i64, ptr %36, align 8
+  %.not.i.i.i.i698 = icmp slt i64 %699, %698
+  %.pre.i.i.i699 = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i698, label %merge.i.i.i.i701, label %"$Vector.push.79.exit.thread.i.i700"
 
-merge.i.i.i.i700:                                 ; preds = %"$JsonWriter.separate.exit.i696"
-  %620 = shl i64 %619, 1
-  %spec.select.i.i.i.i701 = call i64 @llvm.smax.i64(i64 %620, i64 %618)
-  %spec.store.select.i.i.i.i702 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i701, i64 8)
-  %621 = call ptr @realloc(ptr %.pre.i.i.i698, i64 %spec.store.select.i.i.i.i702)
-  %622 = icmp eq ptr %621, null
-  br i1 %622, label %then.i3.i705, label %merge7.i.i.i.i703
+merge.i.i.i.i701:                                 ; preds = %"$JsonWriter.separate.exit.i697"
+  %700 = shl i64 %699, 1
+  %spec.select.i.i.i.i702 = call i64 @llvm.smax.i64(i64 %700, i64 %698)
+  %spec.store.select.i.i.i.i703 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i702, i64 8)
+  %701 = call ptr @realloc(ptr %.pre.i.i.i699, i64 %spec.store.select.i.i.i.i703)
+  %702 = icmp eq ptr %701, null
+  br i1 %702, label %then.i3.i706, label %merge7.i.i.i.i704
 
-merge7.i.i.i.i703:                                ; preds = %merge.i.i.i.i700
-  store ptr %621, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i702, ptr %36, align 8
-  %.pre10.i.i.i704 = load i64, ptr %35, align 8
-  br label %"$Vector.push.79.exit.thread.i.i699"
+merge7.i.i.i.i704:                                ; preds = %merge.i.i.i.i701
+  store ptr %701, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i703, ptr %36, align 8
+  %.pre10.i.i.i705 = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i700"
 
-"$Vector.push.79.exit.thread.i.i699":             ; preds = %merge7.i.i.i.i703, %"$JsonWriter.separate.exit.i696"
-  %623 = phi i64 [ %.pre10.i.i.i704, %merge7.i.i.i.i703 ], [ %617, %"$JsonWriter.separate.exit.i696" ]
-  %624 = phi ptr [ %621, %merge7.i.i.i.i703 ], [ %.pre.i.i.i698, %"$JsonWriter.separate.exit.i696" ]
-  %625 = getelementptr i8, ptr %624, i64 %623
-  store i8 123, ptr %625, align 1
-  %626 = load i64, ptr %35, align 8
-  %627 = add i64 %626, 1
-  store i64 %627, ptr %35, align 8
-  br label %"$JsonWriter.open.exit716"
+"$Vector.push.79.exit.thread.i.i700":             ; preds = %merge7.i.i.i.i704, %"$JsonWriter.separate.exit.i697"
+  %703 = phi i64 [ %.pre10.i.i.i705, %merge7.i.i.i.i704 ], [ %697, %"$JsonWriter.separate.exit.i697" ]
+  %704 = phi ptr [ %701, %merge7.i.i.i.i704 ], [ %.pre.i.i.i699, %"$JsonWriter.separate.exit.i697" ]
+  %705 = getelementptr i8, ptr %704, i64 %703
+  store i8 123, ptr %705, align 1
+  %706 = load i64, ptr %35, align 8
+  %707 = add i64 %706, 1
+  store i64 %707, ptr %35, align 8
+  br label %"$JsonWriter.open.exit717"
 
-then.i3.i705:                                     ; preds = %merge.i.i.i.i700
-  %628 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %628, align 8
-  br label %"$JsonWriter.open.exit716"
+then.i3.i706:                                     ; preds = %merge.i.i.i.i701
+  %708 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %708, align 8
+  br label %"$JsonWriter.open.exit717"
 
-"$JsonWriter.open.exit716":                       ; preds = %"$Vector.push.79.exit.thread.i.i699", %then.i3.i705
+"$JsonWriter.open.exit717":                       ; preds = %"$Vector.push.79.exit.thread.i.i700", %then.i3.i706
   store i8 0, ptr %34, align 8
-  %629 = mul i64 %shape.sroa.19.0.copyload.i.i, %shape.sroa.4.0.copyload.i.i
-  %630 = mul i64 %629, %shape.sroa.28.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.539")
-  %631 = load i64, ptr %35, align 8
-  %632 = add i64 %631, 1
-  %633 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i114.i = icmp slt i64 %633, %632
-  %.pre.i.i.i.i.i115.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i114.i, label %merge.i.i.i.i.i.i118.i, label %"$Vector.push.79.exit.thread.i.i.i.i116.i"
+  %709 = mul i64 %shape.sroa.19.0.copyload.i.i, %shape.sroa.4.0.copyload.i.i
+  %710 = mul i64 %709, %shape.sroa.28.0.copyload.i.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.546")
+  %711 = load i64, ptr %35, align 8
+  %712 = add i64 %711, 1
+  %713 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i106.i = icmp slt i64 %713, %712
+  %.pre.i.i.i.i.i107.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i.i106.i, label %merge.i.i.i.i.i.i110.i, label %"$Vector.push.79.exit.thread.i.i.i.i108.i"
 
-merge.i.i.i.i.i.i118.i:                           ; preds = %"$JsonWriter.open.exit716"
-  %634 = shl i64 %633, 1
-  %spec.select.i.i.i.i.i.i119.i = call i64 @llvm.smax.i64(i64 %634, i64 %632)
-  %spec.store.select.i.i.i.i.i.i120.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i119.i, i64 8)
-  %635 = call ptr @realloc(ptr %.pre.i.i.i.i.i115.i, i64 %spec.store.select.i.i.i.i.i.i120.i)
-  %636 = icmp eq ptr %635, null
-  br i1 %636, label %then.i.i.i.i123.i, label %merge7.i.i.i.i.i.i121.i
+merge.i.i.i.i.i.i110.i:                           ; preds = %"$JsonWriter.open.exit717"
+  %714 = shl i64 %713, 1
+  %spec.select.i.i.i.i.i.i111.i = call i64 @llvm.smax.i64(i64 %714, i64 %712)
+  %spec.store.select.i.i.i.i.i.i112.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i111.i, i64 8)
+  %715 = call ptr @realloc(ptr %.pre.i.i.i.i.i107.i, i64 %spec.store.select.i.i.i.i.i.i112.i)
+  %716 = icmp eq ptr %715, null
+  br i1 %716, label %then.i.i.i.i115.i, label %merge7.i.i.i.i.i.i113.i
 
-merge7.i.i.i.i.i.i121.i:                          ; preds = %merge.i.i.i.i.i.i118.i
-  store ptr %635, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i120.i, ptr %36, align 8
-  %.pre10.i.i.i.i.i122.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.79.exit.thread.i.i.i.i116.i"
+merge7.i.i.i.i.i.i113.i:                          ; preds = %merge.i.i.i.i.i.i110.i
+  store ptr %715, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i112.i, ptr %36, align 8
+  %.pre10.i.i.i.i.i114.i = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i.i.i108.i"
 
-"$Vector.push.79.exit.thread.i.i.i.i116.i":       ; preds = %merge7.i.i.i.i.i.i121.i, %"$JsonWriter.open.exit716"
-  %637 = phi i64 [ %.pre10.i.i.i.i.i122.i, %merge7.i.i.i.i.i.i121.i ], [ %631, %"$JsonWriter.open.exit716" ]
-  %638 = phi ptr [ %635, %merge7.i.i.i.i.i.i121.i ], [ %.pre.i.i.i.i.i115.i, %"$JsonWriter.open.exit716" ]
-  %639 = getelementptr i8, ptr %638, i64 %637
-  store i8 58, ptr %639, align 1
-  %640 = load i64, ptr %35, align 8
-  %641 = add i64 %640, 1
-  store i64 %641, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i676"
+"$Vector.push.79.exit.thread.i.i.i.i108.i":       ; preds = %merge7.i.i.i.i.i.i113.i, %"$JsonWriter.open.exit717"
+  %717 = phi i64 [ %.pre10.i.i.i.i.i114.i, %merge7.i.i.i.i.i.i113.i ], [ %711, %"$JsonWriter.open.exit717" ]
+  %718 = phi ptr [ %715, %merge7.i.i.i.i.i.i113.i ], [ %.pre.i.i.i.i.i107.i, %"$JsonWriter.open.exit717" ]
+  %719 = getelementptr i8, ptr %718, i64 %717
+  store i8 58, ptr %719, align 1
+  %720 = load i64, ptr %35, align 8
+  %721 = add i64 %720, 1
+  store i64 %721, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i677"
 
-then.i.i.i.i123.i:                                ; preds = %merge.i.i.i.i.i.i118.i
-  %642 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %642, align 8
-  br label %"$JsonWriter.separate.exit.i676"
+then.i.i.i.i115.i:                                ; preds = %merge.i.i.i.i.i.i110.i
+  %722 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %722, align 8
+  br label %"$JsonWriter.separate.exit.i677"
 
-"$JsonWriter.separate.exit.i676":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i.i116.i", %then.i.i.i.i123.i
+"$JsonWriter.separate.exit.i677":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i.i108.i", %then.i.i.i.i115.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i675)
-  %643 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i675, i64 32, ptr nonnull @"$string.82", i64 %630)
-  %644 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i675)
-  %645 = load i64, ptr %35, align 8
-  %646 = add i64 %645, %644
-  %647 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i677 = icmp slt i64 %647, %646
-  br i1 %.not.i.i.i.i.i.i677, label %merge.i.i.i.i.i.i680, label %merge.i.i.i.i678
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i676)
+  %723 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i676, i64 32, ptr nonnull @"$string.82", i64 %710)
+  %724 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i676)
+  %725 = load i64, ptr %35, align 8
+  %726 = add i64 %725, %724
+  %727 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i678 = icmp slt i64 %727, %726
+  br i1 %.not.i.i.i.i.i.i678, label %merge.i.i.i.i.i.i681, label %merge.i.i.i.i679
 
-merge.i.i.i.i.i.i680:                             ; preds = %"$JsonWriter.separate.exit.i676"
-  %648 = shl i64 %647, 1
-  %spec.select.i.i.i.i.i.i681 = call i64 @llvm.smax.i64(i64 %648, i64 %646)
-  %spec.store.select.i.i.i.i.i.i682 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i681, i64 8)
-  %649 = load ptr, ptr %out, align 8
-  %650 = call ptr @realloc(ptr %649, i64 %spec.store.select.i.i.i.i.i.i682)
-  %651 = icmp eq ptr %650, null
-  br i1 %651, label %then.i.i.i.i684, label %merge7.i.i.i.i.i.i683
+merge.i.i.i.i.i.i681:                             ; preds = %"$JsonWriter.separate.exit.i677"
+  %728 = shl i64 %727, 1
+  %spec.select.i.i.i.i.i.i682 = call i64 @llvm.smax.i64(i64 %728, i64 %726)
+  %spec.store.select.i.i.i.i.i.i683 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i682, i64 8)
+  %729 = load ptr, ptr %out, align 8
+  %730 = call ptr @realloc(ptr %729, i64 %spec.store.select.i.i.i.i.i.i683)
+  %731 = icmp eq ptr %730, null
+  br i1 %731, label %then.i.i.i.i685, label %merge7.i.i.i.i.i.i684
 
-merge7.i.i.i.i.i.i683:                            ; preds = %merge.i.i.i.i.i.i680
-  store ptr %650, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i682, ptr %36, align 8
-  br label %merge.i.i.i.i678
+merge7.i.i.i.i.i.i684:                            ; preds = %merge.i.i.i.i.i.i681
+  store ptr %730, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i683, ptr %36, align 8
+  br label %merge.i.i.i.i679
 
-then.i.i.i.i684:                                  ; preds = %merge.i.i.i.i.i.i680
-  %652 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %652, align 8
-  br label %"$JsonWriter.integer.exit695"
+then.i.i.i.i685:                                  ; preds = %merge.i.i.i.i.i.i681
+  %732 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %732, align 8
+  br label %"$JsonWriter.integer.exit696"
 
-merge.i.i.i.i678:                                 ; preds = %merge7.i.i.i.i.i.i683, %"$JsonWriter.separate.exit.i676"
-  store i64 %646, ptr %35, align 8
-  %653 = icmp sgt i64 %644, 0
-  br i1 %653, label %then2.i.i.i.i679, label %"$JsonWriter.integer.exit695"
+merge.i.i.i.i679:                                 ; preds = %merge7.i.i.i.i.i.i684, %"$JsonWriter.separate.exit.i677"
+  store i64 %726, ptr %35, align 8
+  %733 = icmp sgt i64 %724, 0
+  br i1 %733, label %then2.i.i.i.i680, label %"$JsonWriter.integer.exit696"
 
-then2.i.i.i.i679:                                 ; preds = %merge.i.i.i.i678
-  %654 = load ptr, ptr %out, align 8
-  %655 = getelementptr i8, ptr %654, i64 %645
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %655, ptr nonnull readonly align 1 %digits.i.i675, i64 %644, i1 false)
-  br label %"$JsonWriter.integer.exit695"
+then2.i.i.i.i680:                                 ; preds = %merge.i.i.i.i679
+  %734 = load ptr, ptr %out, align 8
+  %735 = getelementptr i8, ptr %734, i64 %725
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %735, ptr nonnull readonly align 1 %digits.i.i676, i64 %724, i1 false)
+  br label %"$JsonWriter.integer.exit696"
 
-"$JsonWriter.integer.exit695":                    ; preds = %then.i.i.i.i684, %merge.i.i.i.i678, %then2.i.i.i.i679
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i675)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.540")
-  %656 = load i64, ptr %35, align 8
-  %657 = add i64 %656, 1
-  %658 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i72.i.i = icmp slt i64 %658, %657
+"$JsonWriter.integer.exit696":                    ; preds = %then.i.i.i.i685, %merge.i.i.i.i679, %then2.i.i.i.i680
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i676)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.547")
+  %736 = load i64, ptr %35, align 8
+  %737 = add i64 %736, 1
+  %738 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i72.i.i = icmp slt i64 %738, %737
   %.pre.i.i.i.i73.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i72.i.i, label %merge.i.i.i.i.i75.i.i, label %"$Vector.push.79.exit.thread.i.i.i74.i.i"
 
-merge.i.i.i.i.i75.i.i:                            ; preds = %"$JsonWriter.integer.exit695"
-  %659 = shl i64 %658, 1
-  %spec.select.i.i.i.i.i76.i.i = call i64 @llvm.smax.i64(i64 %659, i64 %657)
+merge.i.i.i.i.i75.i.i:                            ; preds = %"$JsonWriter.integer.exit696"
+  %739 = shl i64 %738, 1
+  %spec.select.i.i.i.i.i76.i.i = call i64 @llvm.smax.i64(i64 %739, i64 %737)
   %spec.store.select.i.i.i.i.i77.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i76.i.i, i64 8)
-  %660 = call ptr @realloc(ptr %.pre.i.i.i.i73.i.i, i64 %spec.store.select.i.i.i.i.i77.i.i)
-  %661 = icmp eq ptr %660, null
-  br i1 %661, label %then.i.i.i80.i.i, label %merge7.i.i.i.i.i78.i.i
+  %740 = call ptr @realloc(ptr %.pre.i.i.i.i73.i.i, i64 %spec.store.select.i.i.i.i.i77.i.i)
+  %741 = icmp eq ptr %740, null
+  br i1 %741, label %then.i.i.i80.i.i, label %merge7.i.i.i.i.i78.i.i
 
 merge7.i.i.i.i.i78.i.i:                           ; preds = %merge.i.i.i.i.i75.i.i
-  store ptr %660, ptr %out, align 8
+  store ptr %740, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i77.i.i, ptr %36, align 8
   %.pre10.i.i.i.i79.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i74.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i74.i.i":        ; preds = %merge7.i.i.i.i.i78.i.i, %"$JsonWriter.integer.exit695"
-  %662 = phi i64 [ %.pre10.i.i.i.i79.i.i, %merge7.i.i.i.i.i78.i.i ], [ %656, %"$JsonWriter.integer.exit695" ]
-  %663 = phi ptr [ %660, %merge7.i.i.i.i.i78.i.i ], [ %.pre.i.i.i.i73.i.i, %"$JsonWriter.integer.exit695" ]
-  %664 = getelementptr i8, ptr %663, i64 %662
-  store i8 58, ptr %664, align 1
-  %665 = load i64, ptr %35, align 8
-  %666 = add i64 %665, 1
-  store i64 %666, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i655"
+"$Vector.push.79.exit.thread.i.i.i74.i.i":        ; preds = %merge7.i.i.i.i.i78.i.i, %"$JsonWriter.integer.exit696"
+  %742 = phi i64 [ %.pre10.i.i.i.i79.i.i, %merge7.i.i.i.i.i78.i.i ], [ %736, %"$JsonWriter.integer.exit696" ]
+  %743 = phi ptr [ %740, %merge7.i.i.i.i.i78.i.i ], [ %.pre.i.i.i.i73.i.i, %"$JsonWriter.integer.exit696" ]
+  %744 = getelementptr i8, ptr %743, i64 %742
+  store i8 58, ptr %744, align 1
+  %745 = load i64, ptr %35, align 8
+  %746 = add i64 %745, 1
+  store i64 %746, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i656"
 
 then.i.i.i80.i.i:                                 ; preds = %merge.i.i.i.i.i75.i.i
-  %667 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %667, align 8
-  br label %"$JsonWriter.separate.exit.i655"
+  %747 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %747, align 8
+  br label %"$JsonWriter.separate.exit.i656"
 
-"$JsonWriter.separate.exit.i655":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i74.i.i", %then.i.i.i80.i.i
+"$JsonWriter.separate.exit.i656":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i74.i.i", %then.i.i.i80.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i654)
-  %668 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i654, i64 32, ptr nonnull @"$string.82", i64 %630)
-  %669 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i654)
-  %670 = load i64, ptr %35, align 8
-  %671 = add i64 %670, %669
-  %672 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i656 = icmp slt i64 %672, %671
-  br i1 %.not.i.i.i.i.i.i656, label %merge.i.i.i.i.i.i659, label %merge.i.i.i.i657
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i655)
+  %748 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i655, i64 32, ptr nonnull @"$string.82", i64 %710)
+  %749 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i655)
+  %750 = load i64, ptr %35, align 8
+  %751 = add i64 %750, %749
+  %752 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i657 = icmp slt i64 %752, %751
+  br i1 %.not.i.i.i.i.i.i657, label %merge.i.i.i.i.i.i660, label %merge.i.i.i.i658
 
-merge.i.i.i.i.i.i659:                             ; preds = %"$JsonWriter.separate.exit.i655"
-  %673 = shl i64 %672, 1
-  %spec.select.i.i.i.i.i.i660 = call i64 @llvm.smax.i64(i64 %673, i64 %671)
-  %spec.store.select.i.i.i.i.i.i661 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i660, i64 8)
-  %674 = load ptr, ptr %out, align 8
-  %675 = call ptr @realloc(ptr %674, i64 %spec.store.select.i.i.i.i.i.i661)
-  %676 = icmp eq ptr %675, null
-  br i1 %676, label %then.i.i.i.i663, label %merge7.i.i.i.i.i.i662
+merge.i.i.i.i.i.i660:                             ; preds = %"$JsonWriter.separate.exit.i656"
+  %753 = shl i64 %752, 1
+  %spec.select.i.i.i.i.i.i661 = call i64 @llvm.smax.i64(i64 %753, i64 %751)
+  %spec.store.select.i.i.i.i.i.i662 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i661, i64 8)
+  %754 = load ptr, ptr %out, align 8
+  %755 = call ptr @realloc(ptr %754, i64 %spec.store.select.i.i.i.i.i.i662)
+  %756 = icmp eq ptr %755, null
+  br i1 %756, label %then.i.i.i.i664, label %merge7.i.i.i.i.i.i663
 
-merge7.i.i.i.i.i.i662:                            ; preds = %merge.i.i.i.i.i.i659
-  store ptr %675, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i661, ptr %36, align 8
-  br label %merge.i.i.i.i657
+merge7.i.i.i.i.i.i663:                            ; preds = %merge.i.i.i.i.i.i660
+  store ptr %755, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i662, ptr %36, align 8
+  br label %merge.i.i.i.i658
 
-then.i.i.i.i663:                                  ; preds = %merge.i.i.i.i.i.i659
-  %677 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %677, align 8
-  br label %"$JsonWriter.integer.exit674"
+then.i.i.i.i664:                                  ; preds = %merge.i.i.i.i.i.i660
+  %757 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %757, align 8
+  br label %"$JsonWriter.integer.exit675"
 
-merge.i.i.i.i657:                                 ; preds = %merge7.i.i.i.i.i.i662, %"$JsonWriter.separate.exit.i655"
-  store i64 %671, ptr %35, align 8
-  %678 = icmp sgt i64 %669, 0
-  br i1 %678, label %then2.i.i.i.i658, label %"$JsonWriter.integer.exit674"
+merge.i.i.i.i658:                                 ; preds = %merge7.i.i.i.i.i.i663, %"$JsonWriter.separate.exit.i656"
+  store i64 %751, ptr %35, align 8
+  %758 = icmp sgt i64 %749, 0
+  br i1 %758, label %then2.i.i.i.i659, label %"$JsonWriter.integer.exit675"
 
-then2.i.i.i.i658:                                 ; preds = %merge.i.i.i.i657
-  %679 = load ptr, ptr %out, align 8
-  %680 = getelementptr i8, ptr %679, i64 %670
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %680, ptr nonnull readonly align 1 %digits.i.i654, i64 %669, i1 false)
-  br label %"$JsonWriter.integer.exit674"
+then2.i.i.i.i659:                                 ; preds = %merge.i.i.i.i658
+  %759 = load ptr, ptr %out, align 8
+  %760 = getelementptr i8, ptr %759, i64 %750
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %760, ptr nonnull readonly align 1 %digits.i.i655, i64 %749, i1 false)
+  br label %"$JsonWriter.integer.exit675"
 
-"$JsonWriter.integer.exit674":                    ; preds = %then.i.i.i.i663, %merge.i.i.i.i657, %then2.i.i.i.i658
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i654)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.541")
-  %681 = load i64, ptr %35, align 8
-  %682 = add i64 %681, 1
-  %683 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i82.i.i = icmp slt i64 %683, %682
+"$JsonWriter.integer.exit675":                    ; preds = %then.i.i.i.i664, %merge.i.i.i.i658, %then2.i.i.i.i659
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i655)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.548")
+  %761 = load i64, ptr %35, align 8
+  %762 = add i64 %761, 1
+  %763 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i82.i.i = icmp slt i64 %763, %762
   %.pre.i.i.i.i83.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i82.i.i, label %merge.i.i.i.i.i85.i.i, label %"$Vector.push.79.exit.thread.i.i.i84.i.i"
 
-merge.i.i.i.i.i85.i.i:                            ; preds = %"$JsonWriter.integer.exit674"
-  %684 = shl i64 %683, 1
-  %spec.select.i.i.i.i.i86.i.i = call i64 @llvm.smax.i64(i64 %684, i64 %682)
+merge.i.i.i.i.i85.i.i:                            ; preds = %"$JsonWriter.integer.exit675"
+  %764 = shl i64 %763, 1
+  %spec.select.i.i.i.i.i86.i.i = call i64 @llvm.smax.i64(i64 %764, i64 %762)
   %spec.store.select.i.i.i.i.i87.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i86.i.i, i64 8)
-  %685 = call ptr @realloc(ptr %.pre.i.i.i.i83.i.i, i64 %spec.store.select.i.i.i.i.i87.i.i)
-  %686 = icmp eq ptr %685, null
-  br i1 %686, label %then.i.i.i90.i.i, label %merge7.i.i.i.i.i88.i.i
+  %765 = call ptr @realloc(ptr %.pre.i.i.i.i83.i.i, i64 %spec.store.select.i.i.i.i.i87.i.i)
+  %766 = icmp eq ptr %765, null
+  br i1 %766, label %then.i.i.i90.i.i, label %merge7.i.i.i.i.i88.i.i
 
 merge7.i.i.i.i.i88.i.i:                           ; preds = %merge.i.i.i.i.i85.i.i
-  store ptr %685, ptr %out, align 8
+  store ptr %765, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i87.i.i, ptr %36, align 8
   %.pre10.i.i.i.i89.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i84.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i84.i.i":        ; preds = %merge7.i.i.i.i.i88.i.i, %"$JsonWriter.integer.exit674"
-  %687 = phi i64 [ %.pre10.i.i.i.i89.i.i, %merge7.i.i.i.i.i88.i.i ], [ %681, %"$JsonWriter.integer.exit674" ]
-  %688 = phi ptr [ %685, %merge7.i.i.i.i.i88.i.i ], [ %.pre.i.i.i.i83.i.i, %"$JsonWriter.integer.exit674" ]
-  %689 = getelementptr i8, ptr %688, i64 %687
-  store i8 58, ptr %689, align 1
-  %690 = load i64, ptr %35, align 8
-  %691 = add i64 %690, 1
-  store i64 %691, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i634"
+"$Vector.push.79.exit.thread.i.i.i84.i.i":        ; preds = %merge7.i.i.i.i.i88.i.i, %"$JsonWriter.integer.exit675"
+  %767 = phi i64 [ %.pre10.i.i.i.i89.i.i, %merge7.i.i.i.i.i88.i.i ], [ %761, %"$JsonWriter.integer.exit675" ]
+  %768 = phi ptr [ %765, %merge7.i.i.i.i.i88.i.i ], [ %.pre.i.i.i.i83.i.i, %"$JsonWriter.integer.exit675" ]
+  %769 = getelementptr i8, ptr %768, i64 %767
+  store i8 58, ptr %769, align 1
+  %770 = load i64, ptr %35, align 8
+  %771 = add i64 %770, 1
+  store i64 %771, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i635"
 
 then.i.i.i90.i.i:                                 ; preds = %merge.i.i.i.i.i85.i.i
-  %692 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %692, align 8
-  br label %"$JsonWriter.separate.exit.i634"
+  %772 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %772, align 8
+  br label %"$JsonWriter.separate.exit.i635"
 
-"$JsonWriter.separate.exit.i634":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i84.i.i", %then.i.i.i90.i.i
+"$JsonWriter.separate.exit.i635":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i84.i.i", %then.i.i.i90.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i633)
-  %693 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i633, i64 32, ptr nonnull @"$string.82", i64 %630)
-  %694 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i633)
-  %695 = load i64, ptr %35, align 8
-  %696 = add i64 %695, %694
-  %697 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i635 = icmp slt i64 %697, %696
-  br i1 %.not.i.i.i.i.i.i635, label %merge.i.i.i.i.i.i638, label %merge.i.i.i.i636
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i634)
+  %773 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i634, i64 32, ptr nonnull @"$string.82", i64 %710)
+  %774 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i634)
+  %775 = load i64, ptr %35, align 8
+  %776 = add i64 %775, %774
+  %777 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i636 = icmp slt i64 %777, %776
+  br i1 %.not.i.i.i.i.i.i636, label %merge.i.i.i.i.i.i639, label %merge.i.i.i.i637
 
-merge.i.i.i.i.i.i638:                             ; preds = %"$JsonWriter.separate.exit.i634"
-  %698 = shl i64 %697, 1
-  %spec.select.i.i.i.i.i.i639 = call i64 @llvm.smax.i64(i64 %698, i64 %696)
-  %spec.store.select.i.i.i.i.i.i640 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i639, i64 8)
-  %699 = load ptr, ptr %out, align 8
-  %700 = call ptr @realloc(ptr %699, i64 %spec.store.select.i.i.i.i.i.i640)
-  %701 = icmp eq ptr %700, null
-  br i1 %701, label %then.i.i.i.i642, label %merge7.i.i.i.i.i.i641
+merge.i.i.i.i.i.i639:                             ; preds = %"$JsonWriter.separate.exit.i635"
+  %778 = shl i64 %777, 1
+  %spec.select.i.i.i.i.i.i640 = call i64 @llvm.smax.i64(i64 %778, i64 %776)
+  %spec.store.select.i.i.i.i.i.i641 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i640, i64 8)
+  %779 = load ptr, ptr %out, align 8
+  %780 = call ptr @realloc(ptr %779, i64 %spec.store.select.i.i.i.i.i.i641)
+  %781 = icmp eq ptr %780, null
+  br i1 %781, label %then.i.i.i.i643, label %merge7.i.i.i.i.i.i642
 
-merge7.i.i.i.i.i.i641:                            ; preds = %merge.i.i.i.i.i.i638
-  store ptr %700, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i640, ptr %36, align 8
-  br label %merge.i.i.i.i636
+merge7.i.i.i.i.i.i642:                            ; preds = %merge.i.i.i.i.i.i639
+  store ptr %780, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i641, ptr %36, align 8
+  br label %merge.i.i.i.i637
 
-then.i.i.i.i642:                                  ; preds = %merge.i.i.i.i.i.i638
-  %702 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %702, align 8
-  br label %"$JsonWriter.integer.exit653"
+then.i.i.i.i643:                                  ; preds = %merge.i.i.i.i.i.i639
+  %782 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %782, align 8
+  br label %"$JsonWriter.integer.exit654"
 
-merge.i.i.i.i636:                                 ; preds = %merge7.i.i.i.i.i.i641, %"$JsonWriter.separate.exit.i634"
-  store i64 %696, ptr %35, align 8
-  %703 = icmp sgt i64 %694, 0
-  br i1 %703, label %then2.i.i.i.i637, label %"$JsonWriter.integer.exit653"
+merge.i.i.i.i637:                                 ; preds = %merge7.i.i.i.i.i.i642, %"$JsonWriter.separate.exit.i635"
+  store i64 %776, ptr %35, align 8
+  %783 = icmp sgt i64 %774, 0
+  br i1 %783, label %then2.i.i.i.i638, label %"$JsonWriter.integer.exit654"
 
-then2.i.i.i.i637:                                 ; preds = %merge.i.i.i.i636
-  %704 = load ptr, ptr %out, align 8
-  %705 = getelementptr i8, ptr %704, i64 %695
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %705, ptr nonnull readonly align 1 %digits.i.i633, i64 %694, i1 false)
-  br label %"$JsonWriter.integer.exit653"
+then2.i.i.i.i638:                                 ; preds = %merge.i.i.i.i637
+  %784 = load ptr, ptr %out, align 8
+  %785 = getelementptr i8, ptr %784, i64 %775
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %785, ptr nonnull readonly align 1 %digits.i.i634, i64 %774, i1 false)
+  br label %"$JsonWriter.integer.exit654"
 
-"$JsonWriter.integer.exit653":                    ; preds = %then.i.i.i.i642, %merge.i.i.i.i636, %then2.i.i.i.i637
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i633)
-  %706 = mul i64 %shape.sroa.39.0.copyload.i.i, %shape.sroa.34.0.copyload.i.i
-  %707 = call i64 @llvm.smax.i64(i64 %shape.sroa.28.0.copyload.i.i, i64 %706)
-  %708 = mul i64 %707, %shape.sroa.4.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.542")
-  %709 = load i64, ptr %35, align 8
-  %710 = add i64 %709, 1
-  %711 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i92.i.i = icmp slt i64 %711, %710
+"$JsonWriter.integer.exit654":                    ; preds = %then.i.i.i.i643, %merge.i.i.i.i637, %then2.i.i.i.i638
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i634)
+  %786 = mul i64 %shape.sroa.39.0.copyload.i.i, %shape.sroa.34.0.copyload.i.i
+  %787 = call i64 @llvm.smax.i64(i64 %shape.sroa.28.0.copyload.i.i, i64 %786)
+  %788 = mul i64 %787, %shape.sroa.4.0.copyload.i.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.549")
+  %789 = load i64, ptr %35, align 8
+  %790 = add i64 %789, 1
+  %791 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i92.i.i = icmp slt i64 %791, %790
   %.pre.i.i.i.i93.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i92.i.i, label %merge.i.i.i.i.i95.i.i, label %"$Vector.push.79.exit.thread.i.i.i94.i.i"
 
-merge.i.i.i.i.i95.i.i:                            ; preds = %"$JsonWriter.integer.exit653"
-  %712 = shl i64 %711, 1
-  %spec.select.i.i.i.i.i96.i.i = call i64 @llvm.smax.i64(i64 %712, i64 %710)
+merge.i.i.i.i.i95.i.i:                            ; preds = %"$JsonWriter.integer.exit654"
+  %792 = shl i64 %791, 1
+  %spec.select.i.i.i.i.i96.i.i = call i64 @llvm.smax.i64(i64 %792, i64 %790)
   %spec.store.select.i.i.i.i.i97.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i96.i.i, i64 8)
-  %713 = call ptr @realloc(ptr %.pre.i.i.i.i93.i.i, i64 %spec.store.select.i.i.i.i.i97.i.i)
-  %714 = icmp eq ptr %713, null
-  br i1 %714, label %then.i.i.i100.i.i, label %merge7.i.i.i.i.i98.i.i
+  %793 = call ptr @realloc(ptr %.pre.i.i.i.i93.i.i, i64 %spec.store.select.i.i.i.i.i97.i.i)
+  %794 = icmp eq ptr %793, null
+  br i1 %794, label %then.i.i.i100.i.i, label %merge7.i.i.i.i.i98.i.i
 
 merge7.i.i.i.i.i98.i.i:                           ; preds = %merge.i.i.i.i.i95.i.i
-  store ptr %713, ptr %out, align 8
+  store ptr %793, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i97.i.i, ptr %36, align 8
   %.pre10.i.i.i.i99.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i94.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i94.i.i":        ; preds = %merge7.i.i.i.i.i98.i.i, %"$JsonWriter.integer.exit653"
-  %715 = phi i64 [ %.pre10.i.i.i.i99.i.i, %merge7.i.i.i.i.i98.i.i ], [ %709, %"$JsonWriter.integer.exit653" ]
-  %716 = phi ptr [ %713, %merge7.i.i.i.i.i98.i.i ], [ %.pre.i.i.i.i93.i.i, %"$JsonWriter.integer.exit653" ]
-  %717 = getelementptr i8, ptr %716, i64 %715
-  store i8 58, ptr %717, align 1
-  %718 = load i64, ptr %35, align 8
-  %719 = add i64 %718, 1
-  store i64 %719, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i613"
+"$Vector.push.79.exit.thread.i.i.i94.i.i":        ; preds = %merge7.i.i.i.i.i98.i.i, %"$JsonWriter.integer.exit654"
+  %795 = phi i64 [ %.pre10.i.i.i.i99.i.i, %merge7.i.i.i.i.i98.i.i ], [ %789, %"$JsonWriter.integer.exit654" ]
+  %796 = phi ptr [ %793, %merge7.i.i.i.i.i98.i.i ], [ %.pre.i.i.i.i93.i.i, %"$JsonWriter.integer.exit654" ]
+  %797 = getelementptr i8, ptr %796, i64 %795
+  store i8 58, ptr %797, align 1
+  %798 = load i64, ptr %35, align 8
+  %799 = add i64 %798, 1
+  store i64 %799, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i614"
 
 then.i.i.i100.i.i:                                ; preds = %merge.i.i.i.i.i95.i.i
-  %720 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %720, align 8
-  br label %"$JsonWriter.separate.exit.i613"
+  %800 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %800, align 8
+  br label %"$JsonWriter.separate.exit.i614"
 
-"$JsonWriter.separate.exit.i613":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i94.i.i", %then.i.i.i100.i.i
+"$JsonWriter.separate.exit.i614":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i94.i.i", %then.i.i.i100.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i612)
-  %721 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i612, i64 32, ptr nonnull @"$string.82", i64 %708)
-  %722 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i612)
-  %723 = load i64, ptr %35, align 8
-  %724 = add i64 %723, %722
-  %725 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i614 = icmp slt i64 %725, %724
-  br i1 %.not.i.i.i.i.i.i614, label %merge.i.i.i.i.i.i617, label %merge.i.i.i.i615
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i613)
+  %801 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i613, i64 32, ptr nonnull @"$string.82", i64 %788)
+  %802 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i613)
+  %803 = load i64, ptr %35, align 8
+  %804 = add i64 %803, %802
+  %805 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i615 = icmp slt i64 %805, %804
+  br i1 %.not.i.i.i.i.i.i615, label %merge.i.i.i.i.i.i618, label %merge.i.i.i.i616
 
-merge.i.i.i.i.i.i617:                             ; preds = %"$JsonWriter.separate.exit.i613"
-  %726 = shl i64 %725, 1
-  %spec.select.i.i.i.i.i.i618 = call i64 @llvm.smax.i64(i64 %726, i64 %724)
-  %spec.store.select.i.i.i.i.i.i619 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i618, i64 8)
-  %727 = load ptr, ptr %out, align 8
-  %728 = call ptr @realloc(ptr %727, i64 %spec.store.select.i.i.i.i.i.i619)
-  %729 = icmp eq ptr %728, null
-  br i1 %729, label %then.i.i.i.i621, label %merge7.i.i.i.i.i.i620
+merge.i.i.i.i.i.i618:                             ; preds = %"$JsonWriter.separate.exit.i614"
+  %806 = shl i64 %805, 1
+  %spec.select.i.i.i.i.i.i619 = call i64 @llvm.smax.i64(i64 %806, i64 %804)
+  %spec.store.select.i.i.i.i.i.i620 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i619, i64 8)
+  %807 = load ptr, ptr %out, align 8
+  %808 = call ptr @realloc(ptr %807, i64 %spec.store.select.i.i.i.i.i.i620)
+  %809 = icmp eq ptr %808, null
+  br i1 %809, label %then.i.i.i.i622, label %merge7.i.i.i.i.i.i621
 
-merge7.i.i.i.i.i.i620:                            ; preds = %merge.i.i.i.i.i.i617
-  store ptr %728, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i619, ptr %36, align 8
-  br label %merge.i.i.i.i615
+merge7.i.i.i.i.i.i621:                            ; preds = %merge.i.i.i.i.i.i618
+  store ptr %808, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i620, ptr %36, align 8
+  br label %merge.i.i.i.i616
 
-then.i.i.i.i621:                                  ; preds = %merge.i.i.i.i.i.i617
-  %730 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %730, align 8
-  br label %"$JsonWriter.integer.exit632"
+then.i.i.i.i622:                                  ; preds = %merge.i.i.i.i.i.i618
+  %810 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %810, align 8
+  br label %"$JsonWriter.integer.exit633"
 
-merge.i.i.i.i615:                                 ; preds = %merge7.i.i.i.i.i.i620, %"$JsonWriter.separate.exit.i613"
-  store i64 %724, ptr %35, align 8
-  %731 = icmp sgt i64 %722, 0
-  br i1 %731, label %then2.i.i.i.i616, label %"$JsonWriter.integer.exit632"
+merge.i.i.i.i616:                                 ; preds = %merge7.i.i.i.i.i.i621, %"$JsonWriter.separate.exit.i614"
+  store i64 %804, ptr %35, align 8
+  %811 = icmp sgt i64 %802, 0
+  br i1 %811, label %then2.i.i.i.i617, label %"$JsonWriter.integer.exit633"
 
-then2.i.i.i.i616:                                 ; preds = %merge.i.i.i.i615
-  %732 = load ptr, ptr %out, align 8
-  %733 = getelementptr i8, ptr %732, i64 %723
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %733, ptr nonnull readonly align 1 %digits.i.i612, i64 %722, i1 false)
-  br label %"$JsonWriter.integer.exit632"
+then2.i.i.i.i617:                                 ; preds = %merge.i.i.i.i616
+  %812 = load ptr, ptr %out, align 8
+  %813 = getelementptr i8, ptr %812, i64 %803
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %813, ptr nonnull readonly align 1 %digits.i.i613, i64 %802, i1 false)
+  br label %"$JsonWriter.integer.exit633"
 
-"$JsonWriter.integer.exit632":                    ; preds = %then.i.i.i.i621, %merge.i.i.i.i615, %then2.i.i.i.i616
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i612)
-  %734 = shl i64 %shape.sroa.4.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.543")
-  %735 = load i64, ptr %35, align 8
-  %736 = add i64 %735, 1
-  %737 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i102.i.i = icmp slt i64 %737, %736
+"$JsonWriter.integer.exit633":                    ; preds = %then.i.i.i.i622, %merge.i.i.i.i616, %then2.i.i.i.i617
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i613)
+  %814 = shl i64 %shape.sroa.4.0.copyload.i.i, 2
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.550")
+  %815 = load i64, ptr %35, align 8
+  %816 = add i64 %815, 1
+  %817 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i102.i.i = icmp slt i64 %817, %816
   %.pre.i.i.i.i103.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i102.i.i, label %merge.i.i.i.i.i105.i.i, label %"$Vector.push.79.exit.thread.i.i.i104.i.i"
 
-merge.i.i.i.i.i105.i.i:                           ; preds = %"$JsonWriter.integer.exit632"
-  %738 = shl i64 %737, 1
-  %spec.select.i.i.i.i.i106.i.i = call i64 @llvm.smax.i64(i64 %738, i64 %736)
+merge.i.i.i.i.i105.i.i:                           ; preds = %"$JsonWriter.integer.exit633"
+  %818 = shl i64 %817, 1
+  %spec.select.i.i.i.i.i106.i.i = call i64 @llvm.smax.i64(i64 %818, i64 %816)
   %spec.store.select.i.i.i.i.i107.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i106.i.i, i64 8)
-  %739 = call ptr @realloc(ptr %.pre.i.i.i.i103.i.i, i64 %spec.store.select.i.i.i.i.i107.i.i)
-  %740 = icmp eq ptr %739, null
-  br i1 %740, label %then.i.i.i110.i.i, label %merge7.i.i.i.i.i108.i.i
+  %819 = call ptr @realloc(ptr %.pre.i.i.i.i103.i.i, i64 %spec.store.select.i.i.i.i.i107.i.i)
+  %820 = icmp eq ptr %819, null
+  br i1 %820, label %then.i.i.i110.i.i, label %merge7.i.i.i.i.i108.i.i
 
 merge7.i.i.i.i.i108.i.i:                          ; preds = %merge.i.i.i.i.i105.i.i
-  store ptr %739, ptr %out, align 8
+  store ptr %819, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i107.i.i, ptr %36, align 8
   %.pre10.i.i.i.i109.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i104.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i104.i.i":       ; preds = %merge7.i.i.i.i.i108.i.i, %"$JsonWriter.integer.exit632"
-  %741 = phi i64 [ %.pre10.i.i.i.i109.i.i, %merge7.i.i.i.i.i108.i.i ], [ %735, %"$JsonWriter.integer.exit632" ]
-  %742 = phi ptr [ %739, %merge7.i.i.i.i.i108.i.i ], [ %.pre.i.i.i.i103.i.i, %"$JsonWriter.integer.exit632" ]
-  %743 = getelementptr i8, ptr %742, i64 %741
-  store i8 58, ptr %743, align 1
-  %744 = load i64, ptr %35, align 8
-  %745 = add i64 %744, 1
-  store i64 %745, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i592"
-
-then.i.i.i110.i.i:                                ; preds = %merge.i.i.i.i.i105.i.i
-  %746 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %746, align 8
-  br label %"$JsonWriter.separate.exit.i592"
-
-"$JsonWriter.separate.exit.i592":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i104.i.i", %then.i.i.i110.i.i
-  store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i591)
-  %747 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i591, i64 32, ptr nonnull @"$string.82", i64 %734)
-  %748 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i591)
-  %749 = load i64, ptr %35, align 8
-  %750 = add i64 %749, %748
-  %751 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i593 = icmp slt i64 %751, %750
-  br i1 %.not.i.i.i.i.i.i593, label %merge.i.i.i.i.i.i596, label %merge.i.i.i.i594
-
-merge.i.i.i.i.i.i596:                             ; preds = %"$JsonWriter.separate.exit.i592"
-  %752 = shl i64 %751, 1
-  %spec.select.i.i.i.i.i.i597 = call i64 @llvm.smax.i64(i64 %752, i64 %750)
-  %spec.store.select.i.i.i.i.i.i598 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i597, i64 8)
-  %753 = load ptr, ptr %out, align 8
-  %754 = call ptr @realloc(ptr %753, i64 %spec.store.select.i.i.i.i.i.i598)
-  %755 = icmp eq ptr %754, null
-  br i1 %755, label %then.i.i.i.i600, label %merge7.i.i.i.i.i.i599
-
-merge7.i.i.i.i.i.i599:                            ; preds = %merge.i.i.i.i.i.i596
-  store ptr %754, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i598, ptr %36, align 8
-  br label %merge.i.i.i.i594
-
-then.i.i.i.i600:                                  ; preds = %merge.i.i.i.i.i.i596
-  %756 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %756, align 8
-  br label %"$JsonWriter.integer.exit611"
-
-merge.i.i.i.i594:                                 ; preds = %merge7.i.i.i.i.i.i599, %"$JsonWriter.separate.exit.i592"
-  store i64 %750, ptr %35, align 8
-  %757 = icmp sgt i64 %748, 0
-  br i1 %757, label %then2.i.i.i.i595, label %"$JsonWriter.integer.exit611"
-
-then2.i.i.i.i595:                                 ; preds = %merge.i.i.i.i594
-  %758 = load ptr, ptr %out, align 8
-  %759 = getelementptr i8, ptr %758, i64 %749
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %759, ptr nonnull readonly align 1 %digits.i.i591, i64 %748, i1 false)
-  br label %"$JsonWriter.integer.exit611"
-
-"$JsonWriter.integer.exit611":                    ; preds = %then.i.i.i.i600, %merge.i.i.i.i594, %then2.i.i.i.i595
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i591)
-  %760 = shl i64 %shape.sroa.44.0.copyload.i.i, 1
-  %761 = add i64 %760, %shape.sroa.39.0.copyload.i.i
-  %762 = mul i64 %shape.sroa.34.0.copyload.i.i, %629
-  %763 = mul i64 %762, %761
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.544")
-  %764 = load i64, ptr %35, align 8
-  %765 = add i64 %764, 1
-  %766 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i112.i.i = icmp slt i64 %766, %765
-  %.pre.i.i.i.i113.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i112.i.i, label %merge.i.i.i.i.i115.i.i, label %"$Vector.push.79.exit.thread.i.i.i114.i.i"
-
-merge.i.i.i.i.i115.i.i:                           ; preds = %"$JsonWriter.integer.exit611"
-  %767 = shl i64 %766, 1
-  %spec.select.i.i.i.i.i116.i.i = call i64 @llvm.smax.i64(i64 %767, i64 %765)
-  %spec.store.select.i.i.i.i.i117.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i116.i.i, i64 8)
-  %768 = call ptr @realloc(ptr %.pre.i.i.i.i113.i.i, i64 %spec.store.select.i.i.i.i.i117.i.i)
-  %769 = icmp eq ptr %768, null
-  br i1 %769, label %then.i.i.i120.i.i, label %merge7.i.i.i.i.i118.i.i
-
-merge7.i.i.i.i.i118.i.i:                          ; preds = %merge.i.i.i.i.i115.i.i
-  store ptr %768, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i117.i.i, ptr %36, align 8
-  %.pre10.i.i.i.i119.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.79.exit.thread.i.i.i114.i.i"
-
-"$Vector.push.79.exit.thread.i.i.i114.i.i":       ; preds = %merge7.i.i.i.i.i118.i.i, %"$JsonWriter.integer.exit611"
-  %770 = phi i64 [ %.pre10.i.i.i.i119.i.i, %merge7.i.i.i.i.i118.i.i ], [ %764, %"$JsonWriter.integer.exit611" ]
-  %771 = phi ptr [ %768, %merge7.i.i.i.i.i118.i.i ], [ %.pre.i.i.i.i113.i.i, %"$JsonWriter.integer.exit611" ]
-  %772 = getelementptr i8, ptr %771, i64 %770
-  store i8 58, ptr %772, align 1
-  %773 = load i64, ptr %35, align 8
-  %774 = add i64 %773, 1
-  store i64 %774, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i571"
-
-then.i.i.i120.i.i:                                ; preds = %merge.i.i.i.i.i115.i.i
-  %775 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %775, align 8
-  br label %"$JsonWriter.separate.exit.i571"
-
-"$JsonWriter.separate.exit.i571":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i114.i.i", %then.i.i.i120.i.i
-  store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i570)
-  %776 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i570, i64 32, ptr nonnull @"$string.82", i64 %763)
-  %777 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i570)
-  %778 = load i64, ptr %35, align 8
-  %779 = add i64 %778, %777
-  %780 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i572 = icmp slt i64 %780, %779
-  br i1 %.not.i.i.i.i.i.i572, label %merge.i.i.i.i.i.i575, label %merge.i.i.i.i573
-
-merge.i.i.i.i.i.i575:                             ; preds = %"$JsonWriter.separate.exit.i571"
-  %781 = shl i64 %780, 1
-  %spec.select.i.i.i.i.i.i576 = call i64 @llvm.smax.i64(i64 %781, i64 %779)
-  %spec.store.select.i.i.i.i.i.i577 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i576, i64 8)
-  %782 = load ptr, ptr %out, align 8
-  %783 = call ptr @realloc(ptr %782, i64 %spec.store.select.i.i.i.i.i.i577)
-  %784 = icmp eq ptr %783, null
-  br i1 %784, label %then.i.i.i.i579, label %merge7.i.i.i.i.i.i578
-
-merge7.i.i.i.i.i.i578:                            ; preds = %merge.i.i.i.i.i.i575
-  store ptr %783, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i577, ptr %36, align 8
-  br label %merge.i.i.i.i573
-
-then.i.i.i.i579:                                  ; preds = %merge.i.i.i.i.i.i575
-  %785 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %785, align 8
-  br label %"$JsonWriter.integer.exit590"
-
-merge.i.i.i.i573:                                 ; preds = %merge7.i.i.i.i.i.i578, %"$JsonWriter.separate.exit.i571"
-  store i64 %779, ptr %35, align 8
-  %786 = icmp sgt i64 %777, 0
-  br i1 %786, label %then2.i.i.i.i574, label %"$JsonWriter.integer.exit590"
-
-then2.i.i.i.i574:                                 ; preds = %merge.i.i.i.i573
-  %787 = load ptr, ptr %out, align 8
-  %788 = getelementptr i8, ptr %787, i64 %778
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %788, ptr nonnull readonly align 1 %digits.i.i570, i64 %777, i1 false)
-  br label %"$JsonWriter.integer.exit590"
-
-"$JsonWriter.integer.exit590":                    ; preds = %then.i.i.i.i579, %merge.i.i.i.i573, %then2.i.i.i.i574
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i570)
-  %789 = mul i64 %706, %629
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.545")
-  %790 = load i64, ptr %35, align 8
-  %791 = add i64 %790, 1
-  %792 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i122.i.i = icmp slt i64 %792, %791
-  %.pre.i.i.i.i123.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i122.i.i, label %merge.i.i.i.i.i125.i.i, label %"$Vector.push.79.exit.thread.i.i.i124.i.i"
-
-merge.i.i.i.i.i125.i.i:                           ; preds = %"$JsonWriter.integer.exit590"
-  %793 = shl i64 %792, 1
-  %spec.select.i.i.i.i.i126.i.i = call i64 @llvm.smax.i64(i64 %793, i64 %791)
-  %spec.store.select.i.i.i.i.i127.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i126.i.i, i64 8)
-  %794 = call ptr @realloc(ptr %.pre.i.i.i.i123.i.i, i64 %spec.store.select.i.i.i.i.i127.i.i)
-  %795 = icmp eq ptr %794, null
-  br i1 %795, label %then.i.i.i130.i.i, label %merge7.i.i.i.i.i128.i.i
-
-merge7.i.i.i.i.i128.i.i:                          ; preds = %merge.i.i.i.i.i125.i.i
-  store ptr %794, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i127.i.i, ptr %36, align 8
-  %.pre10.i.i.i.i129.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.79.exit.thread.i.i.i124.i.i"
-
-"$Vector.push.79.exit.thread.i.i.i124.i.i":       ; preds = %merge7.i.i.i.i.i128.i.i, %"$JsonWriter.integer.exit590"
-  %796 = phi i64 [ %.pre10.i.i.i.i129.i.i, %merge7.i.i.i.i.i128.i.i ], [ %790, %"$JsonWriter.integer.exit590" ]
-  %797 = phi ptr [ %794, %merge7.i.i.i.i.i128.i.i ], [ %.pre.i.i.i.i123.i.i, %"$JsonWriter.integer.exit590" ]
-  %798 = getelementptr i8, ptr %797, i64 %796
-  store i8 58, ptr %798, align 1
-  %799 = load i64, ptr %35, align 8
-  %800 = add i64 %799, 1
-  store i64 %800, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i550"
-
-then.i.i.i130.i.i:                                ; preds = %merge.i.i.i.i.i125.i.i
-  %801 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %801, align 8
-  br label %"$JsonWriter.separate.exit.i550"
-
-"$JsonWriter.separate.exit.i550":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i124.i.i", %then.i.i.i130.i.i
-  store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i549)
-  %802 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i549, i64 32, ptr nonnull @"$string.82", i64 %789)
-  %803 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i549)
-  %804 = load i64, ptr %35, align 8
-  %805 = add i64 %804, %803
-  %806 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i551 = icmp slt i64 %806, %805
-  br i1 %.not.i.i.i.i.i.i551, label %merge.i.i.i.i.i.i554, label %merge.i.i.i.i552
-
-merge.i.i.i.i.i.i554:                             ; preds = %"$JsonWriter.separate.exit.i550"
-  %807 = shl i64 %806, 1
-  %spec.select.i.i.i.i.i.i555 = call i64 @llvm.smax.i64(i64 %807, i64 %805)
-  %spec.store.select.i.i.i.i.i.i556 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i555, i64 8)
-  %808 = load ptr, ptr %out, align 8
-  %809 = call ptr @realloc(ptr %808, i64 %spec.store.select.i.i.i.i.i.i556)
-  %810 = icmp eq ptr %809, null
-  br i1 %810, label %then.i.i.i.i558, label %merge7.i.i.i.i.i.i557
-
-merge7.i.i.i.i.i.i557:                            ; preds = %merge.i.i.i.i.i.i554
-  store ptr %809, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i556, ptr %36, align 8
-  br label %merge.i.i.i.i552
-
-then.i.i.i.i558:                                  ; preds = %merge.i.i.i.i.i.i554
-  %811 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %811, align 8
-  br label %"$JsonWriter.integer.exit569"
-
-merge.i.i.i.i552:                                 ; preds = %merge7.i.i.i.i.i.i557, %"$JsonWriter.separate.exit.i550"
-  store i64 %805, ptr %35, align 8
-  %812 = icmp sgt i64 %803, 0
-  br i1 %812, label %then2.i.i.i.i553, label %"$JsonWriter.integer.exit569"
-
-then2.i.i.i.i553:                                 ; preds = %merge.i.i.i.i552
-  %813 = load ptr, ptr %out, align 8
-  %814 = getelementptr i8, ptr %813, i64 %804
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %814, ptr nonnull readonly align 1 %digits.i.i549, i64 %803, i1 false)
-  br label %"$JsonWriter.integer.exit569"
-
-"$JsonWriter.integer.exit569":                    ; preds = %then.i.i.i.i558, %merge.i.i.i.i552, %then2.i.i.i.i553
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i549)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.546")
-  %815 = load i64, ptr %35, align 8
-  %816 = add i64 %815, 1
-  %817 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i132.i.i = icmp slt i64 %817, %816
-  %.pre.i.i.i.i133.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i132.i.i, label %merge.i.i.i.i.i135.i.i, label %"$Vector.push.79.exit.thread.i.i.i134.i.i"
-
-merge.i.i.i.i.i135.i.i:                           ; preds = %"$JsonWriter.integer.exit569"
-  %818 = shl i64 %817, 1
-  %spec.select.i.i.i.i.i136.i.i = call i64 @llvm.smax.i64(i64 %818, i64 %816)
-  %spec.store.select.i.i.i.i.i137.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i136.i.i, i64 8)
-  %819 = call ptr @realloc(ptr %.pre.i.i.i.i133.i.i, i64 %spec.store.select.i.i.i.i.i137.i.i)
-  %820 = icmp eq ptr %819, null
-  br i1 %820, label %then.i.i.i140.i.i, label %merge7.i.i.i.i.i138.i.i
-
-merge7.i.i.i.i.i138.i.i:                          ; preds = %merge.i.i.i.i.i135.i.i
-  store ptr %819, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i137.i.i, ptr %36, align 8
-  %.pre10.i.i.i.i139.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.79.exit.thread.i.i.i134.i.i"
-
-"$Vector.push.79.exit.thread.i.i.i134.i.i":       ; preds = %merge7.i.i.i.i.i138.i.i, %"$JsonWriter.integer.exit569"
-  %821 = phi i64 [ %.pre10.i.i.i.i139.i.i, %merge7.i.i.i.i.i138.i.i ], [ %815, %"$JsonWriter.integer.exit569" ]
-  %822 = phi ptr [ %819, %merge7.i.i.i.i.i138.i.i ], [ %.pre.i.i.i.i133.i.i, %"$JsonWriter.integer.exit569" ]
+"$Vector.push.79.exit.thread.i.i.i104.i.i":       ; preds = %merge7.i.i.i.i.i108.i.i, %"$JsonWriter.integer.exit633"
+  %821 = phi i64 [ %.pre10.i.i.i.i109.i.i, %merge7.i.i.i.i.i108.i.i ], [ %815, %"$JsonWriter.integer.exit633" ]
+  %822 = phi ptr [ %819, %merge7.i.i.i.i.i108.i.i ], [ %.pre.i.i.i.i103.i.i, %"$JsonWriter.integer.exit633" ]
   %823 = getelementptr i8, ptr %822, i64 %821
   store i8 58, ptr %823, align 1
   %824 = load i64, ptr %35, align 8
   %825 = add i64 %824, 1
   store i64 %825, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i529"
+  br label %"$JsonWriter.separate.exit.i593"
 
-then.i.i.i140.i.i:                                ; preds = %merge.i.i.i.i.i135.i.i
+then.i.i.i110.i.i:                                ; preds = %merge.i.i.i.i.i105.i.i
   %826 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %826, align 8
-  br label %"$JsonWriter.separate.exit.i529"
+  br label %"$JsonWriter.separate.exit.i593"
 
-"$JsonWriter.separate.exit.i529":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i134.i.i", %then.i.i.i140.i.i
+"$JsonWriter.separate.exit.i593":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i104.i.i", %then.i.i.i110.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i528)
-  %827 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i528, i64 32, ptr nonnull @"$string.82", i64 %789)
-  %828 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i528)
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i592)
+  %827 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i592, i64 32, ptr nonnull @"$string.82", i64 %814)
+  %828 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i592)
   %829 = load i64, ptr %35, align 8
   %830 = add i64 %829, %828
   %831 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i530 = icmp slt i64 %831, %830
-  br i1 %.not.i.i.i.i.i.i530, label %merge.i.i.i.i.i.i533, label %merge.i.i.i.i531
+  %.not.i.i.i.i.i.i594 = icmp slt i64 %831, %830
+  br i1 %.not.i.i.i.i.i.i594, label %merge.i.i.i.i.i.i597, label %merge.i.i.i.i595
 
-merge.i.i.i.i.i.i533:                             ; preds = %"$JsonWriter.separate.exit.i529"
+merge.i.i.i.i.i.i597:                             ; preds = %"$JsonWriter.separate.exit.i593"
   %832 = shl i64 %831, 1
-  %spec.select.i.i.i.i.i.i534 = call i64 @llvm.smax.i64(i64 %832, i64 %830)
-  %spec.store.select.i.i.i.i.i.i535 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i534, i64 8)
+  %spec.select.i.i.i.i.i.i598 = call i64 @llvm.smax.i64(i64 %832, i64 %830)
+  %spec.store.select.i.i.i.i.i.i599 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i598, i64 8)
   %833 = load ptr, ptr %out, align 8
-  %834 = call ptr @realloc(ptr %833, i64 %spec.store.select.i.i.i.i.i.i535)
+  %834 = call ptr @realloc(ptr %833, i64 %spec.store.select.i.i.i.i.i.i599)
   %835 = icmp eq ptr %834, null
-  br i1 %835, label %then.i.i.i.i537, label %merge7.i.i.i.i.i.i536
+  br i1 %835, label %then.i.i.i.i601, label %merge7.i.i.i.i.i.i600
 
-merge7.i.i.i.i.i.i536:                            ; preds = %merge.i.i.i.i.i.i533
+merge7.i.i.i.i.i.i600:                            ; preds = %merge.i.i.i.i.i.i597
   store ptr %834, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i535, ptr %36, align 8
-  br label %merge.i.i.i.i531
+  store i64 %spec.store.select.i.i.i.i.i.i599, ptr %36, align 8
+  br label %merge.i.i.i.i595
 
-then.i.i.i.i537:                                  ; preds = %merge.i.i.i.i.i.i533
+then.i.i.i.i601:                                  ; preds = %merge.i.i.i.i.i.i597
   %836 = getelementptr inbounds i8, ptr %out, i64 24
   store i8 1, ptr %836, align 8
-  br label %"$JsonWriter.integer.exit548"
+  br label %"$JsonWriter.integer.exit612"
 
-merge.i.i.i.i531:                                 ; preds = %merge7.i.i.i.i.i.i536, %"$JsonWriter.separate.exit.i529"
+merge.i.i.i.i595:                                 ; preds = %merge7.i.i.i.i.i.i600, %"$JsonWriter.separate.exit.i593"
   store i64 %830, ptr %35, align 8
   %837 = icmp sgt i64 %828, 0
-  br i1 %837, label %then2.i.i.i.i532, label %"$JsonWriter.integer.exit548"
+  br i1 %837, label %then2.i.i.i.i596, label %"$JsonWriter.integer.exit612"
 
-then2.i.i.i.i532:                                 ; preds = %merge.i.i.i.i531
+then2.i.i.i.i596:                                 ; preds = %merge.i.i.i.i595
   %838 = load ptr, ptr %out, align 8
   %839 = getelementptr i8, ptr %838, i64 %829
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %839, ptr nonnull readonly align 1 %digits.i.i528, i64 %828, i1 false)
-  br label %"$JsonWriter.integer.exit548"
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %839, ptr nonnull readonly align 1 %digits.i.i592, i64 %828, i1 false)
+  br label %"$JsonWriter.integer.exit612"
 
-"$JsonWriter.integer.exit548":                    ; preds = %then.i.i.i.i537, %merge.i.i.i.i531, %then2.i.i.i.i532
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i528)
-  %840 = shl i64 %629, 1
-  %841 = mul i64 %840, %shape.sroa.45.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.547")
-  %842 = load i64, ptr %35, align 8
-  %843 = add i64 %842, 1
-  %844 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i142.i.i = icmp slt i64 %844, %843
+"$JsonWriter.integer.exit612":                    ; preds = %then.i.i.i.i601, %merge.i.i.i.i595, %then2.i.i.i.i596
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i592)
+  %840 = shl i64 %shape.sroa.44.0.copyload.i.i, 1
+  %841 = add i64 %840, %shape.sroa.39.0.copyload.i.i
+  %842 = mul i64 %shape.sroa.34.0.copyload.i.i, %709
+  %843 = mul i64 %842, %841
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.551")
+  %844 = load i64, ptr %35, align 8
+  %845 = add i64 %844, 1
+  %846 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i112.i.i = icmp slt i64 %846, %845
+  %.pre.i.i.i.i113.i.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i112.i.i, label %merge.i.i.i.i.i115.i.i, label %"$Vector.push.79.exit.thread.i.i.i114.i.i"
+
+merge.i.i.i.i.i115.i.i:                           ; preds = %"$JsonWriter.integer.exit612"
+  %847 = shl i64 %846, 1
+  %spec.select.i.i.i.i.i116.i.i = call i64 @llvm.smax.i64(i64 %847, i64 %845)
+  %spec.store.select.i.i.i.i.i117.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i116.i.i, i64 8)
+  %848 = call ptr @realloc(ptr %.pre.i.i.i.i113.i.i, i64 %spec.store.select.i.i.i.i.i117.i.i)
+  %849 = icmp eq ptr %848, null
+  br i1 %849, label %then.i.i.i120.i.i, label %merge7.i.i.i.i.i118.i.i
+
+merge7.i.i.i.i.i118.i.i:                          ; preds = %merge.i.i.i.i.i115.i.i
+  store ptr %848, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i117.i.i, ptr %36, align 8
+  %.pre10.i.i.i.i119.i.i = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i.i114.i.i"
+
+"$Vector.push.79.exit.thread.i.i.i114.i.i":       ; preds = %merge7.i.i.i.i.i118.i.i, %"$JsonWriter.integer.exit612"
+  %850 = phi i64 [ %.pre10.i.i.i.i119.i.i, %merge7.i.i.i.i.i118.i.i ], [ %844, %"$JsonWriter.integer.exit612" ]
+  %851 = phi ptr [ %848, %merge7.i.i.i.i.i118.i.i ], [ %.pre.i.i.i.i113.i.i, %"$JsonWriter.integer.exit612" ]
+  %852 = getelementptr i8, ptr %851, i64 %850
+  store i8 58, ptr %852, align 1
+  %853 = load i64, ptr %35, align 8
+  %854 = add i64 %853, 1
+  store i64 %854, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i572"
+
+then.i.i.i120.i.i:                                ; preds = %merge.i.i.i.i.i115.i.i
+  %855 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %855, align 8
+  br label %"$JsonWriter.separate.exit.i572"
+
+"$JsonWriter.separate.exit.i572":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i114.i.i", %then.i.i.i120.i.i
+  store i8 1, ptr %34, align 8
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i571)
+  %856 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i571, i64 32, ptr nonnull @"$string.82", i64 %843)
+  %857 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i571)
+  %858 = load i64, ptr %35, align 8
+  %859 = add i64 %858, %857
+  %860 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i573 = icmp slt i64 %860, %859
+  br i1 %.not.i.i.i.i.i.i573, label %merge.i.i.i.i.i.i576, label %merge.i.i.i.i574
+
+merge.i.i.i.i.i.i576:                             ; preds = %"$JsonWriter.separate.exit.i572"
+  %861 = shl i64 %860, 1
+  %spec.select.i.i.i.i.i.i577 = call i64 @llvm.smax.i64(i64 %861, i64 %859)
+  %spec.store.select.i.i.i.i.i.i578 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i577, i64 8)
+  %862 = load ptr, ptr %out, align 8
+  %863 = call ptr @realloc(ptr %862, i64 %spec.store.select.i.i.i.i.i.i578)
+  %864 = icmp eq ptr %863, null
+  br i1 %864, label %then.i.i.i.i580, label %merge7.i.i.i.i.i.i579
+
+merge7.i.i.i.i.i.i579:                            ; preds = %merge.i.i.i.i.i.i576
+  store ptr %863, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i578, ptr %36, align 8
+  br label %merge.i.i.i.i574
+
+then.i.i.i.i580:                                  ; preds = %merge.i.i.i.i.i.i576
+  %865 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %865, align 8
+  br label %"$JsonWriter.integer.exit591"
+
+merge.i.i.i.i574:                                 ; preds = %merge7.i.i.i.i.i.i579, %"$JsonWriter.separate.exit.i572"
+  store i64 %859, ptr %35, align 8
+  %866 = icmp sgt i64 %857, 0
+  br i1 %866, label %then2.i.i.i.i575, label %"$JsonWriter.integer.exit591"
+
+then2.i.i.i.i575:                                 ; preds = %merge.i.i.i.i574
+  %867 = load ptr, ptr %out, align 8
+  %868 = getelementptr i8, ptr %867, i64 %858
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %868, ptr nonnull readonly align 1 %digits.i.i571, i64 %857, i1 false)
+  br label %"$JsonWriter.integer.exit591"
+
+"$JsonWriter.integer.exit591":                    ; preds = %then.i.i.i.i580, %merge.i.i.i.i574, %then2.i.i.i.i575
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i571)
+  %869 = mul i64 %786, %709
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.552")
+  %870 = load i64, ptr %35, align 8
+  %871 = add i64 %870, 1
+  %872 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i122.i.i = icmp slt i64 %872, %871
+  %.pre.i.i.i.i123.i.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i122.i.i, label %merge.i.i.i.i.i125.i.i, label %"$Vector.push.79.exit.thread.i.i.i124.i.i"
+
+merge.i.i.i.i.i125.i.i:                           ; preds = %"$JsonWriter.integer.exit591"
+  %873 = shl i64 %872, 1
+  %spec.select.i.i.i.i.i126.i.i = call i64 @llvm.smax.i64(i64 %873, i64 %871)
+  %spec.store.select.i.i.i.i.i127.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i126.i.i, i64 8)
+  %874 = call ptr @realloc(ptr %.pre.i.i.i.i123.i.i, i64 %spec.store.select.i.i.i.i.i127.i.i)
+  %875 = icmp eq ptr %874, null
+  br i1 %875, label %then.i.i.i130.i.i, label %merge7.i.i.i.i.i128.i.i
+
+merge7.i.i.i.i.i128.i.i:                          ; preds = %merge.i.i.i.i.i125.i.i
+  store ptr %874, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i127.i.i, ptr %36, align 8
+  %.pre10.i.i.i.i129.i.i = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i.i124.i.i"
+
+"$Vector.push.79.exit.thread.i.i.i124.i.i":       ; preds = %merge7.i.i.i.i.i128.i.i, %"$JsonWriter.integer.exit591"
+  %876 = phi i64 [ %.pre10.i.i.i.i129.i.i, %merge7.i.i.i.i.i128.i.i ], [ %870, %"$JsonWriter.integer.exit591" ]
+  %877 = phi ptr [ %874, %merge7.i.i.i.i.i128.i.i ], [ %.pre.i.i.i.i123.i.i, %"$JsonWriter.integer.exit591" ]
+  %878 = getelementptr i8, ptr %877, i64 %876
+  store i8 58, ptr %878, align 1
+  %879 = load i64, ptr %35, align 8
+  %880 = add i64 %879, 1
+  store i64 %880, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i551"
+
+then.i.i.i130.i.i:                                ; preds = %merge.i.i.i.i.i125.i.i
+  %881 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %881, align 8
+  br label %"$JsonWriter.separate.exit.i551"
+
+"$JsonWriter.separate.exit.i551":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i124.i.i", %then.i.i.i130.i.i
+  store i8 1, ptr %34, align 8
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i550)
+  %882 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i550, i64 32, ptr nonnull @"$string.82", i64 %869)
+  %883 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i550)
+  %884 = load i64, ptr %35, align 8
+  %885 = add i64 %884, %883
+  %886 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i552 = icmp slt i64 %886, %885
+  br i1 %.not.i.i.i.i.i.i552, label %merge.i.i.i.i.i.i555, label %merge.i.i.i.i553
+
+merge.i.i.i.i.i.i555:                             ; preds = %"$JsonWriter.separate.exit.i551"
+  %887 = shl i64 %886, 1
+  %spec.select.i.i.i.i.i.i556 = call i64 @llvm.smax.i64(i64 %887, i64 %885)
+  %spec.store.select.i.i.i.i.i.i557 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i556, i64 8)
+  %888 = load ptr, ptr %out, align 8
+  %889 = call ptr @realloc(ptr %888, i64 %spec.store.select.i.i.i.i.i.i557)
+  %890 = icmp eq ptr %889, null
+  br i1 %890, label %then.i.i.i.i559, label %merge7.i.i.i.i.i.i558
+
+merge7.i.i.i.i.i.i558:                            ; preds = %merge.i.i.i.i.i.i555
+  store ptr %889, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i557, ptr %36, align 8
+  br label %merge.i.i.i.i553
+
+then.i.i.i.i559:                                  ; preds = %merge.i.i.i.i.i.i555
+  %891 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %891, align 8
+  br label %"$JsonWriter.integer.exit570"
+
+merge.i.i.i.i553:                                 ; preds = %merge7.i.i.i.i.i.i558, %"$JsonWriter.separate.exit.i551"
+  store i64 %885, ptr %35, align 8
+  %892 = icmp sgt i64 %883, 0
+  br i1 %892, label %then2.i.i.i.i554, label %"$JsonWriter.integer.exit570"
+
+then2.i.i.i.i554:                                 ; preds = %merge.i.i.i.i553
+  %893 = load ptr, ptr %out, align 8
+  %894 = getelementptr i8, ptr %893, i64 %884
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %894, ptr nonnull readonly align 1 %digits.i.i550, i64 %883, i1 false)
+  br label %"$JsonWriter.integer.exit570"
+
+"$JsonWriter.integer.exit570":                    ; preds = %then.i.i.i.i559, %merge.i.i.i.i553, %then2.i.i.i.i554
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i550)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.553")
+  %895 = load i64, ptr %35, align 8
+  %896 = add i64 %895, 1
+  %897 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i132.i.i = icmp slt i64 %897, %896
+  %.pre.i.i.i.i133.i.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i132.i.i, label %merge.i.i.i.i.i135.i.i, label %"$Vector.push.79.exit.thread.i.i.i134.i.i"
+
+merge.i.i.i.i.i135.i.i:                           ; preds = %"$JsonWriter.integer.exit570"
+  %898 = shl i64 %897, 1
+  %spec.select.i.i.i.i.i136.i.i = call i64 @llvm.smax.i64(i64 %898, i64 %896)
+  %spec.store.select.i.i.i.i.i137.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i136.i.i, i64 8)
+  %899 = call ptr @realloc(ptr %.pre.i.i.i.i133.i.i, i64 %spec.store.select.i.i.i.i.i137.i.i)
+  %900 = icmp eq ptr %899, null
+  br i1 %900, label %then.i.i.i140.i.i, label %merge7.i.i.i.i.i138.i.i
+
+merge7.i.i.i.i.i138.i.i:                          ; preds = %merge.i.i.i.i.i135.i.i
+  store ptr %899, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i137.i.i, ptr %36, align 8
+  %.pre10.i.i.i.i139.i.i = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i.i134.i.i"
+
+"$Vector.push.79.exit.thread.i.i.i134.i.i":       ; preds = %merge7.i.i.i.i.i138.i.i, %"$JsonWriter.integer.exit570"
+  %901 = phi i64 [ %.pre10.i.i.i.i139.i.i, %merge7.i.i.i.i.i138.i.i ], [ %895, %"$JsonWriter.integer.exit570" ]
+  %902 = phi ptr [ %899, %merge7.i.i.i.i.i138.i.i ], [ %.pre.i.i.i.i133.i.i, %"$JsonWriter.integer.exit570" ]
+  %903 = getelementptr i8, ptr %902, i64 %901
+  store i8 58, ptr %903, align 1
+  %904 = load i64, ptr %35, align 8
+  %905 = add i64 %904, 1
+  store i64 %905, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i530"
+
+then.i.i.i140.i.i:                                ; preds = %merge.i.i.i.i.i135.i.i
+  %906 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %906, align 8
+  br label %"$JsonWriter.separate.exit.i530"
+
+"$JsonWriter.separate.exit.i530":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i134.i.i", %then.i.i.i140.i.i
+  store i8 1, ptr %34, align 8
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i529)
+  %907 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i529, i64 32, ptr nonnull @"$string.82", i64 %869)
+  %908 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i529)
+  %909 = load i64, ptr %35, align 8
+  %910 = add i64 %909, %908
+  %911 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i531 = icmp slt i64 %911, %910
+  br i1 %.not.i.i.i.i.i.i531, label %merge.i.i.i.i.i.i534, label %merge.i.i.i.i532
+
+merge.i.i.i.i.i.i534:                             ; preds = %"$JsonWriter.separate.exit.i530"
+  %912 = shl i64 %911, 1
+  %spec.select.i.i.i.i.i.i535 = call i64 @llvm.smax.i64(i64 %912, i64 %910)
+  %spec.store.select.i.i.i.i.i.i536 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i535, i64 8)
+  %913 = load ptr, ptr %out, align 8
+  %914 = call ptr @realloc(ptr %913, i64 %spec.store.select.i.i.i.i.i.i536)
+  %915 = icmp eq ptr %914, null
+  br i1 %915, label %then.i.i.i.i538, label %merge7.i.i.i.i.i.i537
+
+merge7.i.i.i.i.i.i537:                            ; preds = %merge.i.i.i.i.i.i534
+  store ptr %914, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i536, ptr %36, align 8
+  br label %merge.i.i.i.i532
+
+then.i.i.i.i538:                                  ; preds = %merge.i.i.i.i.i.i534
+  %916 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %916, align 8
+  br label %"$JsonWriter.integer.exit549"
+
+merge.i.i.i.i532:                                 ; preds = %merge7.i.i.i.i.i.i537, %"$JsonWriter.separate.exit.i530"
+  store i64 %910, ptr %35, align 8
+  %917 = icmp sgt i64 %908, 0
+  br i1 %917, label %then2.i.i.i.i533, label %"$JsonWriter.integer.exit549"
+
+then2.i.i.i.i533:                                 ; preds = %merge.i.i.i.i532
+  %918 = load ptr, ptr %out, align 8
+  %919 = getelementptr i8, ptr %918, i64 %909
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %919, ptr nonnull readonly align 1 %digits.i.i529, i64 %908, i1 false)
+  br label %"$JsonWriter.integer.exit549"
+
+"$JsonWriter.integer.exit549":                    ; preds = %then.i.i.i.i538, %merge.i.i.i.i532, %then2.i.i.i.i533
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i529)
+  %920 = shl i64 %709, 1
+  %921 = mul i64 %920, %shape.sroa.45.0.copyload.i.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.554")
+  %922 = load i64, ptr %35, align 8
+  %923 = add i64 %922, 1
+  %924 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i142.i.i = icmp slt i64 %924, %923
   %.pre.i.i.i.i143.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i142.i.i, label %merge.i.i.i.i.i145.i.i, label %"$Vector.push.79.exit.thread.i.i.i144.i.i"
 
-merge.i.i.i.i.i145.i.i:                           ; preds = %"$JsonWriter.integer.exit548"
-  %845 = shl i64 %844, 1
-  %spec.select.i.i.i.i.i146.i.i = call i64 @llvm.smax.i64(i64 %845, i64 %843)
+merge.i.i.i.i.i145.i.i:                           ; preds = %"$JsonWriter.integer.exit549"
+  %925 = shl i64 %924, 1
+  %spec.select.i.i.i.i.i146.i.i = call i64 @llvm.smax.i64(i64 %925, i64 %923)
   %spec.store.select.i.i.i.i.i147.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i146.i.i, i64 8)
-  %846 = call ptr @realloc(ptr %.pre.i.i.i.i143.i.i, i64 %spec.store.select.i.i.i.i.i147.i.i)
-  %847 = icmp eq ptr %846, null
-  br i1 %847, label %then.i.i.i150.i.i, label %merge7.i.i.i.i.i148.i.i
+  %926 = call ptr @realloc(ptr %.pre.i.i.i.i143.i.i, i64 %spec.store.select.i.i.i.i.i147.i.i)
+  %927 = icmp eq ptr %926, null
+  br i1 %927, label %then.i.i.i150.i.i, label %merge7.i.i.i.i.i148.i.i
 
 merge7.i.i.i.i.i148.i.i:                          ; preds = %merge.i.i.i.i.i145.i.i
-  store ptr %846, ptr %out, align 8
+  store ptr %926, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i147.i.i, ptr %36, align 8
   %.pre10.i.i.i.i149.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i144.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i144.i.i":       ; preds = %merge7.i.i.i.i.i148.i.i, %"$JsonWriter.integer.exit548"
-  %848 = phi i64 [ %.pre10.i.i.i.i149.i.i, %merge7.i.i.i.i.i148.i.i ], [ %842, %"$JsonWriter.integer.exit548" ]
-  %849 = phi ptr [ %846, %merge7.i.i.i.i.i148.i.i ], [ %.pre.i.i.i.i143.i.i, %"$JsonWriter.integer.exit548" ]
-  %850 = getelementptr i8, ptr %849, i64 %848
-  store i8 58, ptr %850, align 1
-  %851 = load i64, ptr %35, align 8
-  %852 = add i64 %851, 1
-  store i64 %852, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i508"
+"$Vector.push.79.exit.thread.i.i.i144.i.i":       ; preds = %merge7.i.i.i.i.i148.i.i, %"$JsonWriter.integer.exit549"
+  %928 = phi i64 [ %.pre10.i.i.i.i149.i.i, %merge7.i.i.i.i.i148.i.i ], [ %922, %"$JsonWriter.integer.exit549" ]
+  %929 = phi ptr [ %926, %merge7.i.i.i.i.i148.i.i ], [ %.pre.i.i.i.i143.i.i, %"$JsonWriter.integer.exit549" ]
+  %930 = getelementptr i8, ptr %929, i64 %928
+  store i8 58, ptr %930, align 1
+  %931 = load i64, ptr %35, align 8
+  %932 = add i64 %931, 1
+  store i64 %932, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i509"
 
 then.i.i.i150.i.i:                                ; preds = %merge.i.i.i.i.i145.i.i
-  %853 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %853, align 8
-  br label %"$JsonWriter.separate.exit.i508"
+  %933 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %933, align 8
+  br label %"$JsonWriter.separate.exit.i509"
 
-"$JsonWriter.separate.exit.i508":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i144.i.i", %then.i.i.i150.i.i
+"$JsonWriter.separate.exit.i509":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i144.i.i", %then.i.i.i150.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i507)
-  %854 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i507, i64 32, ptr nonnull @"$string.82", i64 %841)
-  %855 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i507)
-  %856 = load i64, ptr %35, align 8
-  %857 = add i64 %856, %855
-  %858 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i509 = icmp slt i64 %858, %857
-  br i1 %.not.i.i.i.i.i.i509, label %merge.i.i.i.i.i.i512, label %merge.i.i.i.i510
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i508)
+  %934 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i508, i64 32, ptr nonnull @"$string.82", i64 %921)
+  %935 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i508)
+  %936 = load i64, ptr %35, align 8
+  %937 = add i64 %936, %935
+  %938 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i510 = icmp slt i64 %938, %937
+  br i1 %.not.i.i.i.i.i.i510, label %merge.i.i.i.i.i.i513, label %merge.i.i.i.i511
 
-merge.i.i.i.i.i.i512:                             ; preds = %"$JsonWriter.separate.exit.i508"
-  %859 = shl i64 %858, 1
-  %spec.select.i.i.i.i.i.i513 = call i64 @llvm.smax.i64(i64 %859, i64 %857)
-  %spec.store.select.i.i.i.i.i.i514 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i513, i64 8)
-  %860 = load ptr, ptr %out, align 8
-  %861 = call ptr @realloc(ptr %860, i64 %spec.store.select.i.i.i.i.i.i514)
-  %862 = icmp eq ptr %861, null
-  br i1 %862, label %then.i.i.i.i516, label %merge7.i.i.i.i.i.i515
+merge.i.i.i.i.i.i513:                             ; preds = %"$JsonWriter.separate.exit.i509"
+  %939 = shl i64 %938, 1
+  %spec.select.i.i.i.i.i.i514 = call i64 @llvm.smax.i64(i64 %939, i64 %937)
+  %spec.store.select.i.i.i.i.i.i515 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i514, i64 8)
+  %940 = load ptr, ptr %out, align 8
+  %941 = call ptr @realloc(ptr %940, i64 %spec.store.select.i.i.i.i.i.i515)
+  %942 = icmp eq ptr %941, null
+  br i1 %942, label %then.i.i.i.i517, label %merge7.i.i.i.i.i.i516
 
-merge7.i.i.i.i.i.i515:                            ; preds = %merge.i.i.i.i.i.i512
-  store ptr %861, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i514, ptr %36, align 8
-  br label %merge.i.i.i.i510
+merge7.i.i.i.i.i.i516:                            ; preds = %merge.i.i.i.i.i.i513
+  store ptr %941, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i515, ptr %36, align 8
+  br label %merge.i.i.i.i511
 
-then.i.i.i.i516:                                  ; preds = %merge.i.i.i.i.i.i512
-  %863 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %863, align 8
-  br label %"$JsonWriter.integer.exit527"
+then.i.i.i.i517:                                  ; preds = %merge.i.i.i.i.i.i513
+  %943 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %943, align 8
+  br label %"$JsonWriter.integer.exit528"
 
-merge.i.i.i.i510:                                 ; preds = %merge7.i.i.i.i.i.i515, %"$JsonWriter.separate.exit.i508"
-  store i64 %857, ptr %35, align 8
-  %864 = icmp sgt i64 %855, 0
-  br i1 %864, label %then2.i.i.i.i511, label %"$JsonWriter.integer.exit527"
+merge.i.i.i.i511:                                 ; preds = %merge7.i.i.i.i.i.i516, %"$JsonWriter.separate.exit.i509"
+  store i64 %937, ptr %35, align 8
+  %944 = icmp sgt i64 %935, 0
+  br i1 %944, label %then2.i.i.i.i512, label %"$JsonWriter.integer.exit528"
 
-then2.i.i.i.i511:                                 ; preds = %merge.i.i.i.i510
-  %865 = load ptr, ptr %out, align 8
-  %866 = getelementptr i8, ptr %865, i64 %856
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %866, ptr nonnull readonly align 1 %digits.i.i507, i64 %855, i1 false)
-  br label %"$JsonWriter.integer.exit527"
+then2.i.i.i.i512:                                 ; preds = %merge.i.i.i.i511
+  %945 = load ptr, ptr %out, align 8
+  %946 = getelementptr i8, ptr %945, i64 %936
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %946, ptr nonnull readonly align 1 %digits.i.i508, i64 %935, i1 false)
+  br label %"$JsonWriter.integer.exit528"
 
-"$JsonWriter.integer.exit527":                    ; preds = %then.i.i.i.i516, %merge.i.i.i.i510, %then2.i.i.i.i511
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i507)
-  %867 = mul i64 %shape.sroa.45.0.copyload.i.i, %shape.sroa.4.0.copyload.i.i
-  %868 = mul i64 %867, %shape.sroa.19.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.548")
-  %869 = load i64, ptr %35, align 8
-  %870 = add i64 %869, 1
-  %871 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i152.i.i = icmp slt i64 %871, %870
+"$JsonWriter.integer.exit528":                    ; preds = %then.i.i.i.i517, %merge.i.i.i.i511, %then2.i.i.i.i512
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i508)
+  %947 = mul i64 %shape.sroa.45.0.copyload.i.i, %shape.sroa.4.0.copyload.i.i
+  %948 = mul i64 %947, %shape.sroa.19.0.copyload.i.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.555")
+  %949 = load i64, ptr %35, align 8
+  %950 = add i64 %949, 1
+  %951 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i152.i.i = icmp slt i64 %951, %950
   %.pre.i.i.i.i153.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i152.i.i, label %merge.i.i.i.i.i155.i.i, label %"$Vector.push.79.exit.thread.i.i.i154.i.i"
 
-merge.i.i.i.i.i155.i.i:                           ; preds = %"$JsonWriter.integer.exit527"
-  %872 = shl i64 %871, 1
-  %spec.select.i.i.i.i.i156.i.i = call i64 @llvm.smax.i64(i64 %872, i64 %870)
+merge.i.i.i.i.i155.i.i:                           ; preds = %"$JsonWriter.integer.exit528"
+  %952 = shl i64 %951, 1
+  %spec.select.i.i.i.i.i156.i.i = call i64 @llvm.smax.i64(i64 %952, i64 %950)
   %spec.store.select.i.i.i.i.i157.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i156.i.i, i64 8)
-  %873 = call ptr @realloc(ptr %.pre.i.i.i.i153.i.i, i64 %spec.store.select.i.i.i.i.i157.i.i)
-  %874 = icmp eq ptr %873, null
-  br i1 %874, label %then.i.i.i160.i.i, label %merge7.i.i.i.i.i158.i.i
+  %953 = call ptr @realloc(ptr %.pre.i.i.i.i153.i.i, i64 %spec.store.select.i.i.i.i.i157.i.i)
+  %954 = icmp eq ptr %953, null
+  br i1 %954, label %then.i.i.i160.i.i, label %merge7.i.i.i.i.i158.i.i
 
 merge7.i.i.i.i.i158.i.i:                          ; preds = %merge.i.i.i.i.i155.i.i
-  store ptr %873, ptr %out, align 8
+  store ptr %953, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i157.i.i, ptr %36, align 8
   %.pre10.i.i.i.i159.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i154.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i154.i.i":       ; preds = %merge7.i.i.i.i.i158.i.i, %"$JsonWriter.integer.exit527"
-  %875 = phi i64 [ %.pre10.i.i.i.i159.i.i, %merge7.i.i.i.i.i158.i.i ], [ %869, %"$JsonWriter.integer.exit527" ]
-  %876 = phi ptr [ %873, %merge7.i.i.i.i.i158.i.i ], [ %.pre.i.i.i.i153.i.i, %"$JsonWriter.integer.exit527" ]
-  %877 = getelementptr i8, ptr %876, i64 %875
-  store i8 58, ptr %877, align 1
-  %878 = load i64, ptr %35, align 8
-  %879 = add i64 %878, 1
-  store i64 %879, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i487"
+"$Vector.push.79.exit.thread.i.i.i154.i.i":       ; preds = %merge7.i.i.i.i.i158.i.i, %"$JsonWriter.integer.exit528"
+  %955 = phi i64 [ %.pre10.i.i.i.i159.i.i, %merge7.i.i.i.i.i158.i.i ], [ %949, %"$JsonWriter.integer.exit528" ]
+  %956 = phi ptr [ %953, %merge7.i.i.i.i.i158.i.i ], [ %.pre.i.i.i.i153.i.i, %"$JsonWriter.integer.exit528" ]
+  %957 = getelementptr i8, ptr %956, i64 %955
+  store i8 58, ptr %957, align 1
+  %958 = load i64, ptr %35, align 8
+  %959 = add i64 %958, 1
+  store i64 %959, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i488"
 
 then.i.i.i160.i.i:                                ; preds = %merge.i.i.i.i.i155.i.i
-  %880 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %880, align 8
-  br label %"$JsonWriter.separate.exit.i487"
+  %960 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %960, align 8
+  br label %"$JsonWriter.separate.exit.i488"
 
-"$JsonWriter.separate.exit.i487":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i154.i.i", %then.i.i.i160.i.i
+"$JsonWriter.separate.exit.i488":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i154.i.i", %then.i.i.i160.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i486)
-  %881 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i486, i64 32, ptr nonnull @"$string.82", i64 %868)
-  %882 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i486)
-  %883 = load i64, ptr %35, align 8
-  %884 = add i64 %883, %882
-  %885 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i488 = icmp slt i64 %885, %884
-  br i1 %.not.i.i.i.i.i.i488, label %merge.i.i.i.i.i.i491, label %merge.i.i.i.i489
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i487)
+  %961 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i487, i64 32, ptr nonnull @"$string.82", i64 %948)
+  %962 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i487)
+  %963 = load i64, ptr %35, align 8
+  %964 = add i64 %963, %962
+  %965 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i489 = icmp slt i64 %965, %964
+  br i1 %.not.i.i.i.i.i.i489, label %merge.i.i.i.i.i.i492, label %merge.i.i.i.i490
 
-merge.i.i.i.i.i.i491:                             ; preds = %"$JsonWriter.separate.exit.i487"
-  %886 = shl i64 %885, 1
-  %spec.select.i.i.i.i.i.i492 = call i64 @llvm.smax.i64(i64 %886, i64 %884)
-  %spec.store.select.i.i.i.i.i.i493 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i492, i64 8)
-  %887 = load ptr, ptr %out, align 8
-  %888 = call ptr @realloc(ptr %887, i64 %spec.store.select.i.i.i.i.i.i493)
-  %889 = icmp eq ptr %888, null
-  br i1 %889, label %then.i.i.i.i495, label %merge7.i.i.i.i.i.i494
+merge.i.i.i.i.i.i492:                             ; preds = %"$JsonWriter.separate.exit.i488"
+  %966 = shl i64 %965, 1
+  %spec.select.i.i.i.i.i.i493 = call i64 @llvm.smax.i64(i64 %966, i64 %964)
+  %spec.store.select.i.i.i.i.i.i494 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i493, i64 8)
+  %967 = load ptr, ptr %out, align 8
+  %968 = call ptr @realloc(ptr %967, i64 %spec.store.select.i.i.i.i.i.i494)
+  %969 = icmp eq ptr %968, null
+  br i1 %969, label %then.i.i.i.i496, label %merge7.i.i.i.i.i.i495
 
-merge7.i.i.i.i.i.i494:                            ; preds = %merge.i.i.i.i.i.i491
-  store ptr %888, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i493, ptr %36, align 8
-  br label %merge.i.i.i.i489
+merge7.i.i.i.i.i.i495:                            ; preds = %merge.i.i.i.i.i.i492
+  store ptr %968, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i494, ptr %36, align 8
+  br label %merge.i.i.i.i490
 
-then.i.i.i.i495:                                  ; preds = %merge.i.i.i.i.i.i491
-  %890 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %890, align 8
-  br label %"$JsonWriter.integer.exit506"
+then.i.i.i.i496:                                  ; preds = %merge.i.i.i.i.i.i492
+  %970 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %970, align 8
+  br label %"$JsonWriter.integer.exit507"
 
-merge.i.i.i.i489:                                 ; preds = %merge7.i.i.i.i.i.i494, %"$JsonWriter.separate.exit.i487"
-  store i64 %884, ptr %35, align 8
-  %891 = icmp sgt i64 %882, 0
-  br i1 %891, label %then2.i.i.i.i490, label %"$JsonWriter.integer.exit506"
+merge.i.i.i.i490:                                 ; preds = %merge7.i.i.i.i.i.i495, %"$JsonWriter.separate.exit.i488"
+  store i64 %964, ptr %35, align 8
+  %971 = icmp sgt i64 %962, 0
+  br i1 %971, label %then2.i.i.i.i491, label %"$JsonWriter.integer.exit507"
 
-then2.i.i.i.i490:                                 ; preds = %merge.i.i.i.i489
-  %892 = load ptr, ptr %out, align 8
-  %893 = getelementptr i8, ptr %892, i64 %883
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %893, ptr nonnull readonly align 1 %digits.i.i486, i64 %882, i1 false)
-  br label %"$JsonWriter.integer.exit506"
+then2.i.i.i.i491:                                 ; preds = %merge.i.i.i.i490
+  %972 = load ptr, ptr %out, align 8
+  %973 = getelementptr i8, ptr %972, i64 %963
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %973, ptr nonnull readonly align 1 %digits.i.i487, i64 %962, i1 false)
+  br label %"$JsonWriter.integer.exit507"
 
-"$JsonWriter.integer.exit506":                    ; preds = %then.i.i.i.i495, %merge.i.i.i.i489, %then2.i.i.i.i490
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i486)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.549")
-  %894 = load i64, ptr %35, align 8
-  %895 = add i64 %894, 1
-  %896 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i162.i.i = icmp slt i64 %896, %895
+"$JsonWriter.integer.exit507":                    ; preds = %then.i.i.i.i496, %merge.i.i.i.i490, %then2.i.i.i.i491
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i487)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.556")
+  %974 = load i64, ptr %35, align 8
+  %975 = add i64 %974, 1
+  %976 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i162.i.i = icmp slt i64 %976, %975
   %.pre.i.i.i.i163.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i162.i.i, label %merge.i.i.i.i.i165.i.i, label %"$Vector.push.79.exit.thread.i.i.i164.i.i"
 
-merge.i.i.i.i.i165.i.i:                           ; preds = %"$JsonWriter.integer.exit506"
-  %897 = shl i64 %896, 1
-  %spec.select.i.i.i.i.i166.i.i = call i64 @llvm.smax.i64(i64 %897, i64 %895)
+merge.i.i.i.i.i165.i.i:                           ; preds = %"$JsonWriter.integer.exit507"
+  %977 = shl i64 %976, 1
+  %spec.select.i.i.i.i.i166.i.i = call i64 @llvm.smax.i64(i64 %977, i64 %975)
   %spec.store.select.i.i.i.i.i167.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i166.i.i, i64 8)
-  %898 = call ptr @realloc(ptr %.pre.i.i.i.i163.i.i, i64 %spec.store.select.i.i.i.i.i167.i.i)
-  %899 = icmp eq ptr %898, null
-  br i1 %899, label %then.i.i.i170.i.i, label %merge7.i.i.i.i.i168.i.i
+  %978 = call ptr @realloc(ptr %.pre.i.i.i.i163.i.i, i64 %spec.store.select.i.i.i.i.i167.i.i)
+  %979 = icmp eq ptr %978, null
+  br i1 %979, label %then.i.i.i170.i.i, label %merge7.i.i.i.i.i168.i.i
 
 merge7.i.i.i.i.i168.i.i:                          ; preds = %merge.i.i.i.i.i165.i.i
-  store ptr %898, ptr %out, align 8
+  store ptr %978, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i167.i.i, ptr %36, align 8
   %.pre10.i.i.i.i169.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i164.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i164.i.i":       ; preds = %merge7.i.i.i.i.i168.i.i, %"$JsonWriter.integer.exit506"
-  %900 = phi i64 [ %.pre10.i.i.i.i169.i.i, %merge7.i.i.i.i.i168.i.i ], [ %894, %"$JsonWriter.integer.exit506" ]
-  %901 = phi ptr [ %898, %merge7.i.i.i.i.i168.i.i ], [ %.pre.i.i.i.i163.i.i, %"$JsonWriter.integer.exit506" ]
-  %902 = getelementptr i8, ptr %901, i64 %900
-  store i8 58, ptr %902, align 1
-  %903 = load i64, ptr %35, align 8
-  %904 = add i64 %903, 1
-  store i64 %904, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i466"
+"$Vector.push.79.exit.thread.i.i.i164.i.i":       ; preds = %merge7.i.i.i.i.i168.i.i, %"$JsonWriter.integer.exit507"
+  %980 = phi i64 [ %.pre10.i.i.i.i169.i.i, %merge7.i.i.i.i.i168.i.i ], [ %974, %"$JsonWriter.integer.exit507" ]
+  %981 = phi ptr [ %978, %merge7.i.i.i.i.i168.i.i ], [ %.pre.i.i.i.i163.i.i, %"$JsonWriter.integer.exit507" ]
+  %982 = getelementptr i8, ptr %981, i64 %980
+  store i8 58, ptr %982, align 1
+  %983 = load i64, ptr %35, align 8
+  %984 = add i64 %983, 1
+  store i64 %984, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i467"
 
 then.i.i.i170.i.i:                                ; preds = %merge.i.i.i.i.i165.i.i
-  %905 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %905, align 8
-  br label %"$JsonWriter.separate.exit.i466"
+  %985 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %985, align 8
+  br label %"$JsonWriter.separate.exit.i467"
 
-"$JsonWriter.separate.exit.i466":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i164.i.i", %then.i.i.i170.i.i
+"$JsonWriter.separate.exit.i467":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i164.i.i", %then.i.i.i170.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i465)
-  %906 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i465, i64 32, ptr nonnull @"$string.82", i64 %867)
-  %907 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i465)
-  %908 = load i64, ptr %35, align 8
-  %909 = add i64 %908, %907
-  %910 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i467 = icmp slt i64 %910, %909
-  br i1 %.not.i.i.i.i.i.i467, label %merge.i.i.i.i.i.i470, label %merge.i.i.i.i468
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i466)
+  %986 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i466, i64 32, ptr nonnull @"$string.82", i64 %947)
+  %987 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i466)
+  %988 = load i64, ptr %35, align 8
+  %989 = add i64 %988, %987
+  %990 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i468 = icmp slt i64 %990, %989
+  br i1 %.not.i.i.i.i.i.i468, label %merge.i.i.i.i.i.i471, label %merge.i.i.i.i469
 
-merge.i.i.i.i.i.i470:                             ; preds = %"$JsonWriter.separate.exit.i466"
-  %911 = shl i64 %910, 1
-  %spec.select.i.i.i.i.i.i471 = call i64 @llvm.smax.i64(i64 %911, i64 %909)
-  %spec.store.select.i.i.i.i.i.i472 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i471, i64 8)
-  %912 = load ptr, ptr %out, align 8
-  %913 = call ptr @realloc(ptr %912, i64 %spec.store.select.i.i.i.i.i.i472)
-  %914 = icmp eq ptr %913, null
-  br i1 %914, label %then.i.i.i.i474, label %merge7.i.i.i.i.i.i473
+merge.i.i.i.i.i.i471:                             ; preds = %"$JsonWriter.separate.exit.i467"
+  %991 = shl i64 %990, 1
+  %spec.select.i.i.i.i.i.i472 = call i64 @llvm.smax.i64(i64 %991, i64 %989)
+  %spec.store.select.i.i.i.i.i.i473 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i472, i64 8)
+  %992 = load ptr, ptr %out, align 8
+  %993 = call ptr @realloc(ptr %992, i64 %spec.store.select.i.i.i.i.i.i473)
+  %994 = icmp eq ptr %993, null
+  br i1 %994, label %then.i.i.i.i475, label %merge7.i.i.i.i.i.i474
 
-merge7.i.i.i.i.i.i473:                            ; preds = %merge.i.i.i.i.i.i470
-  store ptr %913, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i472, ptr %36, align 8
-  br label %merge.i.i.i.i468
+merge7.i.i.i.i.i.i474:                            ; preds = %merge.i.i.i.i.i.i471
+  store ptr %993, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i473, ptr %36, align 8
+  br label %merge.i.i.i.i469
 
-then.i.i.i.i474:                                  ; preds = %merge.i.i.i.i.i.i470
-  %915 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %915, align 8
-  br label %"$JsonWriter.integer.exit485"
+then.i.i.i.i475:                                  ; preds = %merge.i.i.i.i.i.i471
+  %995 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %995, align 8
+  br label %"$JsonWriter.integer.exit486"
 
-merge.i.i.i.i468:                                 ; preds = %merge7.i.i.i.i.i.i473, %"$JsonWriter.separate.exit.i466"
-  store i64 %909, ptr %35, align 8
-  %916 = icmp sgt i64 %907, 0
-  br i1 %916, label %then2.i.i.i.i469, label %"$JsonWriter.integer.exit485"
+merge.i.i.i.i469:                                 ; preds = %merge7.i.i.i.i.i.i474, %"$JsonWriter.separate.exit.i467"
+  store i64 %989, ptr %35, align 8
+  %996 = icmp sgt i64 %987, 0
+  br i1 %996, label %then2.i.i.i.i470, label %"$JsonWriter.integer.exit486"
 
-then2.i.i.i.i469:                                 ; preds = %merge.i.i.i.i468
-  %917 = load ptr, ptr %out, align 8
-  %918 = getelementptr i8, ptr %917, i64 %908
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %918, ptr nonnull readonly align 1 %digits.i.i465, i64 %907, i1 false)
-  br label %"$JsonWriter.integer.exit485"
+then2.i.i.i.i470:                                 ; preds = %merge.i.i.i.i469
+  %997 = load ptr, ptr %out, align 8
+  %998 = getelementptr i8, ptr %997, i64 %988
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %998, ptr nonnull readonly align 1 %digits.i.i466, i64 %987, i1 false)
+  br label %"$JsonWriter.integer.exit486"
 
-"$JsonWriter.integer.exit485":                    ; preds = %then.i.i.i.i474, %merge.i.i.i.i468, %then2.i.i.i.i469
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i465)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.550")
-  %919 = load i64, ptr %35, align 8
-  %920 = add i64 %919, 1
-  %921 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i172.i.i = icmp slt i64 %921, %920
+"$JsonWriter.integer.exit486":                    ; preds = %then.i.i.i.i475, %merge.i.i.i.i469, %then2.i.i.i.i470
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i466)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.557")
+  %999 = load i64, ptr %35, align 8
+  %1000 = add i64 %999, 1
+  %1001 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i172.i.i = icmp slt i64 %1001, %1000
   %.pre.i.i.i.i173.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i172.i.i, label %merge.i.i.i.i.i175.i.i, label %"$Vector.push.79.exit.thread.i.i.i174.i.i"
 
-merge.i.i.i.i.i175.i.i:                           ; preds = %"$JsonWriter.integer.exit485"
-  %922 = shl i64 %921, 1
-  %spec.select.i.i.i.i.i176.i.i = call i64 @llvm.smax.i64(i64 %922, i64 %920)
+merge.i.i.i.i.i175.i.i:                           ; preds = %"$JsonWriter.integer.exit486"
+  %1002 = shl i64 %1001, 1
+  %spec.select.i.i.i.i.i176.i.i = call i64 @llvm.smax.i64(i64 %1002, i64 %1000)
   %spec.store.select.i.i.i.i.i177.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i176.i.i, i64 8)
-  %923 = call ptr @realloc(ptr %.pre.i.i.i.i173.i.i, i64 %spec.store.select.i.i.i.i.i177.i.i)
-  %924 = icmp eq ptr %923, null
-  br i1 %924, label %then.i.i.i180.i.i, label %merge7.i.i.i.i.i178.i.i
+  %1003 = call ptr @realloc(ptr %.pre.i.i.i.i173.i.i, i64 %spec.store.select.i.i.i.i.i177.i.i)
+  %1004 = icmp eq ptr %1003, null
+  br i1 %1004, label %then.i.i.i180.i.i, label %merge7.i.i.i.i.i178.i.i
 
 merge7.i.i.i.i.i178.i.i:                          ; preds = %merge.i.i.i.i.i175.i.i
-  store ptr %923, ptr %out, align 8
+  store ptr %1003, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i177.i.i, ptr %36, align 8
   %.pre10.i.i.i.i179.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i174.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i174.i.i":       ; preds = %merge7.i.i.i.i.i178.i.i, %"$JsonWriter.integer.exit485"
-  %925 = phi i64 [ %.pre10.i.i.i.i179.i.i, %merge7.i.i.i.i.i178.i.i ], [ %919, %"$JsonWriter.integer.exit485" ]
-  %926 = phi ptr [ %923, %merge7.i.i.i.i.i178.i.i ], [ %.pre.i.i.i.i173.i.i, %"$JsonWriter.integer.exit485" ]
-  %927 = getelementptr i8, ptr %926, i64 %925
-  store i8 58, ptr %927, align 1
-  %928 = load i64, ptr %35, align 8
-  %929 = add i64 %928, 1
-  store i64 %929, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i445"
+"$Vector.push.79.exit.thread.i.i.i174.i.i":       ; preds = %merge7.i.i.i.i.i178.i.i, %"$JsonWriter.integer.exit486"
+  %1005 = phi i64 [ %.pre10.i.i.i.i179.i.i, %merge7.i.i.i.i.i178.i.i ], [ %999, %"$JsonWriter.integer.exit486" ]
+  %1006 = phi ptr [ %1003, %merge7.i.i.i.i.i178.i.i ], [ %.pre.i.i.i.i173.i.i, %"$JsonWriter.integer.exit486" ]
+  %1007 = getelementptr i8, ptr %1006, i64 %1005
+  store i8 58, ptr %1007, align 1
+  %1008 = load i64, ptr %35, align 8
+  %1009 = add i64 %1008, 1
+  store i64 %1009, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i446"
 
 then.i.i.i180.i.i:                                ; preds = %merge.i.i.i.i.i175.i.i
-  %930 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %930, align 8
-  br label %"$JsonWriter.separate.exit.i445"
+  %1010 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1010, align 8
+  br label %"$JsonWriter.separate.exit.i446"
 
-"$JsonWriter.separate.exit.i445":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i174.i.i", %then.i.i.i180.i.i
+"$JsonWriter.separate.exit.i446":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i174.i.i", %then.i.i.i180.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i444)
-  %931 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i444, i64 32, ptr nonnull @"$string.82", i64 %734)
-  %932 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i444)
-  %933 = load i64, ptr %35, align 8
-  %934 = add i64 %933, %932
-  %935 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i446 = icmp slt i64 %935, %934
-  br i1 %.not.i.i.i.i.i.i446, label %merge.i.i.i.i.i.i449, label %merge.i.i.i.i447
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i445)
+  %1011 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i445, i64 32, ptr nonnull @"$string.82", i64 %814)
+  %1012 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i445)
+  %1013 = load i64, ptr %35, align 8
+  %1014 = add i64 %1013, %1012
+  %1015 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i447 = icmp slt i64 %1015, %1014
+  br i1 %.not.i.i.i.i.i.i447, label %merge.i.i.i.i.i.i450, label %merge.i.i.i.i448
 
-merge.i.i.i.i.i.i449:                             ; preds = %"$JsonWriter.separate.exit.i445"
-  %936 = shl i64 %935, 1
-  %spec.select.i.i.i.i.i.i450 = call i64 @llvm.smax.i64(i64 %936, i64 %934)
-  %spec.store.select.i.i.i.i.i.i451 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i450, i64 8)
-  %937 = load ptr, ptr %out, align 8
-  %938 = call ptr @realloc(ptr %937, i64 %spec.store.select.i.i.i.i.i.i451)
-  %939 = icmp eq ptr %938, null
-  br i1 %939, label %then.i.i.i.i453, label %merge7.i.i.i.i.i.i452
+merge.i.i.i.i.i.i450:                             ; preds = %"$JsonWriter.separate.exit.i446"
+  %1016 = shl i64 %1015, 1
+  %spec.select.i.i.i.i.i.i451 = call i64 @llvm.smax.i64(i64 %1016, i64 %1014)
+  %spec.store.select.i.i.i.i.i.i452 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i451, i64 8)
+  %1017 = load ptr, ptr %out, align 8
+  %1018 = call ptr @realloc(ptr %1017, i64 %spec.store.select.i.i.i.i.i.i452)
+  %1019 = icmp eq ptr %1018, null
+  br i1 %1019, label %then.i.i.i.i454, label %merge7.i.i.i.i.i.i453
 
-merge7.i.i.i.i.i.i452:                            ; preds = %merge.i.i.i.i.i.i449
-  store ptr %938, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i451, ptr %36, align 8
-  br label %merge.i.i.i.i447
+merge7.i.i.i.i.i.i453:                            ; preds = %merge.i.i.i.i.i.i450
+  store ptr %1018, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i452, ptr %36, align 8
+  br label %merge.i.i.i.i448
 
-then.i.i.i.i453:                                  ; preds = %merge.i.i.i.i.i.i449
-  %940 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %940, align 8
-  br label %"$JsonWriter.integer.exit464"
+then.i.i.i.i454:                                  ; preds = %merge.i.i.i.i.i.i450
+  %1020 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1020, align 8
+  br label %"$JsonWriter.integer.exit465"
 
-merge.i.i.i.i447:                                 ; preds = %merge7.i.i.i.i.i.i452, %"$JsonWriter.separate.exit.i445"
-  store i64 %934, ptr %35, align 8
-  %941 = icmp sgt i64 %932, 0
-  br i1 %941, label %then2.i.i.i.i448, label %"$JsonWriter.integer.exit464"
+merge.i.i.i.i448:                                 ; preds = %merge7.i.i.i.i.i.i453, %"$JsonWriter.separate.exit.i446"
+  store i64 %1014, ptr %35, align 8
+  %1021 = icmp sgt i64 %1012, 0
+  br i1 %1021, label %then2.i.i.i.i449, label %"$JsonWriter.integer.exit465"
 
-then2.i.i.i.i448:                                 ; preds = %merge.i.i.i.i447
-  %942 = load ptr, ptr %out, align 8
-  %943 = getelementptr i8, ptr %942, i64 %933
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %943, ptr nonnull readonly align 1 %digits.i.i444, i64 %932, i1 false)
-  br label %"$JsonWriter.integer.exit464"
+then2.i.i.i.i449:                                 ; preds = %merge.i.i.i.i448
+  %1022 = load ptr, ptr %out, align 8
+  %1023 = getelementptr i8, ptr %1022, i64 %1013
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1023, ptr nonnull readonly align 1 %digits.i.i445, i64 %1012, i1 false)
+  br label %"$JsonWriter.integer.exit465"
 
-"$JsonWriter.integer.exit464":                    ; preds = %then.i.i.i.i453, %merge.i.i.i.i447, %then2.i.i.i.i448
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i444)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.551")
-  %944 = load i64, ptr %35, align 8
-  %945 = add i64 %944, 1
-  %946 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i182.i.i = icmp slt i64 %946, %945
+"$JsonWriter.integer.exit465":                    ; preds = %then.i.i.i.i454, %merge.i.i.i.i448, %then2.i.i.i.i449
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i445)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.558")
+  %1024 = load i64, ptr %35, align 8
+  %1025 = add i64 %1024, 1
+  %1026 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i182.i.i = icmp slt i64 %1026, %1025
   %.pre.i.i.i.i183.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i182.i.i, label %merge.i.i.i.i.i185.i.i, label %"$Vector.push.79.exit.thread.i.i.i184.i.i"
 
-merge.i.i.i.i.i185.i.i:                           ; preds = %"$JsonWriter.integer.exit464"
-  %947 = shl i64 %946, 1
-  %spec.select.i.i.i.i.i186.i.i = call i64 @llvm.smax.i64(i64 %947, i64 %945)
+merge.i.i.i.i.i185.i.i:                           ; preds = %"$JsonWriter.integer.exit465"
+  %1027 = shl i64 %1026, 1
+  %spec.select.i.i.i.i.i186.i.i = call i64 @llvm.smax.i64(i64 %1027, i64 %1025)
   %spec.store.select.i.i.i.i.i187.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i186.i.i, i64 8)
-  %948 = call ptr @realloc(ptr %.pre.i.i.i.i183.i.i, i64 %spec.store.select.i.i.i.i.i187.i.i)
-  %949 = icmp eq ptr %948, null
-  br i1 %949, label %then.i.i.i190.i.i, label %merge7.i.i.i.i.i188.i.i
+  %1028 = call ptr @realloc(ptr %.pre.i.i.i.i183.i.i, i64 %spec.store.select.i.i.i.i.i187.i.i)
+  %1029 = icmp eq ptr %1028, null
+  br i1 %1029, label %then.i.i.i190.i.i, label %merge7.i.i.i.i.i188.i.i
 
 merge7.i.i.i.i.i188.i.i:                          ; preds = %merge.i.i.i.i.i185.i.i
-  store ptr %948, ptr %out, align 8
+  store ptr %1028, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i187.i.i, ptr %36, align 8
   %.pre10.i.i.i.i189.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i184.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i184.i.i":       ; preds = %merge7.i.i.i.i.i188.i.i, %"$JsonWriter.integer.exit464"
-  %950 = phi i64 [ %.pre10.i.i.i.i189.i.i, %merge7.i.i.i.i.i188.i.i ], [ %944, %"$JsonWriter.integer.exit464" ]
-  %951 = phi ptr [ %948, %merge7.i.i.i.i.i188.i.i ], [ %.pre.i.i.i.i183.i.i, %"$JsonWriter.integer.exit464" ]
-  %952 = getelementptr i8, ptr %951, i64 %950
-  store i8 58, ptr %952, align 1
-  %953 = load i64, ptr %35, align 8
-  %954 = add i64 %953, 1
-  store i64 %954, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i424"
+"$Vector.push.79.exit.thread.i.i.i184.i.i":       ; preds = %merge7.i.i.i.i.i188.i.i, %"$JsonWriter.integer.exit465"
+  %1030 = phi i64 [ %.pre10.i.i.i.i189.i.i, %merge7.i.i.i.i.i188.i.i ], [ %1024, %"$JsonWriter.integer.exit465" ]
+  %1031 = phi ptr [ %1028, %merge7.i.i.i.i.i188.i.i ], [ %.pre.i.i.i.i183.i.i, %"$JsonWriter.integer.exit465" ]
+  %1032 = getelementptr i8, ptr %1031, i64 %1030
+  store i8 58, ptr %1032, align 1
+  %1033 = load i64, ptr %35, align 8
+  %1034 = add i64 %1033, 1
+  store i64 %1034, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i425"
 
 then.i.i.i190.i.i:                                ; preds = %merge.i.i.i.i.i185.i.i
-  %955 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %955, align 8
-  br label %"$JsonWriter.separate.exit.i424"
+  %1035 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1035, align 8
+  br label %"$JsonWriter.separate.exit.i425"
 
-"$JsonWriter.separate.exit.i424":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i184.i.i", %then.i.i.i190.i.i
+"$JsonWriter.separate.exit.i425":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i184.i.i", %then.i.i.i190.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i423)
-  %956 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i423, i64 32, ptr nonnull @"$string.82", i64 %630)
-  %957 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i423)
-  %958 = load i64, ptr %35, align 8
-  %959 = add i64 %958, %957
-  %960 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i425 = icmp slt i64 %960, %959
-  br i1 %.not.i.i.i.i.i.i425, label %merge.i.i.i.i.i.i428, label %merge.i.i.i.i426
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i424)
+  %1036 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i424, i64 32, ptr nonnull @"$string.82", i64 %710)
+  %1037 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i424)
+  %1038 = load i64, ptr %35, align 8
+  %1039 = add i64 %1038, %1037
+  %1040 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i426 = icmp slt i64 %1040, %1039
+  br i1 %.not.i.i.i.i.i.i426, label %merge.i.i.i.i.i.i429, label %merge.i.i.i.i427
 
-merge.i.i.i.i.i.i428:                             ; preds = %"$JsonWriter.separate.exit.i424"
-  %961 = shl i64 %960, 1
-  %spec.select.i.i.i.i.i.i429 = call i64 @llvm.smax.i64(i64 %961, i64 %959)
-  %spec.store.select.i.i.i.i.i.i430 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i429, i64 8)
-  %962 = load ptr, ptr %out, align 8
-  %963 = call ptr @realloc(ptr %962, i64 %spec.store.select.i.i.i.i.i.i430)
-  %964 = icmp eq ptr %963, null
-  br i1 %964, label %then.i.i.i.i432, label %merge7.i.i.i.i.i.i431
+merge.i.i.i.i.i.i429:                             ; preds = %"$JsonWriter.separate.exit.i425"
+  %1041 = shl i64 %1040, 1
+  %spec.select.i.i.i.i.i.i430 = call i64 @llvm.smax.i64(i64 %1041, i64 %1039)
+  %spec.store.select.i.i.i.i.i.i431 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i430, i64 8)
+  %1042 = load ptr, ptr %out, align 8
+  %1043 = call ptr @realloc(ptr %1042, i64 %spec.store.select.i.i.i.i.i.i431)
+  %1044 = icmp eq ptr %1043, null
+  br i1 %1044, label %then.i.i.i.i433, label %merge7.i.i.i.i.i.i432
 
-merge7.i.i.i.i.i.i431:                            ; preds = %merge.i.i.i.i.i.i428
-  store ptr %963, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i430, ptr %36, align 8
-  br label %merge.i.i.i.i426
+merge7.i.i.i.i.i.i432:                            ; preds = %merge.i.i.i.i.i.i429
+  store ptr %1043, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i431, ptr %36, align 8
+  br label %merge.i.i.i.i427
 
-then.i.i.i.i432:                                  ; preds = %merge.i.i.i.i.i.i428
-  %965 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %965, align 8
-  br label %"$JsonWriter.integer.exit443"
+then.i.i.i.i433:                                  ; preds = %merge.i.i.i.i.i.i429
+  %1045 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1045, align 8
+  br label %"$JsonWriter.integer.exit444"
 
-merge.i.i.i.i426:                                 ; preds = %merge7.i.i.i.i.i.i431, %"$JsonWriter.separate.exit.i424"
-  store i64 %959, ptr %35, align 8
-  %966 = icmp sgt i64 %957, 0
-  br i1 %966, label %then2.i.i.i.i427, label %"$JsonWriter.integer.exit443"
+merge.i.i.i.i427:                                 ; preds = %merge7.i.i.i.i.i.i432, %"$JsonWriter.separate.exit.i425"
+  store i64 %1039, ptr %35, align 8
+  %1046 = icmp sgt i64 %1037, 0
+  br i1 %1046, label %then2.i.i.i.i428, label %"$JsonWriter.integer.exit444"
 
-then2.i.i.i.i427:                                 ; preds = %merge.i.i.i.i426
-  %967 = load ptr, ptr %out, align 8
-  %968 = getelementptr i8, ptr %967, i64 %958
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %968, ptr nonnull readonly align 1 %digits.i.i423, i64 %957, i1 false)
-  br label %"$JsonWriter.integer.exit443"
+then2.i.i.i.i428:                                 ; preds = %merge.i.i.i.i427
+  %1047 = load ptr, ptr %out, align 8
+  %1048 = getelementptr i8, ptr %1047, i64 %1038
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1048, ptr nonnull readonly align 1 %digits.i.i424, i64 %1037, i1 false)
+  br label %"$JsonWriter.integer.exit444"
 
-"$JsonWriter.integer.exit443":                    ; preds = %then.i.i.i.i432, %merge.i.i.i.i426, %then2.i.i.i.i427
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i423)
-  %969 = mul i64 %shape.sroa.48.0.copyload.i.i, %734
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.552")
-  %970 = load i64, ptr %35, align 8
-  %971 = add i64 %970, 1
-  %972 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i192.i.i = icmp slt i64 %972, %971
+"$JsonWriter.integer.exit444":                    ; preds = %then.i.i.i.i433, %merge.i.i.i.i427, %then2.i.i.i.i428
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i424)
+  %1049 = mul i64 %shape.sroa.48.0.copyload.i.i, %814
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.559")
+  %1050 = load i64, ptr %35, align 8
+  %1051 = add i64 %1050, 1
+  %1052 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i192.i.i = icmp slt i64 %1052, %1051
   %.pre.i.i.i.i193.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i192.i.i, label %merge.i.i.i.i.i195.i.i, label %"$Vector.push.79.exit.thread.i.i.i194.i.i"
 
-merge.i.i.i.i.i195.i.i:                           ; preds = %"$JsonWriter.integer.exit443"
-  %973 = shl i64 %972, 1
-  %spec.select.i.i.i.i.i196.i.i = call i64 @llvm.smax.i64(i64 %973, i64 %971)
+merge.i.i.i.i.i195.i.i:                           ; preds = %"$JsonWriter.integer.exit444"
+  %1053 = shl i64 %1052, 1
+  %spec.select.i.i.i.i.i196.i.i = call i64 @llvm.smax.i64(i64 %1053, i64 %1051)
   %spec.store.select.i.i.i.i.i197.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i196.i.i, i64 8)
-  %974 = call ptr @realloc(ptr %.pre.i.i.i.i193.i.i, i64 %spec.store.select.i.i.i.i.i197.i.i)
-  %975 = icmp eq ptr %974, null
-  br i1 %975, label %then.i.i.i200.i.i, label %merge7.i.i.i.i.i198.i.i
+  %1054 = call ptr @realloc(ptr %.pre.i.i.i.i193.i.i, i64 %spec.store.select.i.i.i.i.i197.i.i)
+  %1055 = icmp eq ptr %1054, null
+  br i1 %1055, label %then.i.i.i200.i.i, label %merge7.i.i.i.i.i198.i.i
 
 merge7.i.i.i.i.i198.i.i:                          ; preds = %merge.i.i.i.i.i195.i.i
-  store ptr %974, ptr %out, align 8
+  store ptr %1054, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i197.i.i, ptr %36, align 8
   %.pre10.i.i.i.i199.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i194.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i194.i.i":       ; preds = %merge7.i.i.i.i.i198.i.i, %"$JsonWriter.integer.exit443"
-  %976 = phi i64 [ %.pre10.i.i.i.i199.i.i, %merge7.i.i.i.i.i198.i.i ], [ %970, %"$JsonWriter.integer.exit443" ]
-  %977 = phi ptr [ %974, %merge7.i.i.i.i.i198.i.i ], [ %.pre.i.i.i.i193.i.i, %"$JsonWriter.integer.exit443" ]
-  %978 = getelementptr i8, ptr %977, i64 %976
-  store i8 58, ptr %978, align 1
-  %979 = load i64, ptr %35, align 8
-  %980 = add i64 %979, 1
-  store i64 %980, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i403"
+"$Vector.push.79.exit.thread.i.i.i194.i.i":       ; preds = %merge7.i.i.i.i.i198.i.i, %"$JsonWriter.integer.exit444"
+  %1056 = phi i64 [ %.pre10.i.i.i.i199.i.i, %merge7.i.i.i.i.i198.i.i ], [ %1050, %"$JsonWriter.integer.exit444" ]
+  %1057 = phi ptr [ %1054, %merge7.i.i.i.i.i198.i.i ], [ %.pre.i.i.i.i193.i.i, %"$JsonWriter.integer.exit444" ]
+  %1058 = getelementptr i8, ptr %1057, i64 %1056
+  store i8 58, ptr %1058, align 1
+  %1059 = load i64, ptr %35, align 8
+  %1060 = add i64 %1059, 1
+  store i64 %1060, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i404"
 
 then.i.i.i200.i.i:                                ; preds = %merge.i.i.i.i.i195.i.i
-  %981 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %981, align 8
-  br label %"$JsonWriter.separate.exit.i403"
+  %1061 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1061, align 8
+  br label %"$JsonWriter.separate.exit.i404"
 
-"$JsonWriter.separate.exit.i403":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i194.i.i", %then.i.i.i200.i.i
+"$JsonWriter.separate.exit.i404":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i194.i.i", %then.i.i.i200.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i402)
-  %982 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i402, i64 32, ptr nonnull @"$string.82", i64 %969)
-  %983 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i402)
-  %984 = load i64, ptr %35, align 8
-  %985 = add i64 %984, %983
-  %986 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i404 = icmp slt i64 %986, %985
-  br i1 %.not.i.i.i.i.i.i404, label %merge.i.i.i.i.i.i407, label %merge.i.i.i.i405
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i403)
+  %1062 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i403, i64 32, ptr nonnull @"$string.82", i64 %1049)
+  %1063 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i403)
+  %1064 = load i64, ptr %35, align 8
+  %1065 = add i64 %1064, %1063
+  %1066 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i405 = icmp slt i64 %1066, %1065
+  br i1 %.not.i.i.i.i.i.i405, label %merge.i.i.i.i.i.i408, label %merge.i.i.i.i406
 
-merge.i.i.i.i.i.i407:                             ; preds = %"$JsonWriter.separate.exit.i403"
-  %987 = shl i64 %986, 1
-  %spec.select.i.i.i.i.i.i408 = call i64 @llvm.smax.i64(i64 %987, i64 %985)
-  %spec.store.select.i.i.i.i.i.i409 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i408, i64 8)
-  %988 = load ptr, ptr %out, align 8
-  %989 = call ptr @realloc(ptr %988, i64 %spec.store.select.i.i.i.i.i.i409)
-  %990 = icmp eq ptr %989, null
-  br i1 %990, label %then.i.i.i.i411, label %merge7.i.i.i.i.i.i410
+merge.i.i.i.i.i.i408:                             ; preds = %"$JsonWriter.separate.exit.i404"
+  %1067 = shl i64 %1066, 1
+  %spec.select.i.i.i.i.i.i409 = call i64 @llvm.smax.i64(i64 %1067, i64 %1065)
+  %spec.store.select.i.i.i.i.i.i410 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i409, i64 8)
+  %1068 = load ptr, ptr %out, align 8
+  %1069 = call ptr @realloc(ptr %1068, i64 %spec.store.select.i.i.i.i.i.i410)
+  %1070 = icmp eq ptr %1069, null
+  br i1 %1070, label %then.i.i.i.i412, label %merge7.i.i.i.i.i.i411
 
-merge7.i.i.i.i.i.i410:                            ; preds = %merge.i.i.i.i.i.i407
-  store ptr %989, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i409, ptr %36, align 8
-  br label %merge.i.i.i.i405
+merge7.i.i.i.i.i.i411:                            ; preds = %merge.i.i.i.i.i.i408
+  store ptr %1069, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i410, ptr %36, align 8
+  br label %merge.i.i.i.i406
 
-then.i.i.i.i411:                                  ; preds = %merge.i.i.i.i.i.i407
-  %991 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %991, align 8
-  br label %"$JsonWriter.integer.exit422"
+then.i.i.i.i412:                                  ; preds = %merge.i.i.i.i.i.i408
+  %1071 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1071, align 8
+  br label %"$JsonWriter.integer.exit423"
 
-merge.i.i.i.i405:                                 ; preds = %merge7.i.i.i.i.i.i410, %"$JsonWriter.separate.exit.i403"
-  store i64 %985, ptr %35, align 8
-  %992 = icmp sgt i64 %983, 0
-  br i1 %992, label %then2.i.i.i.i406, label %"$JsonWriter.integer.exit422"
+merge.i.i.i.i406:                                 ; preds = %merge7.i.i.i.i.i.i411, %"$JsonWriter.separate.exit.i404"
+  store i64 %1065, ptr %35, align 8
+  %1072 = icmp sgt i64 %1063, 0
+  br i1 %1072, label %then2.i.i.i.i407, label %"$JsonWriter.integer.exit423"
 
-then2.i.i.i.i406:                                 ; preds = %merge.i.i.i.i405
-  %993 = load ptr, ptr %out, align 8
-  %994 = getelementptr i8, ptr %993, i64 %984
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %994, ptr nonnull readonly align 1 %digits.i.i402, i64 %983, i1 false)
-  br label %"$JsonWriter.integer.exit422"
+then2.i.i.i.i407:                                 ; preds = %merge.i.i.i.i406
+  %1073 = load ptr, ptr %out, align 8
+  %1074 = getelementptr i8, ptr %1073, i64 %1064
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1074, ptr nonnull readonly align 1 %digits.i.i403, i64 %1063, i1 false)
+  br label %"$JsonWriter.integer.exit423"
 
-"$JsonWriter.integer.exit422":                    ; preds = %then.i.i.i.i411, %merge.i.i.i.i405, %then2.i.i.i.i406
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i402)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.553")
-  %995 = load i64, ptr %35, align 8
-  %996 = add i64 %995, 1
-  %997 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i202.i.i = icmp slt i64 %997, %996
+"$JsonWriter.integer.exit423":                    ; preds = %then.i.i.i.i412, %merge.i.i.i.i406, %then2.i.i.i.i407
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i403)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.560")
+  %1075 = load i64, ptr %35, align 8
+  %1076 = add i64 %1075, 1
+  %1077 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i202.i.i = icmp slt i64 %1077, %1076
   %.pre.i.i.i.i203.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i202.i.i, label %merge.i.i.i.i.i205.i.i, label %"$Vector.push.79.exit.thread.i.i.i204.i.i"
 
-merge.i.i.i.i.i205.i.i:                           ; preds = %"$JsonWriter.integer.exit422"
-  %998 = shl i64 %997, 1
-  %spec.select.i.i.i.i.i206.i.i = call i64 @llvm.smax.i64(i64 %998, i64 %996)
+merge.i.i.i.i.i205.i.i:                           ; preds = %"$JsonWriter.integer.exit423"
+  %1078 = shl i64 %1077, 1
+  %spec.select.i.i.i.i.i206.i.i = call i64 @llvm.smax.i64(i64 %1078, i64 %1076)
   %spec.store.select.i.i.i.i.i207.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i206.i.i, i64 8)
-  %999 = call ptr @realloc(ptr %.pre.i.i.i.i203.i.i, i64 %spec.store.select.i.i.i.i.i207.i.i)
-  %1000 = icmp eq ptr %999, null
-  br i1 %1000, label %then.i.i.i210.i.i, label %merge7.i.i.i.i.i208.i.i
+  %1079 = call ptr @realloc(ptr %.pre.i.i.i.i203.i.i, i64 %spec.store.select.i.i.i.i.i207.i.i)
+  %1080 = icmp eq ptr %1079, null
+  br i1 %1080, label %then.i.i.i210.i.i, label %merge7.i.i.i.i.i208.i.i
 
 merge7.i.i.i.i.i208.i.i:                          ; preds = %merge.i.i.i.i.i205.i.i
-  store ptr %999, ptr %out, align 8
+  store ptr %1079, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i207.i.i, ptr %36, align 8
   %.pre10.i.i.i.i209.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i204.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i204.i.i":       ; preds = %merge7.i.i.i.i.i208.i.i, %"$JsonWriter.integer.exit422"
-  %1001 = phi i64 [ %.pre10.i.i.i.i209.i.i, %merge7.i.i.i.i.i208.i.i ], [ %995, %"$JsonWriter.integer.exit422" ]
-  %1002 = phi ptr [ %999, %merge7.i.i.i.i.i208.i.i ], [ %.pre.i.i.i.i203.i.i, %"$JsonWriter.integer.exit422" ]
-  %1003 = getelementptr i8, ptr %1002, i64 %1001
-  store i8 58, ptr %1003, align 1
-  %1004 = load i64, ptr %35, align 8
-  %1005 = add i64 %1004, 1
-  store i64 %1005, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i382"
+"$Vector.push.79.exit.thread.i.i.i204.i.i":       ; preds = %merge7.i.i.i.i.i208.i.i, %"$JsonWriter.integer.exit423"
+  %1081 = phi i64 [ %.pre10.i.i.i.i209.i.i, %merge7.i.i.i.i.i208.i.i ], [ %1075, %"$JsonWriter.integer.exit423" ]
+  %1082 = phi ptr [ %1079, %merge7.i.i.i.i.i208.i.i ], [ %.pre.i.i.i.i203.i.i, %"$JsonWriter.integer.exit423" ]
+  %1083 = getelementptr i8, ptr %1082, i64 %1081
+  store i8 58, ptr %1083, align 1
+  %1084 = load i64, ptr %35, align 8
+  %1085 = add i64 %1084, 1
+  store i64 %1085, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i383"
 
 then.i.i.i210.i.i:                                ; preds = %merge.i.i.i.i.i205.i.i
-  %1006 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1006, align 8
-  br label %"$JsonWriter.separate.exit.i382"
+  %1086 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1086, align 8
+  br label %"$JsonWriter.separate.exit.i383"
 
-"$JsonWriter.separate.exit.i382":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i204.i.i", %then.i.i.i210.i.i
+"$JsonWriter.separate.exit.i383":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i204.i.i", %then.i.i.i210.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i381)
-  %1007 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i381, i64 32, ptr nonnull @"$string.82", i64 %969)
-  %1008 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i381)
-  %1009 = load i64, ptr %35, align 8
-  %1010 = add i64 %1009, %1008
-  %1011 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i383 = icmp slt i64 %1011, %1010
-  br i1 %.not.i.i.i.i.i.i383, label %merge.i.i.i.i.i.i386, label %merge.i.i.i.i384
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i382)
+  %1087 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i382, i64 32, ptr nonnull @"$string.82", i64 %1049)
+  %1088 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i382)
+  %1089 = load i64, ptr %35, align 8
+  %1090 = add i64 %1089, %1088
+  %1091 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i384 = icmp slt i64 %1091, %1090
+  br i1 %.not.i.i.i.i.i.i384, label %merge.i.i.i.i.i.i387, label %merge.i.i.i.i385
 
-merge.i.i.i.i.i.i386:                             ; preds = %"$JsonWriter.separate.exit.i382"
-  %1012 = shl i64 %1011, 1
-  %spec.select.i.i.i.i.i.i387 = call i64 @llvm.smax.i64(i64 %1012, i64 %1010)
-  %spec.store.select.i.i.i.i.i.i388 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i387, i64 8)
-  %1013 = load ptr, ptr %out, align 8
-  %1014 = call ptr @realloc(ptr %1013, i64 %spec.store.select.i.i.i.i.i.i388)
-  %1015 = icmp eq ptr %1014, null
-  br i1 %1015, label %then.i.i.i.i390, label %merge7.i.i.i.i.i.i389
+merge.i.i.i.i.i.i387:                             ; preds = %"$JsonWriter.separate.exit.i383"
+  %1092 = shl i64 %1091, 1
+  %spec.select.i.i.i.i.i.i388 = call i64 @llvm.smax.i64(i64 %1092, i64 %1090)
+  %spec.store.select.i.i.i.i.i.i389 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i388, i64 8)
+  %1093 = load ptr, ptr %out, align 8
+  %1094 = call ptr @realloc(ptr %1093, i64 %spec.store.select.i.i.i.i.i.i389)
+  %1095 = icmp eq ptr %1094, null
+  br i1 %1095, label %then.i.i.i.i391, label %merge7.i.i.i.i.i.i390
 
-merge7.i.i.i.i.i.i389:                            ; preds = %merge.i.i.i.i.i.i386
-  store ptr %1014, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i388, ptr %36, align 8
-  br label %merge.i.i.i.i384
+merge7.i.i.i.i.i.i390:                            ; preds = %merge.i.i.i.i.i.i387
+  store ptr %1094, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i389, ptr %36, align 8
+  br label %merge.i.i.i.i385
 
-then.i.i.i.i390:                                  ; preds = %merge.i.i.i.i.i.i386
-  %1016 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1016, align 8
-  br label %"$JsonWriter.integer.exit401"
+then.i.i.i.i391:                                  ; preds = %merge.i.i.i.i.i.i387
+  %1096 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1096, align 8
+  br label %"$JsonWriter.integer.exit402"
 
-merge.i.i.i.i384:                                 ; preds = %merge7.i.i.i.i.i.i389, %"$JsonWriter.separate.exit.i382"
-  store i64 %1010, ptr %35, align 8
-  %1017 = icmp sgt i64 %1008, 0
-  br i1 %1017, label %then2.i.i.i.i385, label %"$JsonWriter.integer.exit401"
+merge.i.i.i.i385:                                 ; preds = %merge7.i.i.i.i.i.i390, %"$JsonWriter.separate.exit.i383"
+  store i64 %1090, ptr %35, align 8
+  %1097 = icmp sgt i64 %1088, 0
+  br i1 %1097, label %then2.i.i.i.i386, label %"$JsonWriter.integer.exit402"
 
-then2.i.i.i.i385:                                 ; preds = %merge.i.i.i.i384
-  %1018 = load ptr, ptr %out, align 8
-  %1019 = getelementptr i8, ptr %1018, i64 %1009
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1019, ptr nonnull readonly align 1 %digits.i.i381, i64 %1008, i1 false)
-  br label %"$JsonWriter.integer.exit401"
+then2.i.i.i.i386:                                 ; preds = %merge.i.i.i.i385
+  %1098 = load ptr, ptr %out, align 8
+  %1099 = getelementptr i8, ptr %1098, i64 %1089
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1099, ptr nonnull readonly align 1 %digits.i.i382, i64 %1088, i1 false)
+  br label %"$JsonWriter.integer.exit402"
 
-"$JsonWriter.integer.exit401":                    ; preds = %then.i.i.i.i390, %merge.i.i.i.i384, %then2.i.i.i.i385
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i381)
-  %1020 = shl i64 %shape.sroa.50.0.copyload.i.i, 2
-  %1021 = mul i64 %1020, %shape.sroa.53.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.554")
-  %1022 = load i64, ptr %35, align 8
-  %1023 = add i64 %1022, 1
-  %1024 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i212.i.i = icmp slt i64 %1024, %1023
+"$JsonWriter.integer.exit402":                    ; preds = %then.i.i.i.i391, %merge.i.i.i.i385, %then2.i.i.i.i386
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i382)
+  %1100 = shl i64 %shape.sroa.50.0.copyload.i.i, 2
+  %1101 = mul i64 %1100, %shape.sroa.53.0.copyload.i.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.561")
+  %1102 = load i64, ptr %35, align 8
+  %1103 = add i64 %1102, 1
+  %1104 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i212.i.i = icmp slt i64 %1104, %1103
   %.pre.i.i.i.i213.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i212.i.i, label %merge.i.i.i.i.i215.i.i, label %"$Vector.push.79.exit.thread.i.i.i214.i.i"
 
-merge.i.i.i.i.i215.i.i:                           ; preds = %"$JsonWriter.integer.exit401"
-  %1025 = shl i64 %1024, 1
-  %spec.select.i.i.i.i.i216.i.i = call i64 @llvm.smax.i64(i64 %1025, i64 %1023)
+merge.i.i.i.i.i215.i.i:                           ; preds = %"$JsonWriter.integer.exit402"
+  %1105 = shl i64 %1104, 1
+  %spec.select.i.i.i.i.i216.i.i = call i64 @llvm.smax.i64(i64 %1105, i64 %1103)
   %spec.store.select.i.i.i.i.i217.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i216.i.i, i64 8)
-  %1026 = call ptr @realloc(ptr %.pre.i.i.i.i213.i.i, i64 %spec.store.select.i.i.i.i.i217.i.i)
-  %1027 = icmp eq ptr %1026, null
-  br i1 %1027, label %then.i.i.i220.i.i, label %merge7.i.i.i.i.i218.i.i
+  %1106 = call ptr @realloc(ptr %.pre.i.i.i.i213.i.i, i64 %spec.store.select.i.i.i.i.i217.i.i)
+  %1107 = icmp eq ptr %1106, null
+  br i1 %1107, label %then.i.i.i220.i.i, label %merge7.i.i.i.i.i218.i.i
 
 merge7.i.i.i.i.i218.i.i:                          ; preds = %merge.i.i.i.i.i215.i.i
-  store ptr %1026, ptr %out, align 8
+  store ptr %1106, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i217.i.i, ptr %36, align 8
   %.pre10.i.i.i.i219.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i214.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i214.i.i":       ; preds = %merge7.i.i.i.i.i218.i.i, %"$JsonWriter.integer.exit401"
-  %1028 = phi i64 [ %.pre10.i.i.i.i219.i.i, %merge7.i.i.i.i.i218.i.i ], [ %1022, %"$JsonWriter.integer.exit401" ]
-  %1029 = phi ptr [ %1026, %merge7.i.i.i.i.i218.i.i ], [ %.pre.i.i.i.i213.i.i, %"$JsonWriter.integer.exit401" ]
-  %1030 = getelementptr i8, ptr %1029, i64 %1028
-  store i8 58, ptr %1030, align 1
-  %1031 = load i64, ptr %35, align 8
-  %1032 = add i64 %1031, 1
-  store i64 %1032, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i361"
+"$Vector.push.79.exit.thread.i.i.i214.i.i":       ; preds = %merge7.i.i.i.i.i218.i.i, %"$JsonWriter.integer.exit402"
+  %1108 = phi i64 [ %.pre10.i.i.i.i219.i.i, %merge7.i.i.i.i.i218.i.i ], [ %1102, %"$JsonWriter.integer.exit402" ]
+  %1109 = phi ptr [ %1106, %merge7.i.i.i.i.i218.i.i ], [ %.pre.i.i.i.i213.i.i, %"$JsonWriter.integer.exit402" ]
+  %1110 = getelementptr i8, ptr %1109, i64 %1108
+  store i8 58, ptr %1110, align 1
+  %1111 = load i64, ptr %35, align 8
+  %1112 = add i64 %1111, 1
+  store i64 %1112, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i362"
 
 then.i.i.i220.i.i:                                ; preds = %merge.i.i.i.i.i215.i.i
-  %1033 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1033, align 8
-  br label %"$JsonWriter.separate.exit.i361"
+  %1113 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1113, align 8
+  br label %"$JsonWriter.separate.exit.i362"
 
-"$JsonWriter.separate.exit.i361":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i214.i.i", %then.i.i.i220.i.i
+"$JsonWriter.separate.exit.i362":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i214.i.i", %then.i.i.i220.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i360)
-  %1034 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i360, i64 32, ptr nonnull @"$string.82", i64 %1021)
-  %1035 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i360)
-  %1036 = load i64, ptr %35, align 8
-  %1037 = add i64 %1036, %1035
-  %1038 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i362 = icmp slt i64 %1038, %1037
-  br i1 %.not.i.i.i.i.i.i362, label %merge.i.i.i.i.i.i365, label %merge.i.i.i.i363
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i361)
+  %1114 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i361, i64 32, ptr nonnull @"$string.82", i64 %1101)
+  %1115 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i361)
+  %1116 = load i64, ptr %35, align 8
+  %1117 = add i64 %1116, %1115
+  %1118 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i363 = icmp slt i64 %1118, %1117
+  br i1 %.not.i.i.i.i.i.i363, label %merge.i.i.i.i.i.i366, label %merge.i.i.i.i364
 
-merge.i.i.i.i.i.i365:                             ; preds = %"$JsonWriter.separate.exit.i361"
-  %1039 = shl i64 %1038, 1
-  %spec.select.i.i.i.i.i.i366 = call i64 @llvm.smax.i64(i64 %1039, i64 %1037)
-  %spec.store.select.i.i.i.i.i.i367 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i366, i64 8)
-  %1040 = load ptr, ptr %out, align 8
-  %1041 = call ptr @realloc(ptr %1040, i64 %spec.store.select.i.i.i.i.i.i367)
-  %1042 = icmp eq ptr %1041, null
-  br i1 %1042, label %then.i.i.i.i369, label %merge7.i.i.i.i.i.i368
+merge.i.i.i.i.i.i366:                             ; preds = %"$JsonWriter.separate.exit.i362"
+  %1119 = shl i64 %1118, 1
+  %spec.select.i.i.i.i.i.i367 = call i64 @llvm.smax.i64(i64 %1119, i64 %1117)
+  %spec.store.select.i.i.i.i.i.i368 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i367, i64 8)
+  %1120 = load ptr, ptr %out, align 8
+  %1121 = call ptr @realloc(ptr %1120, i64 %spec.store.select.i.i.i.i.i.i368)
+  %1122 = icmp eq ptr %1121, null
+  br i1 %1122, label %then.i.i.i.i370, label %merge7.i.i.i.i.i.i369
 
-merge7.i.i.i.i.i.i368:                            ; preds = %merge.i.i.i.i.i.i365
-  store ptr %1041, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i367, ptr %36, align 8
-  br label %merge.i.i.i.i363
+merge7.i.i.i.i.i.i369:                            ; preds = %merge.i.i.i.i.i.i366
+  store ptr %1121, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i368, ptr %36, align 8
+  br label %merge.i.i.i.i364
 
-then.i.i.i.i369:                                  ; preds = %merge.i.i.i.i.i.i365
-  %1043 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1043, align 8
-  br label %"$JsonWriter.integer.exit380"
+then.i.i.i.i370:                                  ; preds = %merge.i.i.i.i.i.i366
+  %1123 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1123, align 8
+  br label %"$JsonWriter.integer.exit381"
 
-merge.i.i.i.i363:                                 ; preds = %merge7.i.i.i.i.i.i368, %"$JsonWriter.separate.exit.i361"
-  store i64 %1037, ptr %35, align 8
-  %1044 = icmp sgt i64 %1035, 0
-  br i1 %1044, label %then2.i.i.i.i364, label %"$JsonWriter.integer.exit380"
+merge.i.i.i.i364:                                 ; preds = %merge7.i.i.i.i.i.i369, %"$JsonWriter.separate.exit.i362"
+  store i64 %1117, ptr %35, align 8
+  %1124 = icmp sgt i64 %1115, 0
+  br i1 %1124, label %then2.i.i.i.i365, label %"$JsonWriter.integer.exit381"
 
-then2.i.i.i.i364:                                 ; preds = %merge.i.i.i.i363
-  %1045 = load ptr, ptr %out, align 8
-  %1046 = getelementptr i8, ptr %1045, i64 %1036
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1046, ptr nonnull readonly align 1 %digits.i.i360, i64 %1035, i1 false)
-  br label %"$JsonWriter.integer.exit380"
+then2.i.i.i.i365:                                 ; preds = %merge.i.i.i.i364
+  %1125 = load ptr, ptr %out, align 8
+  %1126 = getelementptr i8, ptr %1125, i64 %1116
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1126, ptr nonnull readonly align 1 %digits.i.i361, i64 %1115, i1 false)
+  br label %"$JsonWriter.integer.exit381"
 
-"$JsonWriter.integer.exit380":                    ; preds = %then.i.i.i.i369, %merge.i.i.i.i363, %then2.i.i.i.i364
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i360)
-  %1047 = mul i64 %shape.sroa.54.0.copyload.i.i, %1020
+"$JsonWriter.integer.exit381":                    ; preds = %then.i.i.i.i370, %merge.i.i.i.i364, %then2.i.i.i.i365
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i361)
+  %1127 = mul i64 %shape.sroa.54.0.copyload.i.i, %1100
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.40")
-  %1048 = load i64, ptr %35, align 8
-  %1049 = add i64 %1048, 1
-  %1050 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i222.i.i = icmp slt i64 %1050, %1049
+  %1128 = load i64, ptr %35, align 8
+  %1129 = add i64 %1128, 1
+  %1130 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i222.i.i = icmp slt i64 %1130, %1129
   %.pre.i.i.i.i223.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i222.i.i, label %merge.i.i.i.i.i225.i.i, label %"$Vector.push.79.exit.thread.i.i.i224.i.i"
 
-merge.i.i.i.i.i225.i.i:                           ; preds = %"$JsonWriter.integer.exit380"
-  %1051 = shl i64 %1050, 1
-  %spec.select.i.i.i.i.i226.i.i = call i64 @llvm.smax.i64(i64 %1051, i64 %1049)
+merge.i.i.i.i.i225.i.i:                           ; preds = %"$JsonWriter.integer.exit381"
+  %1131 = shl i64 %1130, 1
+  %spec.select.i.i.i.i.i226.i.i = call i64 @llvm.smax.i64(i64 %1131, i64 %1129)
   %spec.store.select.i.i.i.i.i227.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i226.i.i, i64 8)
-  %1052 = call ptr @realloc(ptr %.pre.i.i.i.i223.i.i, i64 %spec.store.select.i.i.i.i.i227.i.i)
-  %1053 = icmp eq ptr %1052, null
-  br i1 %1053, label %then.i.i.i230.i.i, label %merge7.i.i.i.i.i228.i.i
+  %1132 = call ptr @realloc(ptr %.pre.i.i.i.i223.i.i, i64 %spec.store.select.i.i.i.i.i227.i.i)
+  %1133 = icmp eq ptr %1132, null
+  br i1 %1133, label %then.i.i.i230.i.i, label %merge7.i.i.i.i.i228.i.i
 
 merge7.i.i.i.i.i228.i.i:                          ; preds = %merge.i.i.i.i.i225.i.i
-  store ptr %1052, ptr %out, align 8
+  store ptr %1132, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i227.i.i, ptr %36, align 8
   %.pre10.i.i.i.i229.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i224.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i224.i.i":       ; preds = %merge7.i.i.i.i.i228.i.i, %"$JsonWriter.integer.exit380"
-  %1054 = phi i64 [ %.pre10.i.i.i.i229.i.i, %merge7.i.i.i.i.i228.i.i ], [ %1048, %"$JsonWriter.integer.exit380" ]
-  %1055 = phi ptr [ %1052, %merge7.i.i.i.i.i228.i.i ], [ %.pre.i.i.i.i223.i.i, %"$JsonWriter.integer.exit380" ]
-  %1056 = getelementptr i8, ptr %1055, i64 %1054
-  store i8 58, ptr %1056, align 1
-  %1057 = load i64, ptr %35, align 8
-  %1058 = add i64 %1057, 1
-  store i64 %1058, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i340"
+"$Vector.push.79.exit.thread.i.i.i224.i.i":       ; preds = %merge7.i.i.i.i.i228.i.i, %"$JsonWriter.integer.exit381"
+  %1134 = phi i64 [ %.pre10.i.i.i.i229.i.i, %merge7.i.i.i.i.i228.i.i ], [ %1128, %"$JsonWriter.integer.exit381" ]
+  %1135 = phi ptr [ %1132, %merge7.i.i.i.i.i228.i.i ], [ %.pre.i.i.i.i223.i.i, %"$JsonWriter.integer.exit381" ]
+  %1136 = getelementptr i8, ptr %1135, i64 %1134
+  store i8 58, ptr %1136, align 1
+  %1137 = load i64, ptr %35, align 8
+  %1138 = add i64 %1137, 1
+  store i64 %1138, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i341"
 
 then.i.i.i230.i.i:                                ; preds = %merge.i.i.i.i.i225.i.i
-  %1059 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1059, align 8
-  br label %"$JsonWriter.separate.exit.i340"
+  %1139 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1139, align 8
+  br label %"$JsonWriter.separate.exit.i341"
 
-"$JsonWriter.separate.exit.i340":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i224.i.i", %then.i.i.i230.i.i
+"$JsonWriter.separate.exit.i341":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i224.i.i", %then.i.i.i230.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i339)
-  %1060 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i339, i64 32, ptr nonnull @"$string.82", i64 %1047)
-  %1061 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i339)
-  %1062 = load i64, ptr %35, align 8
-  %1063 = add i64 %1062, %1061
-  %1064 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i341 = icmp slt i64 %1064, %1063
-  br i1 %.not.i.i.i.i.i.i341, label %merge.i.i.i.i.i.i344, label %merge.i.i.i.i342
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i340)
+  %1140 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i340, i64 32, ptr nonnull @"$string.82", i64 %1127)
+  %1141 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i340)
+  %1142 = load i64, ptr %35, align 8
+  %1143 = add i64 %1142, %1141
+  %1144 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i342 = icmp slt i64 %1144, %1143
+  br i1 %.not.i.i.i.i.i.i342, label %merge.i.i.i.i.i.i345, label %merge.i.i.i.i343
 
-merge.i.i.i.i.i.i344:                             ; preds = %"$JsonWriter.separate.exit.i340"
-  %1065 = shl i64 %1064, 1
-  %spec.select.i.i.i.i.i.i345 = call i64 @llvm.smax.i64(i64 %1065, i64 %1063)
-  %spec.store.select.i.i.i.i.i.i346 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i345, i64 8)
-  %1066 = load ptr, ptr %out, align 8
-  %1067 = call ptr @realloc(ptr %1066, i64 %spec.store.select.i.i.i.i.i.i346)
-  %1068 = icmp eq ptr %1067, null
-  br i1 %1068, label %then.i.i.i.i348, label %merge7.i.i.i.i.i.i347
+merge.i.i.i.i.i.i345:                             ; preds = %"$JsonWriter.separate.exit.i341"
+  %1145 = shl i64 %1144, 1
+  %spec.select.i.i.i.i.i.i346 = call i64 @llvm.smax.i64(i64 %1145, i64 %1143)
+  %spec.store.select.i.i.i.i.i.i347 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i346, i64 8)
+  %1146 = load ptr, ptr %out, align 8
+  %1147 = call ptr @realloc(ptr %1146, i64 %spec.store.select.i.i.i.i.i.i347)
+  %1148 = icmp eq ptr %1147, null
+  br i1 %1148, label %then.i.i.i.i349, label %merge7.i.i.i.i.i.i348
 
-merge7.i.i.i.i.i.i347:                            ; preds = %merge.i.i.i.i.i.i344
-  store ptr %1067, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i346, ptr %36, align 8
-  br label %merge.i.i.i.i342
+merge7.i.i.i.i.i.i348:                            ; preds = %merge.i.i.i.i.i.i345
+  store ptr %1147, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i347, ptr %36, align 8
+  br label %merge.i.i.i.i343
 
-then.i.i.i.i348:                                  ; preds = %merge.i.i.i.i.i.i344
-  %1069 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1069, align 8
-  br label %"$JsonWriter.integer.exit359"
+then.i.i.i.i349:                                  ; preds = %merge.i.i.i.i.i.i345
+  %1149 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1149, align 8
+  br label %"$JsonWriter.integer.exit360"
 
-merge.i.i.i.i342:                                 ; preds = %merge7.i.i.i.i.i.i347, %"$JsonWriter.separate.exit.i340"
-  store i64 %1063, ptr %35, align 8
-  %1070 = icmp sgt i64 %1061, 0
-  br i1 %1070, label %then2.i.i.i.i343, label %"$JsonWriter.integer.exit359"
+merge.i.i.i.i343:                                 ; preds = %merge7.i.i.i.i.i.i348, %"$JsonWriter.separate.exit.i341"
+  store i64 %1143, ptr %35, align 8
+  %1150 = icmp sgt i64 %1141, 0
+  br i1 %1150, label %then2.i.i.i.i344, label %"$JsonWriter.integer.exit360"
 
-then2.i.i.i.i343:                                 ; preds = %merge.i.i.i.i342
-  %1071 = load ptr, ptr %out, align 8
-  %1072 = getelementptr i8, ptr %1071, i64 %1062
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1072, ptr nonnull readonly align 1 %digits.i.i339, i64 %1061, i1 false)
-  br label %"$JsonWriter.integer.exit359"
+then2.i.i.i.i344:                                 ; preds = %merge.i.i.i.i343
+  %1151 = load ptr, ptr %out, align 8
+  %1152 = getelementptr i8, ptr %1151, i64 %1142
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1152, ptr nonnull readonly align 1 %digits.i.i340, i64 %1141, i1 false)
+  br label %"$JsonWriter.integer.exit360"
 
-"$JsonWriter.integer.exit359":                    ; preds = %then.i.i.i.i348, %merge.i.i.i.i342, %then2.i.i.i.i343
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i339)
-  %1073 = shl i64 %shape.sroa.57.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.555")
-  %1074 = load i64, ptr %35, align 8
-  %1075 = add i64 %1074, 1
-  %1076 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i232.i.i = icmp slt i64 %1076, %1075
+"$JsonWriter.integer.exit360":                    ; preds = %then.i.i.i.i349, %merge.i.i.i.i343, %then2.i.i.i.i344
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i340)
+  %1153 = shl i64 %shape.sroa.57.0.copyload.i.i, 2
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.562")
+  %1154 = load i64, ptr %35, align 8
+  %1155 = add i64 %1154, 1
+  %1156 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i232.i.i = icmp slt i64 %1156, %1155
   %.pre.i.i.i.i233.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i232.i.i, label %merge.i.i.i.i.i235.i.i, label %"$Vector.push.79.exit.thread.i.i.i234.i.i"
 
-merge.i.i.i.i.i235.i.i:                           ; preds = %"$JsonWriter.integer.exit359"
-  %1077 = shl i64 %1076, 1
-  %spec.select.i.i.i.i.i236.i.i = call i64 @llvm.smax.i64(i64 %1077, i64 %1075)
+merge.i.i.i.i.i235.i.i:                           ; preds = %"$JsonWriter.integer.exit360"
+  %1157 = shl i64 %1156, 1
+  %spec.select.i.i.i.i.i236.i.i = call i64 @llvm.smax.i64(i64 %1157, i64 %1155)
   %spec.store.select.i.i.i.i.i237.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i236.i.i, i64 8)
-  %1078 = call ptr @realloc(ptr %.pre.i.i.i.i233.i.i, i64 %spec.store.select.i.i.i.i.i237.i.i)
-  %1079 = icmp eq ptr %1078, null
-  br i1 %1079, label %then.i.i.i240.i.i, label %merge7.i.i.i.i.i238.i.i
+  %1158 = call ptr @realloc(ptr %.pre.i.i.i.i233.i.i, i64 %spec.store.select.i.i.i.i.i237.i.i)
+  %1159 = icmp eq ptr %1158, null
+  br i1 %1159, label %then.i.i.i240.i.i, label %merge7.i.i.i.i.i238.i.i
 
 merge7.i.i.i.i.i238.i.i:                          ; preds = %merge.i.i.i.i.i235.i.i
-  store ptr %1078, ptr %out, align 8
+  store ptr %1158, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i237.i.i, ptr %36, align 8
   %.pre10.i.i.i.i239.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i234.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i234.i.i":       ; preds = %merge7.i.i.i.i.i238.i.i, %"$JsonWriter.integer.exit359"
-  %1080 = phi i64 [ %.pre10.i.i.i.i239.i.i, %merge7.i.i.i.i.i238.i.i ], [ %1074, %"$JsonWriter.integer.exit359" ]
-  %1081 = phi ptr [ %1078, %merge7.i.i.i.i.i238.i.i ], [ %.pre.i.i.i.i233.i.i, %"$JsonWriter.integer.exit359" ]
-  %1082 = getelementptr i8, ptr %1081, i64 %1080
-  store i8 58, ptr %1082, align 1
-  %1083 = load i64, ptr %35, align 8
-  %1084 = add i64 %1083, 1
-  store i64 %1084, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i319"
+"$Vector.push.79.exit.thread.i.i.i234.i.i":       ; preds = %merge7.i.i.i.i.i238.i.i, %"$JsonWriter.integer.exit360"
+  %1160 = phi i64 [ %.pre10.i.i.i.i239.i.i, %merge7.i.i.i.i.i238.i.i ], [ %1154, %"$JsonWriter.integer.exit360" ]
+  %1161 = phi ptr [ %1158, %merge7.i.i.i.i.i238.i.i ], [ %.pre.i.i.i.i233.i.i, %"$JsonWriter.integer.exit360" ]
+  %1162 = getelementptr i8, ptr %1161, i64 %1160
+  store i8 58, ptr %1162, align 1
+  %1163 = load i64, ptr %35, align 8
+  %1164 = add i64 %1163, 1
+  store i64 %1164, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i320"
 
 then.i.i.i240.i.i:                                ; preds = %merge.i.i.i.i.i235.i.i
-  %1085 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1085, align 8
-  br label %"$JsonWriter.separate.exit.i319"
+  %1165 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1165, align 8
+  br label %"$JsonWriter.separate.exit.i320"
 
-"$JsonWriter.separate.exit.i319":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i234.i.i", %then.i.i.i240.i.i
+"$JsonWriter.separate.exit.i320":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i234.i.i", %then.i.i.i240.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i318)
-  %1086 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i318, i64 32, ptr nonnull @"$string.82", i64 %1073)
-  %1087 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i318)
-  %1088 = load i64, ptr %35, align 8
-  %1089 = add i64 %1088, %1087
-  %1090 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i320 = icmp slt i64 %1090, %1089
-  br i1 %.not.i.i.i.i.i.i320, label %merge.i.i.i.i.i.i323, label %merge.i.i.i.i321
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i319)
+  %1166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i319, i64 32, ptr nonnull @"$string.82", i64 %1153)
+  %1167 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i319)
+  %1168 = load i64, ptr %35, align 8
+  %1169 = add i64 %1168, %1167
+  %1170 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i321 = icmp slt i64 %1170, %1169
+  br i1 %.not.i.i.i.i.i.i321, label %merge.i.i.i.i.i.i324, label %merge.i.i.i.i322
 
-merge.i.i.i.i.i.i323:                             ; preds = %"$JsonWriter.separate.exit.i319"
-  %1091 = shl i64 %1090, 1
-  %spec.select.i.i.i.i.i.i324 = call i64 @llvm.smax.i64(i64 %1091, i64 %1089)
-  %spec.store.select.i.i.i.i.i.i325 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i324, i64 8)
-  %1092 = load ptr, ptr %out, align 8
-  %1093 = call ptr @realloc(ptr %1092, i64 %spec.store.select.i.i.i.i.i.i325)
-  %1094 = icmp eq ptr %1093, null
-  br i1 %1094, label %then.i.i.i.i327, label %merge7.i.i.i.i.i.i326
+merge.i.i.i.i.i.i324:                             ; preds = %"$JsonWriter.separate.exit.i320"
+  %1171 = shl i64 %1170, 1
+  %spec.select.i.i.i.i.i.i325 = call i64 @llvm.smax.i64(i64 %1171, i64 %1169)
+  %spec.store.select.i.i.i.i.i.i326 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i325, i64 8)
+  %1172 = load ptr, ptr %out, align 8
+  %1173 = call ptr @realloc(ptr %1172, i64 %spec.store.select.i.i.i.i.i.i326)
+  %1174 = icmp eq ptr %1173, null
+  br i1 %1174, label %then.i.i.i.i328, label %merge7.i.i.i.i.i.i327
 
-merge7.i.i.i.i.i.i326:                            ; preds = %merge.i.i.i.i.i.i323
-  store ptr %1093, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i325, ptr %36, align 8
-  br label %merge.i.i.i.i321
+merge7.i.i.i.i.i.i327:                            ; preds = %merge.i.i.i.i.i.i324
+  store ptr %1173, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i326, ptr %36, align 8
+  br label %merge.i.i.i.i322
 
-then.i.i.i.i327:                                  ; preds = %merge.i.i.i.i.i.i323
-  %1095 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1095, align 8
-  br label %"$JsonWriter.integer.exit338"
+then.i.i.i.i328:                                  ; preds = %merge.i.i.i.i.i.i324
+  %1175 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1175, align 8
+  br label %"$JsonWriter.integer.exit339"
 
-merge.i.i.i.i321:                                 ; preds = %merge7.i.i.i.i.i.i326, %"$JsonWriter.separate.exit.i319"
-  store i64 %1089, ptr %35, align 8
-  %1096 = icmp sgt i64 %1087, 0
-  br i1 %1096, label %then2.i.i.i.i322, label %"$JsonWriter.integer.exit338"
+merge.i.i.i.i322:                                 ; preds = %merge7.i.i.i.i.i.i327, %"$JsonWriter.separate.exit.i320"
+  store i64 %1169, ptr %35, align 8
+  %1176 = icmp sgt i64 %1167, 0
+  br i1 %1176, label %then2.i.i.i.i323, label %"$JsonWriter.integer.exit339"
 
-then2.i.i.i.i322:                                 ; preds = %merge.i.i.i.i321
-  %1097 = load ptr, ptr %out, align 8
-  %1098 = getelementptr i8, ptr %1097, i64 %1088
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1098, ptr nonnull readonly align 1 %digits.i.i318, i64 %1087, i1 false)
-  br label %"$JsonWriter.integer.exit338"
+then2.i.i.i.i323:                                 ; preds = %merge.i.i.i.i322
+  %1177 = load ptr, ptr %out, align 8
+  %1178 = getelementptr i8, ptr %1177, i64 %1168
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1178, ptr nonnull readonly align 1 %digits.i.i319, i64 %1167, i1 false)
+  br label %"$JsonWriter.integer.exit339"
 
-"$JsonWriter.integer.exit338":                    ; preds = %then.i.i.i.i327, %merge.i.i.i.i321, %then2.i.i.i.i322
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i318)
-  %1099 = icmp sgt i64 %shape.sroa.226.0.copyload.i.i, 1
-  %1100 = shl i64 %shape.sroa.226.0.copyload.i.i, 2
-  %1101 = mul i64 %1100, %shape.sroa.50.0.copyload.i.i
-  %1102 = select i1 %1099, i64 %1101, i64 0
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.556")
-  %1103 = load i64, ptr %35, align 8
-  %1104 = add i64 %1103, 1
-  %1105 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i242.i.i = icmp slt i64 %1105, %1104
+"$JsonWriter.integer.exit339":                    ; preds = %then.i.i.i.i328, %merge.i.i.i.i322, %then2.i.i.i.i323
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i319)
+  %1179 = icmp sgt i64 %shape.sroa.226.0.copyload.i.i, 1
+  %1180 = shl i64 %shape.sroa.226.0.copyload.i.i, 2
+  %1181 = mul i64 %1180, %shape.sroa.50.0.copyload.i.i
+  %1182 = select i1 %1179, i64 %1181, i64 0
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.563")
+  %1183 = load i64, ptr %35, align 8
+  %1184 = add i64 %1183, 1
+  %1185 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i242.i.i = icmp slt i64 %1185, %1184
   %.pre.i.i.i.i243.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i242.i.i, label %merge.i.i.i.i.i245.i.i, label %"$Vector.push.79.exit.thread.i.i.i244.i.i"
 
-merge.i.i.i.i.i245.i.i:                           ; preds = %"$JsonWriter.integer.exit338"
-  %1106 = shl i64 %1105, 1
-  %spec.select.i.i.i.i.i246.i.i = call i64 @llvm.smax.i64(i64 %1106, i64 %1104)
+merge.i.i.i.i.i245.i.i:                           ; preds = %"$JsonWriter.integer.exit339"
+  %1186 = shl i64 %1185, 1
+  %spec.select.i.i.i.i.i246.i.i = call i64 @llvm.smax.i64(i64 %1186, i64 %1184)
   %spec.store.select.i.i.i.i.i247.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i246.i.i, i64 8)
-  %1107 = call ptr @realloc(ptr %.pre.i.i.i.i243.i.i, i64 %spec.store.select.i.i.i.i.i247.i.i)
-  %1108 = icmp eq ptr %1107, null
-  br i1 %1108, label %then.i.i.i250.i.i, label %merge7.i.i.i.i.i248.i.i
+  %1187 = call ptr @realloc(ptr %.pre.i.i.i.i243.i.i, i64 %spec.store.select.i.i.i.i.i247.i.i)
+  %1188 = icmp eq ptr %1187, null
+  br i1 %1188, label %then.i.i.i250.i.i, label %merge7.i.i.i.i.i248.i.i
 
 merge7.i.i.i.i.i248.i.i:                          ; preds = %merge.i.i.i.i.i245.i.i
-  store ptr %1107, ptr %out, align 8
+  store ptr %1187, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i247.i.i, ptr %36, align 8
   %.pre10.i.i.i.i249.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i244.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i244.i.i":       ; preds = %merge7.i.i.i.i.i248.i.i, %"$JsonWriter.integer.exit338"
-  %1109 = phi i64 [ %.pre10.i.i.i.i249.i.i, %merge7.i.i.i.i.i248.i.i ], [ %1103, %"$JsonWriter.integer.exit338" ]
-  %1110 = phi ptr [ %1107, %merge7.i.i.i.i.i248.i.i ], [ %.pre.i.i.i.i243.i.i, %"$JsonWriter.integer.exit338" ]
-  %1111 = getelementptr i8, ptr %1110, i64 %1109
-  store i8 58, ptr %1111, align 1
-  %1112 = load i64, ptr %35, align 8
-  %1113 = add i64 %1112, 1
-  store i64 %1113, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i298"
+"$Vector.push.79.exit.thread.i.i.i244.i.i":       ; preds = %merge7.i.i.i.i.i248.i.i, %"$JsonWriter.integer.exit339"
+  %1189 = phi i64 [ %.pre10.i.i.i.i249.i.i, %merge7.i.i.i.i.i248.i.i ], [ %1183, %"$JsonWriter.integer.exit339" ]
+  %1190 = phi ptr [ %1187, %merge7.i.i.i.i.i248.i.i ], [ %.pre.i.i.i.i243.i.i, %"$JsonWriter.integer.exit339" ]
+  %1191 = getelementptr i8, ptr %1190, i64 %1189
+  store i8 58, ptr %1191, align 1
+  %1192 = load i64, ptr %35, align 8
+  %1193 = add i64 %1192, 1
+  store i64 %1193, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i299"
 
 then.i.i.i250.i.i:                                ; preds = %merge.i.i.i.i.i245.i.i
-  %1114 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1114, align 8
-  br label %"$JsonWriter.separate.exit.i298"
+  %1194 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1194, align 8
+  br label %"$JsonWriter.separate.exit.i299"
 
-"$JsonWriter.separate.exit.i298":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i244.i.i", %then.i.i.i250.i.i
+"$JsonWriter.separate.exit.i299":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i244.i.i", %then.i.i.i250.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i297)
-  %1115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i297, i64 32, ptr nonnull @"$string.82", i64 %1102)
-  %1116 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i297)
-  %1117 = load i64, ptr %35, align 8
-  %1118 = add i64 %1117, %1116
-  %1119 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i299 = icmp slt i64 %1119, %1118
-  br i1 %.not.i.i.i.i.i.i299, label %merge.i.i.i.i.i.i302, label %merge.i.i.i.i300
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i298)
+  %1195 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i298, i64 32, ptr nonnull @"$string.82", i64 %1182)
+  %1196 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i298)
+  %1197 = load i64, ptr %35, align 8
+  %1198 = add i64 %1197, %1196
+  %1199 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i300 = icmp slt i64 %1199, %1198
+  br i1 %.not.i.i.i.i.i.i300, label %merge.i.i.i.i.i.i303, label %merge.i.i.i.i301
 
-merge.i.i.i.i.i.i302:                             ; preds = %"$JsonWriter.separate.exit.i298"
-  %1120 = shl i64 %1119, 1
-  %spec.select.i.i.i.i.i.i303 = call i64 @llvm.smax.i64(i64 %1120, i64 %1118)
-  %spec.store.select.i.i.i.i.i.i304 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i303, i64 8)
-  %1121 = load ptr, ptr %out, align 8
-  %1122 = call ptr @realloc(ptr %1121, i64 %spec.store.select.i.i.i.i.i.i304)
-  %1123 = icmp eq ptr %1122, null
-  br i1 %1123, label %then.i.i.i.i306, label %merge7.i.i.i.i.i.i305
+merge.i.i.i.i.i.i303:                             ; preds = %"$JsonWriter.separate.exit.i299"
+  %1200 = shl i64 %1199, 1
+  %spec.select.i.i.i.i.i.i304 = call i64 @llvm.smax.i64(i64 %1200, i64 %1198)
+  %spec.store.select.i.i.i.i.i.i305 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i304, i64 8)
+  %1201 = load ptr, ptr %out, align 8
+  %1202 = call ptr @realloc(ptr %1201, i64 %spec.store.select.i.i.i.i.i.i305)
+  %1203 = icmp eq ptr %1202, null
+  br i1 %1203, label %then.i.i.i.i307, label %merge7.i.i.i.i.i.i306
 
-merge7.i.i.i.i.i.i305:                            ; preds = %merge.i.i.i.i.i.i302
-  store ptr %1122, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i304, ptr %36, align 8
-  br label %merge.i.i.i.i300
+merge7.i.i.i.i.i.i306:                            ; preds = %merge.i.i.i.i.i.i303
+  store ptr %1202, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i305, ptr %36, align 8
+  br label %merge.i.i.i.i301
 
-then.i.i.i.i306:                                  ; preds = %merge.i.i.i.i.i.i302
-  %1124 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1124, align 8
-  br label %"$JsonWriter.integer.exit317"
+then.i.i.i.i307:                                  ; preds = %merge.i.i.i.i.i.i303
+  %1204 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1204, align 8
+  br label %"$JsonWriter.integer.exit318"
 
-merge.i.i.i.i300:                                 ; preds = %merge7.i.i.i.i.i.i305, %"$JsonWriter.separate.exit.i298"
-  store i64 %1118, ptr %35, align 8
-  %1125 = icmp sgt i64 %1116, 0
-  br i1 %1125, label %then2.i.i.i.i301, label %"$JsonWriter.integer.exit317"
+merge.i.i.i.i301:                                 ; preds = %merge7.i.i.i.i.i.i306, %"$JsonWriter.separate.exit.i299"
+  store i64 %1198, ptr %35, align 8
+  %1205 = icmp sgt i64 %1196, 0
+  br i1 %1205, label %then2.i.i.i.i302, label %"$JsonWriter.integer.exit318"
 
-then2.i.i.i.i301:                                 ; preds = %merge.i.i.i.i300
-  %1126 = load ptr, ptr %out, align 8
-  %1127 = getelementptr i8, ptr %1126, i64 %1117
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1127, ptr nonnull readonly align 1 %digits.i.i297, i64 %1116, i1 false)
-  br label %"$JsonWriter.integer.exit317"
+then2.i.i.i.i302:                                 ; preds = %merge.i.i.i.i301
+  %1206 = load ptr, ptr %out, align 8
+  %1207 = getelementptr i8, ptr %1206, i64 %1197
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1207, ptr nonnull readonly align 1 %digits.i.i298, i64 %1196, i1 false)
+  br label %"$JsonWriter.integer.exit318"
 
-"$JsonWriter.integer.exit317":                    ; preds = %then.i.i.i.i306, %merge.i.i.i.i300, %then2.i.i.i.i301
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i297)
-  %1128 = sdiv i64 %shape.sroa.60.0.copyload.i.i, 2
-  %1129 = mul i64 %1128, %1073
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.557")
-  %1130 = load i64, ptr %35, align 8
-  %1131 = add i64 %1130, 1
-  %1132 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i252.i.i = icmp slt i64 %1132, %1131
+"$JsonWriter.integer.exit318":                    ; preds = %then.i.i.i.i307, %merge.i.i.i.i301, %then2.i.i.i.i302
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i298)
+  %1208 = sdiv i64 %shape.sroa.60.0.copyload.i.i, 2
+  %1209 = mul i64 %1208, %1153
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.564")
+  %1210 = load i64, ptr %35, align 8
+  %1211 = add i64 %1210, 1
+  %1212 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i252.i.i = icmp slt i64 %1212, %1211
   %.pre.i.i.i.i253.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i252.i.i, label %merge.i.i.i.i.i255.i.i, label %"$Vector.push.79.exit.thread.i.i.i254.i.i"
 
-merge.i.i.i.i.i255.i.i:                           ; preds = %"$JsonWriter.integer.exit317"
-  %1133 = shl i64 %1132, 1
-  %spec.select.i.i.i.i.i256.i.i = call i64 @llvm.smax.i64(i64 %1133, i64 %1131)
+merge.i.i.i.i.i255.i.i:                           ; preds = %"$JsonWriter.integer.exit318"
+  %1213 = shl i64 %1212, 1
+  %spec.select.i.i.i.i.i256.i.i = call i64 @llvm.smax.i64(i64 %1213, i64 %1211)
   %spec.store.select.i.i.i.i.i257.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i256.i.i, i64 8)
-  %1134 = call ptr @realloc(ptr %.pre.i.i.i.i253.i.i, i64 %spec.store.select.i.i.i.i.i257.i.i)
-  %1135 = icmp eq ptr %1134, null
-  br i1 %1135, label %then.i.i.i260.i.i, label %merge7.i.i.i.i.i258.i.i
+  %1214 = call ptr @realloc(ptr %.pre.i.i.i.i253.i.i, i64 %spec.store.select.i.i.i.i.i257.i.i)
+  %1215 = icmp eq ptr %1214, null
+  br i1 %1215, label %then.i.i.i260.i.i, label %merge7.i.i.i.i.i258.i.i
 
 merge7.i.i.i.i.i258.i.i:                          ; preds = %merge.i.i.i.i.i255.i.i
-  store ptr %1134, ptr %out, align 8
+  store ptr %1214, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i257.i.i, ptr %36, align 8
   %.pre10.i.i.i.i259.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i254.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i254.i.i":       ; preds = %merge7.i.i.i.i.i258.i.i, %"$JsonWriter.integer.exit317"
-  %1136 = phi i64 [ %.pre10.i.i.i.i259.i.i, %merge7.i.i.i.i.i258.i.i ], [ %1130, %"$JsonWriter.integer.exit317" ]
-  %1137 = phi ptr [ %1134, %merge7.i.i.i.i.i258.i.i ], [ %.pre.i.i.i.i253.i.i, %"$JsonWriter.integer.exit317" ]
-  %1138 = getelementptr i8, ptr %1137, i64 %1136
-  store i8 58, ptr %1138, align 1
-  %1139 = load i64, ptr %35, align 8
-  %1140 = add i64 %1139, 1
-  store i64 %1140, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i277"
+"$Vector.push.79.exit.thread.i.i.i254.i.i":       ; preds = %merge7.i.i.i.i.i258.i.i, %"$JsonWriter.integer.exit318"
+  %1216 = phi i64 [ %.pre10.i.i.i.i259.i.i, %merge7.i.i.i.i.i258.i.i ], [ %1210, %"$JsonWriter.integer.exit318" ]
+  %1217 = phi ptr [ %1214, %merge7.i.i.i.i.i258.i.i ], [ %.pre.i.i.i.i253.i.i, %"$JsonWriter.integer.exit318" ]
+  %1218 = getelementptr i8, ptr %1217, i64 %1216
+  store i8 58, ptr %1218, align 1
+  %1219 = load i64, ptr %35, align 8
+  %1220 = add i64 %1219, 1
+  store i64 %1220, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i278"
 
 then.i.i.i260.i.i:                                ; preds = %merge.i.i.i.i.i255.i.i
-  %1141 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1141, align 8
-  br label %"$JsonWriter.separate.exit.i277"
+  %1221 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1221, align 8
+  br label %"$JsonWriter.separate.exit.i278"
 
-"$JsonWriter.separate.exit.i277":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i254.i.i", %then.i.i.i260.i.i
+"$JsonWriter.separate.exit.i278":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i254.i.i", %then.i.i.i260.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i276)
-  %1142 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i276, i64 32, ptr nonnull @"$string.82", i64 %1129)
-  %1143 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i276)
-  %1144 = load i64, ptr %35, align 8
-  %1145 = add i64 %1144, %1143
-  %1146 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i278 = icmp slt i64 %1146, %1145
-  br i1 %.not.i.i.i.i.i.i278, label %merge.i.i.i.i.i.i281, label %merge.i.i.i.i279
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i277)
+  %1222 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i277, i64 32, ptr nonnull @"$string.82", i64 %1209)
+  %1223 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i277)
+  %1224 = load i64, ptr %35, align 8
+  %1225 = add i64 %1224, %1223
+  %1226 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i279 = icmp slt i64 %1226, %1225
+  br i1 %.not.i.i.i.i.i.i279, label %merge.i.i.i.i.i.i282, label %merge.i.i.i.i280
 
-merge.i.i.i.i.i.i281:                             ; preds = %"$JsonWriter.separate.exit.i277"
-  %1147 = shl i64 %1146, 1
-  %spec.select.i.i.i.i.i.i282 = call i64 @llvm.smax.i64(i64 %1147, i64 %1145)
-  %spec.store.select.i.i.i.i.i.i283 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i282, i64 8)
-  %1148 = load ptr, ptr %out, align 8
-  %1149 = call ptr @realloc(ptr %1148, i64 %spec.store.select.i.i.i.i.i.i283)
-  %1150 = icmp eq ptr %1149, null
-  br i1 %1150, label %then.i.i.i.i285, label %merge7.i.i.i.i.i.i284
+merge.i.i.i.i.i.i282:                             ; preds = %"$JsonWriter.separate.exit.i278"
+  %1227 = shl i64 %1226, 1
+  %spec.select.i.i.i.i.i.i283 = call i64 @llvm.smax.i64(i64 %1227, i64 %1225)
+  %spec.store.select.i.i.i.i.i.i284 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i283, i64 8)
+  %1228 = load ptr, ptr %out, align 8
+  %1229 = call ptr @realloc(ptr %1228, i64 %spec.store.select.i.i.i.i.i.i284)
+  %1230 = icmp eq ptr %1229, null
+  br i1 %1230, label %then.i.i.i.i286, label %merge7.i.i.i.i.i.i285
 
-merge7.i.i.i.i.i.i284:                            ; preds = %merge.i.i.i.i.i.i281
-  store ptr %1149, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i283, ptr %36, align 8
-  br label %merge.i.i.i.i279
+merge7.i.i.i.i.i.i285:                            ; preds = %merge.i.i.i.i.i.i282
+  store ptr %1229, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i284, ptr %36, align 8
+  br label %merge.i.i.i.i280
 
-then.i.i.i.i285:                                  ; preds = %merge.i.i.i.i.i.i281
-  %1151 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1151, align 8
-  br label %"$JsonWriter.integer.exit296"
+then.i.i.i.i286:                                  ; preds = %merge.i.i.i.i.i.i282
+  %1231 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1231, align 8
+  br label %"$JsonWriter.integer.exit297"
 
-merge.i.i.i.i279:                                 ; preds = %merge7.i.i.i.i.i.i284, %"$JsonWriter.separate.exit.i277"
-  store i64 %1145, ptr %35, align 8
-  %1152 = icmp sgt i64 %1143, 0
-  br i1 %1152, label %then2.i.i.i.i280, label %"$JsonWriter.integer.exit296"
+merge.i.i.i.i280:                                 ; preds = %merge7.i.i.i.i.i.i285, %"$JsonWriter.separate.exit.i278"
+  store i64 %1225, ptr %35, align 8
+  %1232 = icmp sgt i64 %1223, 0
+  br i1 %1232, label %then2.i.i.i.i281, label %"$JsonWriter.integer.exit297"
 
-then2.i.i.i.i280:                                 ; preds = %merge.i.i.i.i279
-  %1153 = load ptr, ptr %out, align 8
-  %1154 = getelementptr i8, ptr %1153, i64 %1144
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1154, ptr nonnull readonly align 1 %digits.i.i276, i64 %1143, i1 false)
-  br label %"$JsonWriter.integer.exit296"
+then2.i.i.i.i281:                                 ; preds = %merge.i.i.i.i280
+  %1233 = load ptr, ptr %out, align 8
+  %1234 = getelementptr i8, ptr %1233, i64 %1224
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1234, ptr nonnull readonly align 1 %digits.i.i277, i64 %1223, i1 false)
+  br label %"$JsonWriter.integer.exit297"
 
-"$JsonWriter.integer.exit296":                    ; preds = %then.i.i.i.i285, %merge.i.i.i.i279, %then2.i.i.i.i280
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i276)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.558")
-  %1155 = load i64, ptr %35, align 8
-  %1156 = add i64 %1155, 1
-  %1157 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i262.i.i = icmp slt i64 %1157, %1156
+"$JsonWriter.integer.exit297":                    ; preds = %then.i.i.i.i286, %merge.i.i.i.i280, %then2.i.i.i.i281
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i277)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.565")
+  %1235 = load i64, ptr %35, align 8
+  %1236 = add i64 %1235, 1
+  %1237 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i262.i.i = icmp slt i64 %1237, %1236
   %.pre.i.i.i.i263.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i262.i.i, label %merge.i.i.i.i.i265.i.i, label %"$Vector.push.79.exit.thread.i.i.i264.i.i"
 
-merge.i.i.i.i.i265.i.i:                           ; preds = %"$JsonWriter.integer.exit296"
-  %1158 = shl i64 %1157, 1
-  %spec.select.i.i.i.i.i266.i.i = call i64 @llvm.smax.i64(i64 %1158, i64 %1156)
+merge.i.i.i.i.i265.i.i:                           ; preds = %"$JsonWriter.integer.exit297"
+  %1238 = shl i64 %1237, 1
+  %spec.select.i.i.i.i.i266.i.i = call i64 @llvm.smax.i64(i64 %1238, i64 %1236)
   %spec.store.select.i.i.i.i.i267.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i266.i.i, i64 8)
-  %1159 = call ptr @realloc(ptr %.pre.i.i.i.i263.i.i, i64 %spec.store.select.i.i.i.i.i267.i.i)
-  %1160 = icmp eq ptr %1159, null
-  br i1 %1160, label %then.i.i.i270.i.i, label %merge7.i.i.i.i.i268.i.i
+  %1239 = call ptr @realloc(ptr %.pre.i.i.i.i263.i.i, i64 %spec.store.select.i.i.i.i.i267.i.i)
+  %1240 = icmp eq ptr %1239, null
+  br i1 %1240, label %then.i.i.i270.i.i, label %merge7.i.i.i.i.i268.i.i
 
 merge7.i.i.i.i.i268.i.i:                          ; preds = %merge.i.i.i.i.i265.i.i
-  store ptr %1159, ptr %out, align 8
+  store ptr %1239, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i267.i.i, ptr %36, align 8
   %.pre10.i.i.i.i269.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i264.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i264.i.i":       ; preds = %merge7.i.i.i.i.i268.i.i, %"$JsonWriter.integer.exit296"
-  %1161 = phi i64 [ %.pre10.i.i.i.i269.i.i, %merge7.i.i.i.i.i268.i.i ], [ %1155, %"$JsonWriter.integer.exit296" ]
-  %1162 = phi ptr [ %1159, %merge7.i.i.i.i.i268.i.i ], [ %.pre.i.i.i.i263.i.i, %"$JsonWriter.integer.exit296" ]
-  %1163 = getelementptr i8, ptr %1162, i64 %1161
-  store i8 58, ptr %1163, align 1
-  %1164 = load i64, ptr %35, align 8
-  %1165 = add i64 %1164, 1
-  store i64 %1165, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i256"
+"$Vector.push.79.exit.thread.i.i.i264.i.i":       ; preds = %merge7.i.i.i.i.i268.i.i, %"$JsonWriter.integer.exit297"
+  %1241 = phi i64 [ %.pre10.i.i.i.i269.i.i, %merge7.i.i.i.i.i268.i.i ], [ %1235, %"$JsonWriter.integer.exit297" ]
+  %1242 = phi ptr [ %1239, %merge7.i.i.i.i.i268.i.i ], [ %.pre.i.i.i.i263.i.i, %"$JsonWriter.integer.exit297" ]
+  %1243 = getelementptr i8, ptr %1242, i64 %1241
+  store i8 58, ptr %1243, align 1
+  %1244 = load i64, ptr %35, align 8
+  %1245 = add i64 %1244, 1
+  store i64 %1245, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i257"
 
 then.i.i.i270.i.i:                                ; preds = %merge.i.i.i.i.i265.i.i
-  %1166 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1166, align 8
-  br label %"$JsonWriter.separate.exit.i256"
+  %1246 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1246, align 8
+  br label %"$JsonWriter.separate.exit.i257"
 
-"$JsonWriter.separate.exit.i256":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i264.i.i", %then.i.i.i270.i.i
+"$JsonWriter.separate.exit.i257":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i264.i.i", %then.i.i.i270.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i255)
-  %1167 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i255, i64 32, ptr nonnull @"$string.82", i64 %1129)
-  %1168 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i255)
-  %1169 = load i64, ptr %35, align 8
-  %1170 = add i64 %1169, %1168
-  %1171 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i257 = icmp slt i64 %1171, %1170
-  br i1 %.not.i.i.i.i.i.i257, label %merge.i.i.i.i.i.i260, label %merge.i.i.i.i258
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i256)
+  %1247 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i256, i64 32, ptr nonnull @"$string.82", i64 %1209)
+  %1248 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i256)
+  %1249 = load i64, ptr %35, align 8
+  %1250 = add i64 %1249, %1248
+  %1251 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i258 = icmp slt i64 %1251, %1250
+  br i1 %.not.i.i.i.i.i.i258, label %merge.i.i.i.i.i.i261, label %merge.i.i.i.i259
 
-merge.i.i.i.i.i.i260:                             ; preds = %"$JsonWriter.separate.exit.i256"
-  %1172 = shl i64 %1171, 1
-  %spec.select.i.i.i.i.i.i261 = call i64 @llvm.smax.i64(i64 %1172, i64 %1170)
-  %spec.store.select.i.i.i.i.i.i262 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i261, i64 8)
-  %1173 = load ptr, ptr %out, align 8
-  %1174 = call ptr @realloc(ptr %1173, i64 %spec.store.select.i.i.i.i.i.i262)
-  %1175 = icmp eq ptr %1174, null
-  br i1 %1175, label %then.i.i.i.i264, label %merge7.i.i.i.i.i.i263
+merge.i.i.i.i.i.i261:                             ; preds = %"$JsonWriter.separate.exit.i257"
+  %1252 = shl i64 %1251, 1
+  %spec.select.i.i.i.i.i.i262 = call i64 @llvm.smax.i64(i64 %1252, i64 %1250)
+  %spec.store.select.i.i.i.i.i.i263 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i262, i64 8)
+  %1253 = load ptr, ptr %out, align 8
+  %1254 = call ptr @realloc(ptr %1253, i64 %spec.store.select.i.i.i.i.i.i263)
+  %1255 = icmp eq ptr %1254, null
+  br i1 %1255, label %then.i.i.i.i265, label %merge7.i.i.i.i.i.i264
 
-merge7.i.i.i.i.i.i263:                            ; preds = %merge.i.i.i.i.i.i260
-  store ptr %1174, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i262, ptr %36, align 8
-  br label %merge.i.i.i.i258
+merge7.i.i.i.i.i.i264:                            ; preds = %merge.i.i.i.i.i.i261
+  store ptr %1254, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i263, ptr %36, align 8
+  br label %merge.i.i.i.i259
 
-then.i.i.i.i264:                                  ; preds = %merge.i.i.i.i.i.i260
-  %1176 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1176, align 8
-  br label %"$JsonWriter.integer.exit275"
+then.i.i.i.i265:                                  ; preds = %merge.i.i.i.i.i.i261
+  %1256 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1256, align 8
+  br label %"$JsonWriter.integer.exit276"
 
-merge.i.i.i.i258:                                 ; preds = %merge7.i.i.i.i.i.i263, %"$JsonWriter.separate.exit.i256"
-  store i64 %1170, ptr %35, align 8
-  %1177 = icmp sgt i64 %1168, 0
-  br i1 %1177, label %then2.i.i.i.i259, label %"$JsonWriter.integer.exit275"
+merge.i.i.i.i259:                                 ; preds = %merge7.i.i.i.i.i.i264, %"$JsonWriter.separate.exit.i257"
+  store i64 %1250, ptr %35, align 8
+  %1257 = icmp sgt i64 %1248, 0
+  br i1 %1257, label %then2.i.i.i.i260, label %"$JsonWriter.integer.exit276"
 
-then2.i.i.i.i259:                                 ; preds = %merge.i.i.i.i258
-  %1178 = load ptr, ptr %out, align 8
-  %1179 = getelementptr i8, ptr %1178, i64 %1169
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1179, ptr nonnull readonly align 1 %digits.i.i255, i64 %1168, i1 false)
-  br label %"$JsonWriter.integer.exit275"
+then2.i.i.i.i260:                                 ; preds = %merge.i.i.i.i259
+  %1258 = load ptr, ptr %out, align 8
+  %1259 = getelementptr i8, ptr %1258, i64 %1249
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1259, ptr nonnull readonly align 1 %digits.i.i256, i64 %1248, i1 false)
+  br label %"$JsonWriter.integer.exit276"
 
-"$JsonWriter.integer.exit275":                    ; preds = %then.i.i.i.i264, %merge.i.i.i.i258, %then2.i.i.i.i259
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i255)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.559")
-  %1180 = load i64, ptr %35, align 8
-  %1181 = add i64 %1180, 1
-  %1182 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i272.i.i = icmp slt i64 %1182, %1181
+"$JsonWriter.integer.exit276":                    ; preds = %then.i.i.i.i265, %merge.i.i.i.i259, %then2.i.i.i.i260
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i256)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.566")
+  %1260 = load i64, ptr %35, align 8
+  %1261 = add i64 %1260, 1
+  %1262 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i272.i.i = icmp slt i64 %1262, %1261
   %.pre.i.i.i.i273.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i272.i.i, label %merge.i.i.i.i.i275.i.i, label %"$Vector.push.79.exit.thread.i.i.i274.i.i"
 
-merge.i.i.i.i.i275.i.i:                           ; preds = %"$JsonWriter.integer.exit275"
-  %1183 = shl i64 %1182, 1
-  %spec.select.i.i.i.i.i276.i.i = call i64 @llvm.smax.i64(i64 %1183, i64 %1181)
+merge.i.i.i.i.i275.i.i:                           ; preds = %"$JsonWriter.integer.exit276"
+  %1263 = shl i64 %1262, 1
+  %spec.select.i.i.i.i.i276.i.i = call i64 @llvm.smax.i64(i64 %1263, i64 %1261)
   %spec.store.select.i.i.i.i.i277.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i276.i.i, i64 8)
-  %1184 = call ptr @realloc(ptr %.pre.i.i.i.i273.i.i, i64 %spec.store.select.i.i.i.i.i277.i.i)
-  %1185 = icmp eq ptr %1184, null
-  br i1 %1185, label %then.i.i.i280.i.i, label %merge7.i.i.i.i.i278.i.i
+  %1264 = call ptr @realloc(ptr %.pre.i.i.i.i273.i.i, i64 %spec.store.select.i.i.i.i.i277.i.i)
+  %1265 = icmp eq ptr %1264, null
+  br i1 %1265, label %then.i.i.i280.i.i, label %merge7.i.i.i.i.i278.i.i
 
 merge7.i.i.i.i.i278.i.i:                          ; preds = %merge.i.i.i.i.i275.i.i
-  store ptr %1184, ptr %out, align 8
+  store ptr %1264, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i277.i.i, ptr %36, align 8
   %.pre10.i.i.i.i279.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i274.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i274.i.i":       ; preds = %merge7.i.i.i.i.i278.i.i, %"$JsonWriter.integer.exit275"
-  %1186 = phi i64 [ %.pre10.i.i.i.i279.i.i, %merge7.i.i.i.i.i278.i.i ], [ %1180, %"$JsonWriter.integer.exit275" ]
-  %1187 = phi ptr [ %1184, %merge7.i.i.i.i.i278.i.i ], [ %.pre.i.i.i.i273.i.i, %"$JsonWriter.integer.exit275" ]
-  %1188 = getelementptr i8, ptr %1187, i64 %1186
-  store i8 58, ptr %1188, align 1
-  %1189 = load i64, ptr %35, align 8
-  %1190 = add i64 %1189, 1
-  store i64 %1190, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i235"
+"$Vector.push.79.exit.thread.i.i.i274.i.i":       ; preds = %merge7.i.i.i.i.i278.i.i, %"$JsonWriter.integer.exit276"
+  %1266 = phi i64 [ %.pre10.i.i.i.i279.i.i, %merge7.i.i.i.i.i278.i.i ], [ %1260, %"$JsonWriter.integer.exit276" ]
+  %1267 = phi ptr [ %1264, %merge7.i.i.i.i.i278.i.i ], [ %.pre.i.i.i.i273.i.i, %"$JsonWriter.integer.exit276" ]
+  %1268 = getelementptr i8, ptr %1267, i64 %1266
+  store i8 58, ptr %1268, align 1
+  %1269 = load i64, ptr %35, align 8
+  %1270 = add i64 %1269, 1
+  store i64 %1270, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i236"
 
 then.i.i.i280.i.i:                                ; preds = %merge.i.i.i.i.i275.i.i
-  %1191 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1191, align 8
-  br label %"$JsonWriter.separate.exit.i235"
+  %1271 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1271, align 8
+  br label %"$JsonWriter.separate.exit.i236"
 
-"$JsonWriter.separate.exit.i235":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i274.i.i", %then.i.i.i280.i.i
+"$JsonWriter.separate.exit.i236":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i274.i.i", %then.i.i.i280.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i234)
-  %1192 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i234, i64 32, ptr nonnull @"$string.82", i64 %shape.sroa.62.0.copyload.i.i)
-  %1193 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i234)
-  %1194 = load i64, ptr %35, align 8
-  %1195 = add i64 %1194, %1193
-  %1196 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i236 = icmp slt i64 %1196, %1195
-  br i1 %.not.i.i.i.i.i.i236, label %merge.i.i.i.i.i.i239, label %merge.i.i.i.i237
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i235)
+  %1272 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i235, i64 32, ptr nonnull @"$string.82", i64 %shape.sroa.62.0.copyload.i.i)
+  %1273 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i235)
+  %1274 = load i64, ptr %35, align 8
+  %1275 = add i64 %1274, %1273
+  %1276 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i237 = icmp slt i64 %1276, %1275
+  br i1 %.not.i.i.i.i.i.i237, label %merge.i.i.i.i.i.i240, label %merge.i.i.i.i238
 
-merge.i.i.i.i.i.i239:                             ; preds = %"$JsonWriter.separate.exit.i235"
-  %1197 = shl i64 %1196, 1
-  %spec.select.i.i.i.i.i.i240 = call i64 @llvm.smax.i64(i64 %1197, i64 %1195)
-  %spec.store.select.i.i.i.i.i.i241 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i240, i64 8)
-  %1198 = load ptr, ptr %out, align 8
-  %1199 = call ptr @realloc(ptr %1198, i64 %spec.store.select.i.i.i.i.i.i241)
-  %1200 = icmp eq ptr %1199, null
-  br i1 %1200, label %then.i.i.i.i243, label %merge7.i.i.i.i.i.i242
+merge.i.i.i.i.i.i240:                             ; preds = %"$JsonWriter.separate.exit.i236"
+  %1277 = shl i64 %1276, 1
+  %spec.select.i.i.i.i.i.i241 = call i64 @llvm.smax.i64(i64 %1277, i64 %1275)
+  %spec.store.select.i.i.i.i.i.i242 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i241, i64 8)
+  %1278 = load ptr, ptr %out, align 8
+  %1279 = call ptr @realloc(ptr %1278, i64 %spec.store.select.i.i.i.i.i.i242)
+  %1280 = icmp eq ptr %1279, null
+  br i1 %1280, label %then.i.i.i.i244, label %merge7.i.i.i.i.i.i243
 
-merge7.i.i.i.i.i.i242:                            ; preds = %merge.i.i.i.i.i.i239
-  store ptr %1199, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i241, ptr %36, align 8
-  br label %merge.i.i.i.i237
+merge7.i.i.i.i.i.i243:                            ; preds = %merge.i.i.i.i.i.i240
+  store ptr %1279, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i242, ptr %36, align 8
+  br label %merge.i.i.i.i238
 
-then.i.i.i.i243:                                  ; preds = %merge.i.i.i.i.i.i239
-  %1201 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1201, align 8
-  br label %"$JsonWriter.integer.exit254"
+then.i.i.i.i244:                                  ; preds = %merge.i.i.i.i.i.i240
+  %1281 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1281, align 8
+  br label %"$JsonWriter.integer.exit255"
 
-merge.i.i.i.i237:                                 ; preds = %merge7.i.i.i.i.i.i242, %"$JsonWriter.separate.exit.i235"
-  store i64 %1195, ptr %35, align 8
-  %1202 = icmp sgt i64 %1193, 0
-  br i1 %1202, label %then2.i.i.i.i238, label %"$JsonWriter.integer.exit254"
+merge.i.i.i.i238:                                 ; preds = %merge7.i.i.i.i.i.i243, %"$JsonWriter.separate.exit.i236"
+  store i64 %1275, ptr %35, align 8
+  %1282 = icmp sgt i64 %1273, 0
+  br i1 %1282, label %then2.i.i.i.i239, label %"$JsonWriter.integer.exit255"
 
-then2.i.i.i.i238:                                 ; preds = %merge.i.i.i.i237
-  %1203 = load ptr, ptr %out, align 8
-  %1204 = getelementptr i8, ptr %1203, i64 %1194
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1204, ptr nonnull readonly align 1 %digits.i.i234, i64 %1193, i1 false)
-  br label %"$JsonWriter.integer.exit254"
+then2.i.i.i.i239:                                 ; preds = %merge.i.i.i.i238
+  %1283 = load ptr, ptr %out, align 8
+  %1284 = getelementptr i8, ptr %1283, i64 %1274
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1284, ptr nonnull readonly align 1 %digits.i.i235, i64 %1273, i1 false)
+  br label %"$JsonWriter.integer.exit255"
 
-"$JsonWriter.integer.exit254":                    ; preds = %then.i.i.i.i243, %merge.i.i.i.i237, %then2.i.i.i.i238
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i234)
-  %1205 = icmp eq i32 %shape.sroa.0.0.copyload.i.i, 0
-  %1206 = shl i64 %shape.sroa.54.0.copyload.i.i, 2
-  %1207 = mul i64 %1206, %shape.sroa.56.0.copyload.i.i
-  %1208 = select i1 %1205, i64 %1207, i64 0
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.560")
-  %1209 = load i64, ptr %35, align 8
-  %1210 = add i64 %1209, 1
-  %1211 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i282.i.i = icmp slt i64 %1211, %1210
+"$JsonWriter.integer.exit255":                    ; preds = %then.i.i.i.i244, %merge.i.i.i.i238, %then2.i.i.i.i239
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i235)
+  %1285 = icmp eq i32 %shape.sroa.0.0.copyload.i.i, 0
+  %1286 = shl i64 %shape.sroa.54.0.copyload.i.i, 2
+  %1287 = mul i64 %1286, %shape.sroa.56.0.copyload.i.i
+  %1288 = select i1 %1285, i64 %1287, i64 0
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.567")
+  %1289 = load i64, ptr %35, align 8
+  %1290 = add i64 %1289, 1
+  %1291 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i282.i.i = icmp slt i64 %1291, %1290
   %.pre.i.i.i.i283.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i282.i.i, label %merge.i.i.i.i.i285.i.i, label %"$Vector.push.79.exit.thread.i.i.i284.i.i"
 
-merge.i.i.i.i.i285.i.i:                           ; preds = %"$JsonWriter.integer.exit254"
-  %1212 = shl i64 %1211, 1
-  %spec.select.i.i.i.i.i286.i.i = call i64 @llvm.smax.i64(i64 %1212, i64 %1210)
+merge.i.i.i.i.i285.i.i:                           ; preds = %"$JsonWriter.integer.exit255"
+  %1292 = shl i64 %1291, 1
+  %spec.select.i.i.i.i.i286.i.i = call i64 @llvm.smax.i64(i64 %1292, i64 %1290)
   %spec.store.select.i.i.i.i.i287.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i286.i.i, i64 8)
-  %1213 = call ptr @realloc(ptr %.pre.i.i.i.i283.i.i, i64 %spec.store.select.i.i.i.i.i287.i.i)
-  %1214 = icmp eq ptr %1213, null
-  br i1 %1214, label %then.i.i.i290.i.i, label %merge7.i.i.i.i.i288.i.i
+  %1293 = call ptr @realloc(ptr %.pre.i.i.i.i283.i.i, i64 %spec.store.select.i.i.i.i.i287.i.i)
+  %1294 = icmp eq ptr %1293, null
+  br i1 %1294, label %then.i.i.i290.i.i, label %merge7.i.i.i.i.i288.i.i
 
 merge7.i.i.i.i.i288.i.i:                          ; preds = %merge.i.i.i.i.i285.i.i
-  store ptr %1213, ptr %out, align 8
+  store ptr %1293, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i287.i.i, ptr %36, align 8
   %.pre10.i.i.i.i289.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i284.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i284.i.i":       ; preds = %merge7.i.i.i.i.i288.i.i, %"$JsonWriter.integer.exit254"
-  %1215 = phi i64 [ %.pre10.i.i.i.i289.i.i, %merge7.i.i.i.i.i288.i.i ], [ %1209, %"$JsonWriter.integer.exit254" ]
-  %1216 = phi ptr [ %1213, %merge7.i.i.i.i.i288.i.i ], [ %.pre.i.i.i.i283.i.i, %"$JsonWriter.integer.exit254" ]
-  %1217 = getelementptr i8, ptr %1216, i64 %1215
-  store i8 58, ptr %1217, align 1
-  %1218 = load i64, ptr %35, align 8
-  %1219 = add i64 %1218, 1
-  store i64 %1219, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i214"
+"$Vector.push.79.exit.thread.i.i.i284.i.i":       ; preds = %merge7.i.i.i.i.i288.i.i, %"$JsonWriter.integer.exit255"
+  %1295 = phi i64 [ %.pre10.i.i.i.i289.i.i, %merge7.i.i.i.i.i288.i.i ], [ %1289, %"$JsonWriter.integer.exit255" ]
+  %1296 = phi ptr [ %1293, %merge7.i.i.i.i.i288.i.i ], [ %.pre.i.i.i.i283.i.i, %"$JsonWriter.integer.exit255" ]
+  %1297 = getelementptr i8, ptr %1296, i64 %1295
+  store i8 58, ptr %1297, align 1
+  %1298 = load i64, ptr %35, align 8
+  %1299 = add i64 %1298, 1
+  store i64 %1299, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i215"
 
 then.i.i.i290.i.i:                                ; preds = %merge.i.i.i.i.i285.i.i
-  %1220 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1220, align 8
-  br label %"$JsonWriter.separate.exit.i214"
+  %1300 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1300, align 8
+  br label %"$JsonWriter.separate.exit.i215"
 
-"$JsonWriter.separate.exit.i214":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i284.i.i", %then.i.i.i290.i.i
+"$JsonWriter.separate.exit.i215":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i284.i.i", %then.i.i.i290.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i213)
-  %1221 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i213, i64 32, ptr nonnull @"$string.82", i64 %1208)
-  %1222 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i213)
-  %1223 = load i64, ptr %35, align 8
-  %1224 = add i64 %1223, %1222
-  %1225 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i215 = icmp slt i64 %1225, %1224
-  br i1 %.not.i.i.i.i.i.i215, label %merge.i.i.i.i.i.i218, label %merge.i.i.i.i216
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i214)
+  %1301 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i214, i64 32, ptr nonnull @"$string.82", i64 %1288)
+  %1302 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i214)
+  %1303 = load i64, ptr %35, align 8
+  %1304 = add i64 %1303, %1302
+  %1305 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i216 = icmp slt i64 %1305, %1304
+  br i1 %.not.i.i.i.i.i.i216, label %merge.i.i.i.i.i.i219, label %merge.i.i.i.i217
 
-merge.i.i.i.i.i.i218:                             ; preds = %"$JsonWriter.separate.exit.i214"
-  %1226 = shl i64 %1225, 1
-  %spec.select.i.i.i.i.i.i219 = call i64 @llvm.smax.i64(i64 %1226, i64 %1224)
-  %spec.store.select.i.i.i.i.i.i220 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i219, i64 8)
-  %1227 = load ptr, ptr %out, align 8
-  %1228 = call ptr @realloc(ptr %1227, i64 %spec.store.select.i.i.i.i.i.i220)
-  %1229 = icmp eq ptr %1228, null
-  br i1 %1229, label %then.i.i.i.i222, label %merge7.i.i.i.i.i.i221
+merge.i.i.i.i.i.i219:                             ; preds = %"$JsonWriter.separate.exit.i215"
+  %1306 = shl i64 %1305, 1
+  %spec.select.i.i.i.i.i.i220 = call i64 @llvm.smax.i64(i64 %1306, i64 %1304)
+  %spec.store.select.i.i.i.i.i.i221 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i220, i64 8)
+  %1307 = load ptr, ptr %out, align 8
+  %1308 = call ptr @realloc(ptr %1307, i64 %spec.store.select.i.i.i.i.i.i221)
+  %1309 = icmp eq ptr %1308, null
+  br i1 %1309, label %then.i.i.i.i223, label %merge7.i.i.i.i.i.i222
 
-merge7.i.i.i.i.i.i221:                            ; preds = %merge.i.i.i.i.i.i218
-  store ptr %1228, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i220, ptr %36, align 8
-  br label %merge.i.i.i.i216
+merge7.i.i.i.i.i.i222:                            ; preds = %merge.i.i.i.i.i.i219
+  store ptr %1308, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i221, ptr %36, align 8
+  br label %merge.i.i.i.i217
 
-then.i.i.i.i222:                                  ; preds = %merge.i.i.i.i.i.i218
-  %1230 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1230, align 8
-  br label %"$JsonWriter.integer.exit233"
+then.i.i.i.i223:                                  ; preds = %merge.i.i.i.i.i.i219
+  %1310 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1310, align 8
+  br label %"$JsonWriter.integer.exit234"
 
-merge.i.i.i.i216:                                 ; preds = %merge7.i.i.i.i.i.i221, %"$JsonWriter.separate.exit.i214"
-  store i64 %1224, ptr %35, align 8
-  %1231 = icmp sgt i64 %1222, 0
-  br i1 %1231, label %then2.i.i.i.i217, label %"$JsonWriter.integer.exit233"
+merge.i.i.i.i217:                                 ; preds = %merge7.i.i.i.i.i.i222, %"$JsonWriter.separate.exit.i215"
+  store i64 %1304, ptr %35, align 8
+  %1311 = icmp sgt i64 %1302, 0
+  br i1 %1311, label %then2.i.i.i.i218, label %"$JsonWriter.integer.exit234"
 
-then2.i.i.i.i217:                                 ; preds = %merge.i.i.i.i216
-  %1232 = load ptr, ptr %out, align 8
-  %1233 = getelementptr i8, ptr %1232, i64 %1223
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1233, ptr nonnull readonly align 1 %digits.i.i213, i64 %1222, i1 false)
-  br label %"$JsonWriter.integer.exit233"
+then2.i.i.i.i218:                                 ; preds = %merge.i.i.i.i217
+  %1312 = load ptr, ptr %out, align 8
+  %1313 = getelementptr i8, ptr %1312, i64 %1303
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1313, ptr nonnull readonly align 1 %digits.i.i214, i64 %1302, i1 false)
+  br label %"$JsonWriter.integer.exit234"
 
-"$JsonWriter.integer.exit233":                    ; preds = %then.i.i.i.i222, %merge.i.i.i.i216, %then2.i.i.i.i217
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i213)
-  %1234 = load i64, ptr %35, align 8
-  %1235 = add i64 %1234, 1
-  %1236 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i292.i.i = icmp slt i64 %1236, %1235
+"$JsonWriter.integer.exit234":                    ; preds = %then.i.i.i.i223, %merge.i.i.i.i217, %then2.i.i.i.i218
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i214)
+  %1314 = load i64, ptr %35, align 8
+  %1315 = add i64 %1314, 1
+  %1316 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i292.i.i = icmp slt i64 %1316, %1315
   %.pre.i.i.i.i293.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i292.i.i, label %merge.i.i.i.i.i295.i.i, label %"$Vector.push.79.exit.thread.i.i.i294.i.i"
 
-merge.i.i.i.i.i295.i.i:                           ; preds = %"$JsonWriter.integer.exit233"
-  %1237 = shl i64 %1236, 1
-  %spec.select.i.i.i.i.i296.i.i = call i64 @llvm.smax.i64(i64 %1237, i64 %1235)
+merge.i.i.i.i.i295.i.i:                           ; preds = %"$JsonWriter.integer.exit234"
+  %1317 = shl i64 %1316, 1
+  %spec.select.i.i.i.i.i296.i.i = call i64 @llvm.smax.i64(i64 %1317, i64 %1315)
   %spec.store.select.i.i.i.i.i297.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i296.i.i, i64 8)
-  %1238 = call ptr @realloc(ptr %.pre.i.i.i.i293.i.i, i64 %spec.store.select.i.i.i.i.i297.i.i)
-  %1239 = icmp eq ptr %1238, null
-  br i1 %1239, label %then.i.i.i300.i.i, label %merge7.i.i.i.i.i298.i.i
+  %1318 = call ptr @realloc(ptr %.pre.i.i.i.i293.i.i, i64 %spec.store.select.i.i.i.i.i297.i.i)
+  %1319 = icmp eq ptr %1318, null
+  br i1 %1319, label %then.i.i.i300.i.i, label %merge7.i.i.i.i.i298.i.i
 
 merge7.i.i.i.i.i298.i.i:                          ; preds = %merge.i.i.i.i.i295.i.i
-  store ptr %1238, ptr %out, align 8
+  store ptr %1318, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i297.i.i, ptr %36, align 8
   %.pre10.i.i.i.i299.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i294.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i294.i.i":       ; preds = %merge7.i.i.i.i.i298.i.i, %"$JsonWriter.integer.exit233"
-  %1240 = phi i64 [ %.pre10.i.i.i.i299.i.i, %merge7.i.i.i.i.i298.i.i ], [ %1234, %"$JsonWriter.integer.exit233" ]
-  %1241 = phi ptr [ %1238, %merge7.i.i.i.i.i298.i.i ], [ %.pre.i.i.i.i293.i.i, %"$JsonWriter.integer.exit233" ]
-  %1242 = getelementptr i8, ptr %1241, i64 %1240
-  store i8 125, ptr %1242, align 1
-  %1243 = load i64, ptr %35, align 8
-  %1244 = add i64 %1243, 1
-  store i64 %1244, ptr %35, align 8
+"$Vector.push.79.exit.thread.i.i.i294.i.i":       ; preds = %merge7.i.i.i.i.i298.i.i, %"$JsonWriter.integer.exit234"
+  %1320 = phi i64 [ %.pre10.i.i.i.i299.i.i, %merge7.i.i.i.i.i298.i.i ], [ %1314, %"$JsonWriter.integer.exit234" ]
+  %1321 = phi ptr [ %1318, %merge7.i.i.i.i.i298.i.i ], [ %.pre.i.i.i.i293.i.i, %"$JsonWriter.integer.exit234" ]
+  %1322 = getelementptr i8, ptr %1321, i64 %1320
+  store i8 125, ptr %1322, align 1
+  %1323 = load i64, ptr %35, align 8
+  %1324 = add i64 %1323, 1
+  store i64 %1324, ptr %35, align 8
   br label %"$write_buffers.exit.i"
 
 then.i.i.i300.i.i:                                ; preds = %merge.i.i.i.i.i295.i.i
-  %1245 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1245, align 8
+  %1325 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1325, align 8
   br label %"$write_buffers.exit.i"
 
 "$write_buffers.exit.i":                          ; preds = %then.i.i.i300.i.i, %"$Vector.push.79.exit.thread.i.i.i294.i.i"
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %5)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.561")
-  %1246 = load i64, ptr %35, align 8
-  %1247 = add i64 %1246, 1
-  %1248 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i = icmp slt i64 %1248, %1247
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.568")
+  %1326 = load i64, ptr %35, align 8
+  %1327 = add i64 %1326, 1
+  %1328 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i = icmp slt i64 %1328, %1327
   %.pre.i.i.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.79.exit.thread.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$write_buffers.exit.i"
-  %1249 = shl i64 %1248, 1
-  %spec.select.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %1249, i64 %1247)
+  %1329 = shl i64 %1328, 1
+  %spec.select.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %1329, i64 %1327)
   %spec.store.select.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i, i64 8)
-  %1250 = call ptr @realloc(ptr %.pre.i.i.i.i, i64 %spec.store.select.i.i.i.i.i)
-  %1251 = icmp eq ptr %1250, null
-  br i1 %1251, label %then.i.i.i, label %merge7.i.i.i.i.i
+  %1330 = call ptr @realloc(ptr %.pre.i.i.i.i, i64 %spec.store.select.i.i.i.i.i)
+  %1331 = icmp eq ptr %1330, null
+  br i1 %1331, label %then.i.i.i, label %merge7.i.i.i.i.i
 
 merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
-  store ptr %1250, ptr %out, align 8
+  store ptr %1330, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i, ptr %36, align 8
   %.pre10.i.i.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i"
 
 "$Vector.push.79.exit.thread.i.i.i":              ; preds = %merge7.i.i.i.i.i, %"$write_buffers.exit.i"
-  %1252 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %1246, %"$write_buffers.exit.i" ]
-  %1253 = phi ptr [ %1250, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %"$write_buffers.exit.i" ]
-  %1254 = getelementptr i8, ptr %1253, i64 %1252
-  store i8 58, ptr %1254, align 1
-  %1255 = load i64, ptr %35, align 8
-  %1256 = add i64 %1255, 1
-  store i64 %1256, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i192"
+  %1332 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %1326, %"$write_buffers.exit.i" ]
+  %1333 = phi ptr [ %1330, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %"$write_buffers.exit.i" ]
+  %1334 = getelementptr i8, ptr %1333, i64 %1332
+  store i8 58, ptr %1334, align 1
+  %1335 = load i64, ptr %35, align 8
+  %1336 = add i64 %1335, 1
+  store i64 %1336, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i193"
 
 then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
-  %1257 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1257, align 8
-  %.pre1076 = load i64, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i192"
+  %1337 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1337, align 8
+  %.pre1098 = load i64, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i193"
 
-"$JsonWriter.separate.exit.i192":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i", %then.i.i.i
-  %1258 = phi i64 [ %1256, %"$Vector.push.79.exit.thread.i.i.i" ], [ %.pre1076, %then.i.i.i ]
+"$JsonWriter.separate.exit.i193":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i", %then.i.i.i
+  %1338 = phi i64 [ %1336, %"$Vector.push.79.exit.thread.i.i.i" ], [ %.pre1098, %then.i.i.i ]
   store i8 1, ptr %34, align 8
-  %1259 = add i64 %1258, 1
-  %1260 = load i64, ptr %36, align 8
-  %.not.i.i.i.i193 = icmp slt i64 %1260, %1259
-  %.pre.i.i.i194 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i193, label %merge.i.i.i.i196, label %"$Vector.push.79.exit.thread.i.i195"
+  %1339 = add i64 %1338, 1
+  %1340 = load i64, ptr %36, align 8
+  %.not.i.i.i.i194 = icmp slt i64 %1340, %1339
+  %.pre.i.i.i195 = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i194, label %merge.i.i.i.i197, label %"$Vector.push.79.exit.thread.i.i196"
 
-merge.i.i.i.i196:                                 ; preds = %"$JsonWriter.separate.exit.i192"
-  %1261 = shl i64 %1260, 1
-  %spec.select.i.i.i.i197 = call i64 @llvm.smax.i64(i64 %1261, i64 %1259)
-  %spec.store.select.i.i.i.i198 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i197, i64 8)
-  %1262 = call ptr @realloc(ptr %.pre.i.i.i194, i64 %spec.store.select.i.i.i.i198)
-  %1263 = icmp eq ptr %1262, null
-  br i1 %1263, label %then.i3.i201, label %merge7.i.i.i.i199
+merge.i.i.i.i197:                                 ; preds = %"$JsonWriter.separate.exit.i193"
+  %1341 = shl i64 %1340, 1
+  %spec.select.i.i.i.i198 = call i64 @llvm.smax.i64(i64 %1341, i64 %1339)
+  %spec.store.select.i.i.i.i199 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i198, i64 8)
+  %1342 = call ptr @realloc(ptr %.pre.i.i.i195, i64 %spec.store.select.i.i.i.i199)
+  %1343 = icmp eq ptr %1342, null
+  br i1 %1343, label %then.i3.i202, label %merge7.i.i.i.i200
 
-merge7.i.i.i.i199:                                ; preds = %merge.i.i.i.i196
-  store ptr %1262, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i198, ptr %36, align 8
-  %.pre10.i.i.i200 = load i64, ptr %35, align 8
-  br label %"$Vector.push.79.exit.thread.i.i195"
+merge7.i.i.i.i200:                                ; preds = %merge.i.i.i.i197
+  store ptr %1342, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i199, ptr %36, align 8
+  %.pre10.i.i.i201 = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i196"
 
-"$Vector.push.79.exit.thread.i.i195":             ; preds = %merge7.i.i.i.i199, %"$JsonWriter.separate.exit.i192"
-  %1264 = phi i64 [ %.pre10.i.i.i200, %merge7.i.i.i.i199 ], [ %1258, %"$JsonWriter.separate.exit.i192" ]
-  %1265 = phi ptr [ %1262, %merge7.i.i.i.i199 ], [ %.pre.i.i.i194, %"$JsonWriter.separate.exit.i192" ]
-  %1266 = getelementptr i8, ptr %1265, i64 %1264
-  store i8 91, ptr %1266, align 1
-  %1267 = load i64, ptr %35, align 8
-  %1268 = add i64 %1267, 1
-  store i64 %1268, ptr %35, align 8
-  br label %"$JsonWriter.open.exit212"
+"$Vector.push.79.exit.thread.i.i196":             ; preds = %merge7.i.i.i.i200, %"$JsonWriter.separate.exit.i193"
+  %1344 = phi i64 [ %.pre10.i.i.i201, %merge7.i.i.i.i200 ], [ %1338, %"$JsonWriter.separate.exit.i193" ]
+  %1345 = phi ptr [ %1342, %merge7.i.i.i.i200 ], [ %.pre.i.i.i195, %"$JsonWriter.separate.exit.i193" ]
+  %1346 = getelementptr i8, ptr %1345, i64 %1344
+  store i8 91, ptr %1346, align 1
+  %1347 = load i64, ptr %35, align 8
+  %1348 = add i64 %1347, 1
+  store i64 %1348, ptr %35, align 8
+  br label %"$JsonWriter.open.exit213"
 
-then.i3.i201:                                     ; preds = %merge.i.i.i.i196
-  %1269 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1269, align 8
-  br label %"$JsonWriter.open.exit212"
+then.i3.i202:                                     ; preds = %merge.i.i.i.i197
+  %1349 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1349, align 8
+  br label %"$JsonWriter.open.exit213"
 
-"$JsonWriter.open.exit212":                       ; preds = %"$Vector.push.79.exit.thread.i.i195", %then.i3.i201
+"$JsonWriter.open.exit213":                       ; preds = %"$Vector.push.79.exit.thread.i.i196", %then.i3.i202
   store i8 0, ptr %34, align 8
-  %1270 = load i32, ptr %194, align 4
-  %1271 = icmp sgt i32 %1270, 0
-  br i1 %1271, label %forbody.lr.ph.i, label %merge.i16
+  %1350 = load i32, ptr %194, align 4
+  %1351 = icmp sgt i32 %1350, 0
+  br i1 %1351, label %forbody.lr.ph.i, label %merge.i16
 
-forbody.lr.ph.i:                                  ; preds = %"$JsonWriter.open.exit212"
-  %1272 = getelementptr inbounds i8, ptr %made, i64 200
-  %1273 = getelementptr inbounds i8, ptr %made, i64 216
-  %1274 = getelementptr inbounds i8, ptr %made, i64 224
-  %1275 = getelementptr inbounds i8, ptr %made, i64 152
-  %1276 = getelementptr inbounds i8, ptr %out, i64 24
-  %wide.trip.count.i = zext nneg i32 %1270 to i64
+forbody.lr.ph.i:                                  ; preds = %"$JsonWriter.open.exit213"
+  %1352 = getelementptr inbounds i8, ptr %made, i64 328
+  %1353 = getelementptr inbounds i8, ptr %made, i64 344
+  %1354 = getelementptr inbounds i8, ptr %made, i64 352
+  %1355 = getelementptr inbounds i8, ptr %made, i64 280
+  %1356 = getelementptr inbounds i8, ptr %out, i64 24
+  %wide.trip.count.i = zext nneg i32 %1350 to i64
   br label %forbody.i
 
 forbody.i:                                        ; preds = %"$write_rank.exit.i", %forbody.lr.ph.i
   %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %"$write_rank.exit.i" ]
   call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %shape.i.i.i)
-  %1277 = trunc nuw nsw i64 %indvars.iv.i to i32
-  call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape.i.i.i, ptr nonnull readonly %made, i32 %1277), !noalias !47
-  %1278 = load i64, ptr %1272, align 8, !noalias !47
-  %1279 = load i64, ptr %446, align 8, !noalias !47
-  %1280 = load i32, ptr %473, align 8, !noalias !47
+  %1357 = trunc nuw nsw i64 %indvars.iv.i to i32
+  call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape.i.i.i, ptr nonnull readonly %made, i32 %1357), !noalias !47
+  %1358 = load i64, ptr %1352, align 8, !noalias !47
+  %1359 = load i64, ptr %526, align 8, !noalias !47
+  %1360 = load i32, ptr %553, align 8, !noalias !47
   call void @llvm.lifetime.start.p0(i64 1648, ptr nonnull %unbound.i.i.i.i), !noalias !47
-  %1281 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i.i, ptr nonnull %shape.i.i.i, ptr null), !noalias !47
+  %1361 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i.i, ptr nonnull %shape.i.i.i, ptr null), !noalias !47
   call void @llvm.lifetime.end.p0(i64 1648, ptr nonnull %unbound.i.i.i.i), !noalias !47
-  %1282 = load i64, ptr %1273, align 8, !noalias !47
-  %1283 = icmp eq i64 %indvars.iv.i, 0
-  %1284 = load i64, ptr %1274, align 8
-  %spec.select = select i1 %1283, i64 %1284, i64 0
-  %1285 = load i64, ptr %562, align 8, !noalias !47
-  %1286 = load i8, ptr %1275, align 8, !noalias !47
-  %1287 = trunc i8 %1286 to i1
-  %1288 = load i32, ptr %194, align 4
-  %1289 = sext i32 %1288 to i64
-  %common.ret.op.i.i.i130.i = select i1 %1287, i64 %1289, i64 1
-  %1290 = sext i32 %1280 to i64
-  %1291 = mul i64 %1279, %1290
-  %1292 = add i64 %1291, %1278
-  %1293 = add i64 %1292, %1281
-  %1294 = sdiv i64 %1285, %common.ret.op.i.i.i130.i
+  %1362 = load i64, ptr %1353, align 8, !noalias !47
+  %1363 = icmp eq i64 %indvars.iv.i, 0
+  %1364 = load i64, ptr %1354, align 8
+  %spec.select = select i1 %1363, i64 %1364, i64 0
+  %1365 = load i64, ptr %642, align 8, !noalias !47
+  %1366 = load i8, ptr %1355, align 8, !noalias !47
+  %1367 = trunc i8 %1366 to i1
+  %1368 = load i32, ptr %194, align 4
+  %1369 = sext i32 %1368 to i64
+  %common.ret.op.i.i.i122.i = select i1 %1367, i64 %1369, i64 1
+  %1370 = sext i32 %1360 to i64
+  %1371 = mul i64 %1359, %1370
+  %1372 = add i64 %1371, %1358
+  %1373 = add i64 %1372, %1361
+  %1374 = sdiv i64 %1365, %common.ret.op.i.i.i122.i
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %shape.i.i.i)
-  %1295 = load i8, ptr %34, align 8
-  %1296 = trunc i8 %1295 to i1
-  %.pre1078 = load i64, ptr %35, align 8
-  br i1 %1296, label %then.i.i182, label %"$JsonWriter.separate.exit.i179"
+  %1375 = load i8, ptr %34, align 8
+  %1376 = trunc i8 %1375 to i1
+  %.pre1100 = load i64, ptr %35, align 8
+  br i1 %1376, label %then.i.i183, label %"$JsonWriter.separate.exit.i180"
 
-then.i.i182:                                      ; preds = %forbody.i
-  %1297 = add i64 %.pre1078, 1
-  %1298 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i183 = icmp slt i64 %1298, %1297
-  %.pre.i.i.i.i184 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i183, label %merge.i.i.i.i.i186, label %"$Vector.push.79.exit.thread.i.i.i185"
+then.i.i183:                                      ; preds = %forbody.i
+  %1377 = add i64 %.pre1100, 1
+  %1378 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i184 = icmp slt i64 %1378, %1377
+  %.pre.i.i.i.i185 = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i184, label %merge.i.i.i.i.i187, label %"$Vector.push.79.exit.thread.i.i.i186"
 
-merge.i.i.i.i.i186:                               ; preds = %then.i.i182
-  %1299 = shl i64 %1298, 1
-  %spec.select.i.i.i.i.i187 = call i64 @llvm.smax.i64(i64 %1299, i64 %1297)
-  %spec.store.select.i.i.i.i.i188 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i187, i64 8)
-  %1300 = call ptr @realloc(ptr %.pre.i.i.i.i184, i64 %spec.store.select.i.i.i.i.i188)
-  %1301 = icmp eq ptr %1300, null
-  br i1 %1301, label %then.i.i.i191, label %merge7.i.i.i.i.i189
+merge.i.i.i.i.i187:                               ; preds = %then.i.i183
+  %1379 = shl i64 %1378, 1
+  %spec.select.i.i.i.i.i188 = call i64 @llvm.smax.i64(i64 %1379, i64 %1377)
+  %spec.store.select.i.i.i.i.i189 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i188, i64 8)
+  %1380 = call ptr @realloc(ptr %.pre.i.i.i.i185, i64 %spec.store.select.i.i.i.i.i189)
+  %1381 = icmp eq ptr %1380, null
+  br i1 %1381, label %then.i.i.i192, label %merge7.i.i.i.i.i190
 
-merge7.i.i.i.i.i189:                              ; preds = %merge.i.i.i.i.i186
-  store ptr %1300, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i188, ptr %36, align 8
-  %.pre10.i.i.i.i190 = load i64, ptr %35, align 8
-  br label %"$Vector.push.79.exit.thread.i.i.i185"
+merge7.i.i.i.i.i190:                              ; preds = %merge.i.i.i.i.i187
+  store ptr %1380, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i189, ptr %36, align 8
+  %.pre10.i.i.i.i191 = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i.i186"
 
-"$Vector.push.79.exit.thread.i.i.i185":           ; preds = %merge7.i.i.i.i.i189, %then.i.i182
-  %1302 = phi i64 [ %.pre10.i.i.i.i190, %merge7.i.i.i.i.i189 ], [ %.pre1078, %then.i.i182 ]
-  %1303 = phi ptr [ %1300, %merge7.i.i.i.i.i189 ], [ %.pre.i.i.i.i184, %then.i.i182 ]
-  %1304 = getelementptr i8, ptr %1303, i64 %1302
-  store i8 44, ptr %1304, align 1
-  %1305 = load i64, ptr %35, align 8
-  %1306 = add i64 %1305, 1
-  store i64 %1306, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i179"
+"$Vector.push.79.exit.thread.i.i.i186":           ; preds = %merge7.i.i.i.i.i190, %then.i.i183
+  %1382 = phi i64 [ %.pre10.i.i.i.i191, %merge7.i.i.i.i.i190 ], [ %.pre1100, %then.i.i183 ]
+  %1383 = phi ptr [ %1380, %merge7.i.i.i.i.i190 ], [ %.pre.i.i.i.i185, %then.i.i183 ]
+  %1384 = getelementptr i8, ptr %1383, i64 %1382
+  store i8 44, ptr %1384, align 1
+  %1385 = load i64, ptr %35, align 8
+  %1386 = add i64 %1385, 1
+  store i64 %1386, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i180"
 
-then.i.i.i191:                                    ; preds = %merge.i.i.i.i.i186
-  store i8 1, ptr %1276, align 8
-  %.pre1077 = load i64, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i179"
+then.i.i.i192:                                    ; preds = %merge.i.i.i.i.i187
+  store i8 1, ptr %1356, align 8
+  %.pre1099 = load i64, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i180"
 
-"$JsonWriter.separate.exit.i179":                 ; preds = %then.i.i.i191, %"$Vector.push.79.exit.thread.i.i.i185", %forbody.i
-  %1307 = phi i64 [ %.pre1077, %then.i.i.i191 ], [ %1306, %"$Vector.push.79.exit.thread.i.i.i185" ], [ %.pre1078, %forbody.i ]
+"$JsonWriter.separate.exit.i180":                 ; preds = %then.i.i.i192, %"$Vector.push.79.exit.thread.i.i.i186", %forbody.i
+  %1387 = phi i64 [ %.pre1099, %then.i.i.i192 ], [ %1386, %"$Vector.push.79.exit.thread.i.i.i186" ], [ %.pre1100, %forbody.i ]
   store i8 1, ptr %34, align 8
-  %1308 = add i64 %1307, 1
-  %1309 = load i64, ptr %36, align 8
-  %.not.i.i.i.i = icmp slt i64 %1309, %1308
+  %1388 = add i64 %1387, 1
+  %1389 = load i64, ptr %36, align 8
+  %.not.i.i.i.i = icmp slt i64 %1389, %1388
   %.pre.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i180, label %"$Vector.push.79.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i181, label %"$Vector.push.79.exit.thread.i.i"
 
-merge.i.i.i.i180:                                 ; preds = %"$JsonWriter.separate.exit.i179"
-  %1310 = shl i64 %1309, 1
-  %spec.select.i.i.i.i181 = call i64 @llvm.smax.i64(i64 %1310, i64 %1308)
-  %spec.store.select.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i181, i64 8)
-  %1311 = call ptr @realloc(ptr %.pre.i.i.i, i64 %spec.store.select.i.i.i.i)
-  %1312 = icmp eq ptr %1311, null
-  br i1 %1312, label %then.i3.i, label %merge7.i.i.i.i
+merge.i.i.i.i181:                                 ; preds = %"$JsonWriter.separate.exit.i180"
+  %1390 = shl i64 %1389, 1
+  %spec.select.i.i.i.i182 = call i64 @llvm.smax.i64(i64 %1390, i64 %1388)
+  %spec.store.select.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i182, i64 8)
+  %1391 = call ptr @realloc(ptr %.pre.i.i.i, i64 %spec.store.select.i.i.i.i)
+  %1392 = icmp eq ptr %1391, null
+  br i1 %1392, label %then.i3.i, label %merge7.i.i.i.i
 
-merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i180
-  store ptr %1311, ptr %out, align 8
+merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i181
+  store ptr %1391, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %36, align 8
   %.pre10.i.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i"
 
-"$Vector.push.79.exit.thread.i.i":                ; preds = %merge7.i.i.i.i, %"$JsonWriter.separate.exit.i179"
-  %1313 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %1307, %"$JsonWriter.separate.exit.i179" ]
-  %1314 = phi ptr [ %1311, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$JsonWriter.separate.exit.i179" ]
-  %1315 = getelementptr i8, ptr %1314, i64 %1313
-  store i8 123, ptr %1315, align 1
-  %1316 = load i64, ptr %35, align 8
-  %1317 = add i64 %1316, 1
-  store i64 %1317, ptr %35, align 8
+"$Vector.push.79.exit.thread.i.i":                ; preds = %merge7.i.i.i.i, %"$JsonWriter.separate.exit.i180"
+  %1393 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %1387, %"$JsonWriter.separate.exit.i180" ]
+  %1394 = phi ptr [ %1391, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$JsonWriter.separate.exit.i180" ]
+  %1395 = getelementptr i8, ptr %1394, i64 %1393
+  store i8 123, ptr %1395, align 1
+  %1396 = load i64, ptr %35, align 8
+  %1397 = add i64 %1396, 1
+  store i64 %1397, ptr %35, align 8
   br label %"$JsonWriter.open.exit"
 
-then.i3.i:                                        ; preds = %merge.i.i.i.i180
-  store i8 1, ptr %1276, align 8
+then.i3.i:                                        ; preds = %merge.i.i.i.i181
+  store i8 1, ptr %1356, align 8
   br label %"$JsonWriter.open.exit"
 
 "$JsonWriter.open.exit":                          ; preds = %"$Vector.push.79.exit.thread.i.i", %then.i3.i
   store i8 0, ptr %34, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.562")
-  %1318 = load i64, ptr %35, align 8
-  %1319 = add i64 %1318, 1
-  %1320 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i131.i = icmp slt i64 %1320, %1319
-  %.pre.i.i.i.i.i132.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i131.i, label %merge.i.i.i.i.i.i184.i, label %"$Vector.push.79.exit.thread.i.i.i.i133.i"
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.569")
+  %1398 = load i64, ptr %35, align 8
+  %1399 = add i64 %1398, 1
+  %1400 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i123.i = icmp slt i64 %1400, %1399
+  %.pre.i.i.i.i.i124.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i.i123.i, label %merge.i.i.i.i.i.i176.i, label %"$Vector.push.79.exit.thread.i.i.i.i125.i"
 
-merge.i.i.i.i.i.i184.i:                           ; preds = %"$JsonWriter.open.exit"
-  %1321 = shl i64 %1320, 1
-  %spec.select.i.i.i.i.i.i185.i = call i64 @llvm.smax.i64(i64 %1321, i64 %1319)
-  %spec.store.select.i.i.i.i.i.i186.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i185.i, i64 8)
-  %1322 = call ptr @realloc(ptr %.pre.i.i.i.i.i132.i, i64 %spec.store.select.i.i.i.i.i.i186.i)
-  %1323 = icmp eq ptr %1322, null
-  br i1 %1323, label %then.i.i.i.i189.i, label %merge7.i.i.i.i.i.i187.i
+merge.i.i.i.i.i.i176.i:                           ; preds = %"$JsonWriter.open.exit"
+  %1401 = shl i64 %1400, 1
+  %spec.select.i.i.i.i.i.i177.i = call i64 @llvm.smax.i64(i64 %1401, i64 %1399)
+  %spec.store.select.i.i.i.i.i.i178.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i177.i, i64 8)
+  %1402 = call ptr @realloc(ptr %.pre.i.i.i.i.i124.i, i64 %spec.store.select.i.i.i.i.i.i178.i)
+  %1403 = icmp eq ptr %1402, null
+  br i1 %1403, label %then.i.i.i.i181.i, label %merge7.i.i.i.i.i.i179.i
 
-merge7.i.i.i.i.i.i187.i:                          ; preds = %merge.i.i.i.i.i.i184.i
-  store ptr %1322, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i186.i, ptr %36, align 8
-  %.pre10.i.i.i.i.i188.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.79.exit.thread.i.i.i.i133.i"
+merge7.i.i.i.i.i.i179.i:                          ; preds = %merge.i.i.i.i.i.i176.i
+  store ptr %1402, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i178.i, ptr %36, align 8
+  %.pre10.i.i.i.i.i180.i = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i.i.i125.i"
 
-"$Vector.push.79.exit.thread.i.i.i.i133.i":       ; preds = %merge7.i.i.i.i.i.i187.i, %"$JsonWriter.open.exit"
-  %1324 = phi i64 [ %.pre10.i.i.i.i.i188.i, %merge7.i.i.i.i.i.i187.i ], [ %1318, %"$JsonWriter.open.exit" ]
-  %1325 = phi ptr [ %1322, %merge7.i.i.i.i.i.i187.i ], [ %.pre.i.i.i.i.i132.i, %"$JsonWriter.open.exit" ]
-  %1326 = getelementptr i8, ptr %1325, i64 %1324
-  store i8 58, ptr %1326, align 1
-  %1327 = load i64, ptr %35, align 8
-  %1328 = add i64 %1327, 1
-  store i64 %1328, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i159"
+"$Vector.push.79.exit.thread.i.i.i.i125.i":       ; preds = %merge7.i.i.i.i.i.i179.i, %"$JsonWriter.open.exit"
+  %1404 = phi i64 [ %.pre10.i.i.i.i.i180.i, %merge7.i.i.i.i.i.i179.i ], [ %1398, %"$JsonWriter.open.exit" ]
+  %1405 = phi ptr [ %1402, %merge7.i.i.i.i.i.i179.i ], [ %.pre.i.i.i.i.i124.i, %"$JsonWriter.open.exit" ]
+  %1406 = getelementptr i8, ptr %1405, i64 %1404
+  store i8 58, ptr %1406, align 1
+  %1407 = load i64, ptr %35, align 8
+  %1408 = add i64 %1407, 1
+  store i64 %1408, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i160"
 
-then.i.i.i.i189.i:                                ; preds = %merge.i.i.i.i.i.i184.i
-  store i8 1, ptr %1276, align 8
-  br label %"$JsonWriter.separate.exit.i159"
+then.i.i.i.i181.i:                                ; preds = %merge.i.i.i.i.i.i176.i
+  store i8 1, ptr %1356, align 8
+  br label %"$JsonWriter.separate.exit.i160"
 
-"$JsonWriter.separate.exit.i159":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i.i133.i", %then.i.i.i.i189.i
+"$JsonWriter.separate.exit.i160":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i.i125.i", %then.i.i.i.i181.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i158)
-  %1329 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i158, i64 32, ptr nonnull @"$string.82", i64 %indvars.iv.i)
-  %1330 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i158)
-  %1331 = load i64, ptr %35, align 8
-  %1332 = add i64 %1331, %1330
-  %1333 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i160 = icmp slt i64 %1333, %1332
-  br i1 %.not.i.i.i.i.i.i160, label %merge.i.i.i.i.i.i163, label %merge.i.i.i.i161
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i159)
+  %1409 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i159, i64 32, ptr nonnull @"$string.82", i64 %indvars.iv.i)
+  %1410 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i159)
+  %1411 = load i64, ptr %35, align 8
+  %1412 = add i64 %1411, %1410
+  %1413 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i161 = icmp slt i64 %1413, %1412
+  br i1 %.not.i.i.i.i.i.i161, label %merge.i.i.i.i.i.i164, label %merge.i.i.i.i162
 
-merge.i.i.i.i.i.i163:                             ; preds = %"$JsonWriter.separate.exit.i159"
-  %1334 = shl i64 %1333, 1
-  %spec.select.i.i.i.i.i.i164 = call i64 @llvm.smax.i64(i64 %1334, i64 %1332)
-  %spec.store.select.i.i.i.i.i.i165 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i164, i64 8)
-  %1335 = load ptr, ptr %out, align 8
-  %1336 = call ptr @realloc(ptr %1335, i64 %spec.store.select.i.i.i.i.i.i165)
-  %1337 = icmp eq ptr %1336, null
-  br i1 %1337, label %then.i.i.i.i167, label %merge7.i.i.i.i.i.i166
+merge.i.i.i.i.i.i164:                             ; preds = %"$JsonWriter.separate.exit.i160"
+  %1414 = shl i64 %1413, 1
+  %spec.select.i.i.i.i.i.i165 = call i64 @llvm.smax.i64(i64 %1414, i64 %1412)
+  %spec.store.select.i.i.i.i.i.i166 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i165, i64 8)
+  %1415 = load ptr, ptr %out, align 8
+  %1416 = call ptr @realloc(ptr %1415, i64 %spec.store.select.i.i.i.i.i.i166)
+  %1417 = icmp eq ptr %1416, null
+  br i1 %1417, label %then.i.i.i.i168, label %merge7.i.i.i.i.i.i167
 
-merge7.i.i.i.i.i.i166:                            ; preds = %merge.i.i.i.i.i.i163
-  store ptr %1336, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i165, ptr %36, align 8
-  br label %merge.i.i.i.i161
+merge7.i.i.i.i.i.i167:                            ; preds = %merge.i.i.i.i.i.i164
+  store ptr %1416, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i166, ptr %36, align 8
+  br label %merge.i.i.i.i162
 
-then.i.i.i.i167:                                  ; preds = %merge.i.i.i.i.i.i163
-  store i8 1, ptr %1276, align 8
-  br label %"$JsonWriter.integer.exit178"
+then.i.i.i.i168:                                  ; preds = %merge.i.i.i.i.i.i164
+  store i8 1, ptr %1356, align 8
+  br label %"$JsonWriter.integer.exit179"
 
-merge.i.i.i.i161:                                 ; preds = %merge7.i.i.i.i.i.i166, %"$JsonWriter.separate.exit.i159"
-  store i64 %1332, ptr %35, align 8
-  %1338 = icmp sgt i64 %1330, 0
-  br i1 %1338, label %then2.i.i.i.i162, label %"$JsonWriter.integer.exit178"
+merge.i.i.i.i162:                                 ; preds = %merge7.i.i.i.i.i.i167, %"$JsonWriter.separate.exit.i160"
+  store i64 %1412, ptr %35, align 8
+  %1418 = icmp sgt i64 %1410, 0
+  br i1 %1418, label %then2.i.i.i.i163, label %"$JsonWriter.integer.exit179"
 
-then2.i.i.i.i162:                                 ; preds = %merge.i.i.i.i161
-  %1339 = load ptr, ptr %out, align 8
-  %1340 = getelementptr i8, ptr %1339, i64 %1331
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1340, ptr nonnull readonly align 1 %digits.i.i158, i64 %1330, i1 false)
-  br label %"$JsonWriter.integer.exit178"
+then2.i.i.i.i163:                                 ; preds = %merge.i.i.i.i162
+  %1419 = load ptr, ptr %out, align 8
+  %1420 = getelementptr i8, ptr %1419, i64 %1411
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1420, ptr nonnull readonly align 1 %digits.i.i159, i64 %1410, i1 false)
+  br label %"$JsonWriter.integer.exit179"
 
-"$JsonWriter.integer.exit178":                    ; preds = %then.i.i.i.i167, %merge.i.i.i.i161, %then2.i.i.i.i162
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i158)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.563")
-  %1341 = load i64, ptr %35, align 8
-  %1342 = add i64 %1341, 1
-  %1343 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i11.i.i = icmp slt i64 %1343, %1342
+"$JsonWriter.integer.exit179":                    ; preds = %then.i.i.i.i168, %merge.i.i.i.i162, %then2.i.i.i.i163
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i159)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.570")
+  %1421 = load i64, ptr %35, align 8
+  %1422 = add i64 %1421, 1
+  %1423 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i11.i.i = icmp slt i64 %1423, %1422
   %.pre.i.i.i.i12.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i11.i.i, label %merge.i.i.i.i.i14.i.i, label %"$Vector.push.79.exit.thread.i.i.i13.i.i"
 
-merge.i.i.i.i.i14.i.i:                            ; preds = %"$JsonWriter.integer.exit178"
-  %1344 = shl i64 %1343, 1
-  %spec.select.i.i.i.i.i15.i.i = call i64 @llvm.smax.i64(i64 %1344, i64 %1342)
+merge.i.i.i.i.i14.i.i:                            ; preds = %"$JsonWriter.integer.exit179"
+  %1424 = shl i64 %1423, 1
+  %spec.select.i.i.i.i.i15.i.i = call i64 @llvm.smax.i64(i64 %1424, i64 %1422)
   %spec.store.select.i.i.i.i.i16.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i15.i.i, i64 8)
-  %1345 = call ptr @realloc(ptr %.pre.i.i.i.i12.i.i, i64 %spec.store.select.i.i.i.i.i16.i.i)
-  %1346 = icmp eq ptr %1345, null
-  br i1 %1346, label %then.i.i.i19.i.i, label %merge7.i.i.i.i.i17.i.i
+  %1425 = call ptr @realloc(ptr %.pre.i.i.i.i12.i.i, i64 %spec.store.select.i.i.i.i.i16.i.i)
+  %1426 = icmp eq ptr %1425, null
+  br i1 %1426, label %then.i.i.i19.i.i, label %merge7.i.i.i.i.i17.i.i
 
 merge7.i.i.i.i.i17.i.i:                           ; preds = %merge.i.i.i.i.i14.i.i
-  store ptr %1345, ptr %out, align 8
+  store ptr %1425, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i16.i.i, ptr %36, align 8
   %.pre10.i.i.i.i18.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i13.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i13.i.i":        ; preds = %merge7.i.i.i.i.i17.i.i, %"$JsonWriter.integer.exit178"
-  %1347 = phi i64 [ %.pre10.i.i.i.i18.i.i, %merge7.i.i.i.i.i17.i.i ], [ %1341, %"$JsonWriter.integer.exit178" ]
-  %1348 = phi ptr [ %1345, %merge7.i.i.i.i.i17.i.i ], [ %.pre.i.i.i.i12.i.i, %"$JsonWriter.integer.exit178" ]
-  %1349 = getelementptr i8, ptr %1348, i64 %1347
-  store i8 58, ptr %1349, align 1
-  %1350 = load i64, ptr %35, align 8
-  %1351 = add i64 %1350, 1
-  store i64 %1351, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i138"
+"$Vector.push.79.exit.thread.i.i.i13.i.i":        ; preds = %merge7.i.i.i.i.i17.i.i, %"$JsonWriter.integer.exit179"
+  %1427 = phi i64 [ %.pre10.i.i.i.i18.i.i, %merge7.i.i.i.i.i17.i.i ], [ %1421, %"$JsonWriter.integer.exit179" ]
+  %1428 = phi ptr [ %1425, %merge7.i.i.i.i.i17.i.i ], [ %.pre.i.i.i.i12.i.i, %"$JsonWriter.integer.exit179" ]
+  %1429 = getelementptr i8, ptr %1428, i64 %1427
+  store i8 58, ptr %1429, align 1
+  %1430 = load i64, ptr %35, align 8
+  %1431 = add i64 %1430, 1
+  store i64 %1431, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i139"
 
 then.i.i.i19.i.i:                                 ; preds = %merge.i.i.i.i.i14.i.i
-  store i8 1, ptr %1276, align 8
-  br label %"$JsonWriter.separate.exit.i138"
+  store i8 1, ptr %1356, align 8
+  br label %"$JsonWriter.separate.exit.i139"
 
-"$JsonWriter.separate.exit.i138":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i13.i.i", %then.i.i.i19.i.i
+"$JsonWriter.separate.exit.i139":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i13.i.i", %then.i.i.i19.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i137)
-  %1352 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i137, i64 32, ptr nonnull @"$string.82", i64 %1278)
-  %1353 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i137)
-  %1354 = load i64, ptr %35, align 8
-  %1355 = add i64 %1354, %1353
-  %1356 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i139 = icmp slt i64 %1356, %1355
-  br i1 %.not.i.i.i.i.i.i139, label %merge.i.i.i.i.i.i142, label %merge.i.i.i.i140
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i138)
+  %1432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i138, i64 32, ptr nonnull @"$string.82", i64 %1358)
+  %1433 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i138)
+  %1434 = load i64, ptr %35, align 8
+  %1435 = add i64 %1434, %1433
+  %1436 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i140 = icmp slt i64 %1436, %1435
+  br i1 %.not.i.i.i.i.i.i140, label %merge.i.i.i.i.i.i143, label %merge.i.i.i.i141
 
-merge.i.i.i.i.i.i142:                             ; preds = %"$JsonWriter.separate.exit.i138"
-  %1357 = shl i64 %1356, 1
-  %spec.select.i.i.i.i.i.i143 = call i64 @llvm.smax.i64(i64 %1357, i64 %1355)
-  %spec.store.select.i.i.i.i.i.i144 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i143, i64 8)
-  %1358 = load ptr, ptr %out, align 8
-  %1359 = call ptr @realloc(ptr %1358, i64 %spec.store.select.i.i.i.i.i.i144)
-  %1360 = icmp eq ptr %1359, null
-  br i1 %1360, label %then.i.i.i.i146, label %merge7.i.i.i.i.i.i145
+merge.i.i.i.i.i.i143:                             ; preds = %"$JsonWriter.separate.exit.i139"
+  %1437 = shl i64 %1436, 1
+  %spec.select.i.i.i.i.i.i144 = call i64 @llvm.smax.i64(i64 %1437, i64 %1435)
+  %spec.store.select.i.i.i.i.i.i145 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i144, i64 8)
+  %1438 = load ptr, ptr %out, align 8
+  %1439 = call ptr @realloc(ptr %1438, i64 %spec.store.select.i.i.i.i.i.i145)
+  %1440 = icmp eq ptr %1439, null
+  br i1 %1440, label %then.i.i.i.i147, label %merge7.i.i.i.i.i.i146
 
-merge7.i.i.i.i.i.i145:                            ; preds = %merge.i.i.i.i.i.i142
-  store ptr %1359, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i144, ptr %36, align 8
-  br label %merge.i.i.i.i140
+merge7.i.i.i.i.i.i146:                            ; preds = %merge.i.i.i.i.i.i143
+  store ptr %1439, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i145, ptr %36, align 8
+  br label %merge.i.i.i.i141
 
-then.i.i.i.i146:                                  ; preds = %merge.i.i.i.i.i.i142
-  store i8 1, ptr %1276, align 8
-  br label %"$JsonWriter.integer.exit157"
+then.i.i.i.i147:                                  ; preds = %merge.i.i.i.i.i.i143
+  store i8 1, ptr %1356, align 8
+  br label %"$JsonWriter.integer.exit158"
 
-merge.i.i.i.i140:                                 ; preds = %merge7.i.i.i.i.i.i145, %"$JsonWriter.separate.exit.i138"
-  store i64 %1355, ptr %35, align 8
-  %1361 = icmp sgt i64 %1353, 0
-  br i1 %1361, label %then2.i.i.i.i141, label %"$JsonWriter.integer.exit157"
+merge.i.i.i.i141:                                 ; preds = %merge7.i.i.i.i.i.i146, %"$JsonWriter.separate.exit.i139"
+  store i64 %1435, ptr %35, align 8
+  %1441 = icmp sgt i64 %1433, 0
+  br i1 %1441, label %then2.i.i.i.i142, label %"$JsonWriter.integer.exit158"
 
-then2.i.i.i.i141:                                 ; preds = %merge.i.i.i.i140
-  %1362 = load ptr, ptr %out, align 8
-  %1363 = getelementptr i8, ptr %1362, i64 %1354
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1363, ptr nonnull readonly align 1 %digits.i.i137, i64 %1353, i1 false)
-  br label %"$JsonWriter.integer.exit157"
+then2.i.i.i.i142:                                 ; preds = %merge.i.i.i.i141
+  %1442 = load ptr, ptr %out, align 8
+  %1443 = getelementptr i8, ptr %1442, i64 %1434
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1443, ptr nonnull readonly align 1 %digits.i.i138, i64 %1433, i1 false)
+  br label %"$JsonWriter.integer.exit158"
 
-"$JsonWriter.integer.exit157":                    ; preds = %then.i.i.i.i146, %merge.i.i.i.i140, %then2.i.i.i.i141
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i137)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.564")
-  %1364 = load i64, ptr %35, align 8
-  %1365 = add i64 %1364, 1
-  %1366 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i21.i.i = icmp slt i64 %1366, %1365
+"$JsonWriter.integer.exit158":                    ; preds = %then.i.i.i.i147, %merge.i.i.i.i141, %then2.i.i.i.i142
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i138)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.571")
+  %1444 = load i64, ptr %35, align 8
+  %1445 = add i64 %1444, 1
+  %1446 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i21.i.i = icmp slt i64 %1446, %1445
   %.pre.i.i.i.i22.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i21.i.i, label %merge.i.i.i.i.i24.i.i, label %"$Vector.push.79.exit.thread.i.i.i23.i.i"
 
-merge.i.i.i.i.i24.i.i:                            ; preds = %"$JsonWriter.integer.exit157"
-  %1367 = shl i64 %1366, 1
-  %spec.select.i.i.i.i.i25.i.i = call i64 @llvm.smax.i64(i64 %1367, i64 %1365)
+merge.i.i.i.i.i24.i.i:                            ; preds = %"$JsonWriter.integer.exit158"
+  %1447 = shl i64 %1446, 1
+  %spec.select.i.i.i.i.i25.i.i = call i64 @llvm.smax.i64(i64 %1447, i64 %1445)
   %spec.store.select.i.i.i.i.i26.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i25.i.i, i64 8)
-  %1368 = call ptr @realloc(ptr %.pre.i.i.i.i22.i.i, i64 %spec.store.select.i.i.i.i.i26.i.i)
-  %1369 = icmp eq ptr %1368, null
-  br i1 %1369, label %then.i.i.i29.i.i, label %merge7.i.i.i.i.i27.i.i
+  %1448 = call ptr @realloc(ptr %.pre.i.i.i.i22.i.i, i64 %spec.store.select.i.i.i.i.i26.i.i)
+  %1449 = icmp eq ptr %1448, null
+  br i1 %1449, label %then.i.i.i29.i.i, label %merge7.i.i.i.i.i27.i.i
 
 merge7.i.i.i.i.i27.i.i:                           ; preds = %merge.i.i.i.i.i24.i.i
-  store ptr %1368, ptr %out, align 8
+  store ptr %1448, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i26.i.i, ptr %36, align 8
   %.pre10.i.i.i.i28.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i23.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i23.i.i":        ; preds = %merge7.i.i.i.i.i27.i.i, %"$JsonWriter.integer.exit157"
-  %1370 = phi i64 [ %.pre10.i.i.i.i28.i.i, %merge7.i.i.i.i.i27.i.i ], [ %1364, %"$JsonWriter.integer.exit157" ]
-  %1371 = phi ptr [ %1368, %merge7.i.i.i.i.i27.i.i ], [ %.pre.i.i.i.i22.i.i, %"$JsonWriter.integer.exit157" ]
-  %1372 = getelementptr i8, ptr %1371, i64 %1370
-  store i8 58, ptr %1372, align 1
-  %1373 = load i64, ptr %35, align 8
-  %1374 = add i64 %1373, 1
-  store i64 %1374, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i117"
+"$Vector.push.79.exit.thread.i.i.i23.i.i":        ; preds = %merge7.i.i.i.i.i27.i.i, %"$JsonWriter.integer.exit158"
+  %1450 = phi i64 [ %.pre10.i.i.i.i28.i.i, %merge7.i.i.i.i.i27.i.i ], [ %1444, %"$JsonWriter.integer.exit158" ]
+  %1451 = phi ptr [ %1448, %merge7.i.i.i.i.i27.i.i ], [ %.pre.i.i.i.i22.i.i, %"$JsonWriter.integer.exit158" ]
+  %1452 = getelementptr i8, ptr %1451, i64 %1450
+  store i8 58, ptr %1452, align 1
+  %1453 = load i64, ptr %35, align 8
+  %1454 = add i64 %1453, 1
+  store i64 %1454, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i118"
 
 then.i.i.i29.i.i:                                 ; preds = %merge.i.i.i.i.i24.i.i
-  store i8 1, ptr %1276, align 8
-  br label %"$JsonWriter.separate.exit.i117"
+  store i8 1, ptr %1356, align 8
+  br label %"$JsonWriter.separate.exit.i118"
 
-"$JsonWriter.separate.exit.i117":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i23.i.i", %then.i.i.i29.i.i
+"$JsonWriter.separate.exit.i118":                 ; preds = %"$Vector.push.79.exit.thread.i.i.i23.i.i", %then.i.i.i29.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i116)
-  %1375 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i116, i64 32, ptr nonnull @"$string.82", i64 %1291)
-  %1376 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i116)
-  %1377 = load i64, ptr %35, align 8
-  %1378 = add i64 %1377, %1376
-  %1379 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i118 = icmp slt i64 %1379, %1378
-  br i1 %.not.i.i.i.i.i.i118, label %merge.i.i.i.i.i.i121, label %merge.i.i.i.i119
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i117)
+  %1455 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i117, i64 32, ptr nonnull @"$string.82", i64 %1371)
+  %1456 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i117)
+  %1457 = load i64, ptr %35, align 8
+  %1458 = add i64 %1457, %1456
+  %1459 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i119 = icmp slt i64 %1459, %1458
+  br i1 %.not.i.i.i.i.i.i119, label %merge.i.i.i.i.i.i122, label %merge.i.i.i.i120
 
-merge.i.i.i.i.i.i121:                             ; preds = %"$JsonWriter.separate.exit.i117"
-  %1380 = shl i64 %1379, 1
-  %spec.select.i.i.i.i.i.i122 = call i64 @llvm.smax.i64(i64 %1380, i64 %1378)
-  %spec.store.select.i.i.i.i.i.i123 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i122, i64 8)
-  %1381 = load ptr, ptr %out, align 8
-  %1382 = call ptr @realloc(ptr %1381, i64 %spec.store.select.i.i.i.i.i.i123)
-  %1383 = icmp eq ptr %1382, null
-  br i1 %1383, label %then.i.i.i.i125, label %merge7.i.i.i.i.i.i124
+merge.i.i.i.i.i.i122:                             ; preds = %"$JsonWriter.separate.exit.i118"
+  %1460 = shl i64 %1459, 1
+  %spec.select.i.i.i.i.i.i123 = call i64 @llvm.smax.i64(i64 %1460, i64 %1458)
+  %spec.store.select.i.i.i.i.i.i124 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i123, i64 8)
+  %1461 = load ptr, ptr %out, align 8
+  %1462 = call ptr @realloc(ptr %1461, i64 %spec.store.select.i.i.i.i.i.i124)
+  %1463 = icmp eq ptr %1462, null
+  br i1 %1463, label %then.i.i.i.i126, label %merge7.i.i.i.i.i.i125
 
-merge7.i.i.i.i.i.i124:                            ; preds = %merge.i.i.i.i.i.i121
-  store ptr %1382, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i123, ptr %36, align 8
-  br label %merge.i.i.i.i119
+merge7.i.i.i.i.i.i125:                            ; preds = %merge.i.i.i.i.i.i122
+  store ptr %1462, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i124, ptr %36, align 8
+  br label %merge.i.i.i.i120
 
-then.i.i.i.i125:                                  ; preds = %merge.i.i.i.i.i.i121
-  store i8 1, ptr %1276, align 8
-  br label %"$JsonWriter.integer.exit136"
+then.i.i.i.i126:                                  ; preds = %merge.i.i.i.i.i.i122
+  store i8 1, ptr %1356, align 8
+  br label %"$JsonWriter.integer.exit137"
 
-merge.i.i.i.i119:                                 ; preds = %merge7.i.i.i.i.i.i124, %"$JsonWriter.separate.exit.i117"
-  store i64 %1378, ptr %35, align 8
-  %1384 = icmp sgt i64 %1376, 0
-  br i1 %1384, label %then2.i.i.i.i120, label %"$JsonWriter.integer.exit136"
+merge.i.i.i.i120:                                 ; preds = %merge7.i.i.i.i.i.i125, %"$JsonWriter.separate.exit.i118"
+  store i64 %1458, ptr %35, align 8
+  %1464 = icmp sgt i64 %1456, 0
+  br i1 %1464, label %then2.i.i.i.i121, label %"$JsonWriter.integer.exit137"
 
-then2.i.i.i.i120:                                 ; preds = %merge.i.i.i.i119
-  %1385 = load ptr, ptr %out, align 8
-  %1386 = getelementptr i8, ptr %1385, i64 %1377
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1386, ptr nonnull readonly align 1 %digits.i.i116, i64 %1376, i1 false)
-  br label %"$JsonWriter.integer.exit136"
+then2.i.i.i.i121:                                 ; preds = %merge.i.i.i.i120
+  %1465 = load ptr, ptr %out, align 8
+  %1466 = getelementptr i8, ptr %1465, i64 %1457
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1466, ptr nonnull readonly align 1 %digits.i.i117, i64 %1456, i1 false)
+  br label %"$JsonWriter.integer.exit137"
 
-"$JsonWriter.integer.exit136":                    ; preds = %then.i.i.i.i125, %merge.i.i.i.i119, %then2.i.i.i.i120
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i116)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.565")
-  %1387 = load i64, ptr %35, align 8
-  %1388 = add i64 %1387, 1
-  %1389 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i31.i.i = icmp slt i64 %1389, %1388
+"$JsonWriter.integer.exit137":                    ; preds = %then.i.i.i.i126, %merge.i.i.i.i120, %then2.i.i.i.i121
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i117)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.572")
+  %1467 = load i64, ptr %35, align 8
+  %1468 = add i64 %1467, 1
+  %1469 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i31.i.i = icmp slt i64 %1469, %1468
   %.pre.i.i.i.i32.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i31.i.i, label %merge.i.i.i.i.i34.i.i, label %"$Vector.push.79.exit.thread.i.i.i33.i.i"
 
-merge.i.i.i.i.i34.i.i:                            ; preds = %"$JsonWriter.integer.exit136"
-  %1390 = shl i64 %1389, 1
-  %spec.select.i.i.i.i.i35.i.i = call i64 @llvm.smax.i64(i64 %1390, i64 %1388)
+merge.i.i.i.i.i34.i.i:                            ; preds = %"$JsonWriter.integer.exit137"
+  %1470 = shl i64 %1469, 1
+  %spec.select.i.i.i.i.i35.i.i = call i64 @llvm.smax.i64(i64 %1470, i64 %1468)
   %spec.store.select.i.i.i.i.i36.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i35.i.i, i64 8)
-  %1391 = call ptr @realloc(ptr %.pre.i.i.i.i32.i.i, i64 %spec.store.select.i.i.i.i.i36.i.i)
-  %1392 = icmp eq ptr %1391, null
-  br i1 %1392, label %then.i.i.i39.i.i, label %merge7.i.i.i.i.i37.i.i
+  %1471 = call ptr @realloc(ptr %.pre.i.i.i.i32.i.i, i64 %spec.store.select.i.i.i.i.i36.i.i)
+  %1472 = icmp eq ptr %1471, null
+  br i1 %1472, label %then.i.i.i39.i.i, label %merge7.i.i.i.i.i37.i.i
 
 merge7.i.i.i.i.i37.i.i:                           ; preds = %merge.i.i.i.i.i34.i.i
-  store ptr %1391, ptr %out, align 8
+  store ptr %1471, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i.i, ptr %36, align 8
   %.pre10.i.i.i.i38.i.i = load i64, ptr %35, align 8
   br label %"$Vector.push.79.exit.thread.i.i.i33.i.i"
 
-"$Vector.push.79.exit.thread.i.i.i33.i.i":        ; preds = %merge7.i.i.i.i.i37.i.i, %"$JsonWriter.integer.exit136"
-  %1393 = phi i64 [ %.pre10.i.i.i.i38.i.i, %merge7.i.i.i.i.i37.i.i ], [ %1387, %"$JsonWriter.integer.exit136" ]
-  %1394 = phi ptr [ %1391, %merge7.i.i.i.i.i37.i.i ], [ %.pre.i.i.i.i32.i.i, %"$JsonWriter.integer.exit136" ]
-  %1395 = getelementptr i8, ptr %1394, i64 %1393
-  store i8 58, ptr %1395, align 1
-  %1396 = load i64, ptr %35, align 8
-  %1397 = add i64 %1396, 1
-  store i64 %1397, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i96"
+"$Vector.push.79.exit.thread.i.i.i33.i.i":        ; preds = %merge7.i.i.i.i.i37.i.i, %"$JsonWriter.integer.exit137"
+  %1473 = phi i64 [ %.pre10.i.i.i.i38.i.i, %merge7.i.i.i.i.i37.i.i ], [ %1467, %"$JsonWriter.integer.exit137" ]
+  %1474 = phi ptr [ %1471, %merge7.i.i.i.i.i37.i.i ], [ %.pre.i.i.i.i32.i.i, %"$JsonWriter.integer.exit137" ]
+  %1475 = getelementptr i8, ptr %1474, i64 %1473
+  store i8 58, ptr %1475, align 1
+  %1476 = load i64, ptr %35, align 8
+  %1477 = add i64 %1476, 1
+  store i64 %1477, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i97"
 
 then.i.i.i39.i.i:                                 ; preds = %merge.i.i.i.i.i34.i.i
-  store i8 1, ptr %1276, align 8
-  br label %"$JsonWriter.separate.exit.i96"
+  store i8 1, ptr %1356, align 8
+  br label %"$JsonWriter.separate.exit.i97"
 
-"$JsonWriter.separate.exit.i96":                  ; preds = %"$Vector.push.79.exit.thread.i.i.i33.i.i", %then.i.i.i39.i.i
+"$JsonWriter.separate.exit.i97":                  ; preds = %"$Vector.push.79.exit.thread.i.i.i33.i.i", %then.i.i.i39.i.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i95)
-  %1398 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i95, i64 32, ptr nonnull @"$string.82", i64 %1281)
-  %1399 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i95)
-  %1400 = load i64, ptr %35, align 8
-  %1401 = add i64 %1400, %1399
-  %1402 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i97 = icmp slt i64 %1402, %1401
-  br i1 %.not.i.i.i.i.i.i97, label %merge.i.i.i.i.i.i100, label %merge.i.i.i.i98
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i96)
+  %1478 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i96, i64 32, ptr nonnull @"$string.82", i64 %1361)
+  %1479 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i96)
+  %1480 = load i64, ptr %35, align 8
+  %1481 = add i64 %1480, %1479
+  %1482 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i98 = icmp slt i64 %1482, %1481
+  br i1 %.not.i.i.i.i.i.i98, label %merge.i.i.i.i.i.i101, label %merge.i.i.i.i99
 
-merge.i.i.i.i.i.i100:                             ; preds = %"$JsonWriter.separate.exit.i96"
-  %1403 = shl i64 %1402, 1
-  %spec.select.i.i.i.i.i.i101 = call i64 @llvm.smax.i64(i64 %1403, i64 %1401)
-  %spec.store.select.i.i.i.i.i.i102 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i101, i64 8)
-  %1404 = load ptr, ptr %out, align 8
-  %1405 = call ptr @realloc(ptr %1404, i64 %spec.store.select.i.i.i.i.i.i102)
-  %1406 = icmp eq ptr %1405, null
-  br i1 %1406, label %then.i.i.i.i104, label %merge7.i.i.i.i.i.i103
+merge.i.i.i.i.i.i101:                             ; preds = %"$JsonWriter.separate.exit.i97"
+  %1483 = shl i64 %1482, 1
+  %spec.select.i.i.i.i.i.i102 = call i64 @llvm.smax.i64(i64 %1483, i64 %1481)
+  %spec.store.select.i.i.i.i.i.i103 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i102, i64 8)
+  %1484 = load ptr, ptr %out, align 8
+  %1485 = call ptr @realloc(ptr %1484, i64 %spec.store.select.i.i.i.i.i.i103)
+  %1486 = icmp eq ptr %1485, null
+  br i1 %1486, label %then.i.i.i.i105, label %merge7.i.i.i.i.i.i104
 
-merge7.i.i.i.i.i.i103:                            ; preds = %merge.i.i.i.i.i.i100
-  store ptr %1405, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i102, ptr %36, align 8
-  br label %merge.i.i.i.i98
+merge7.i.i.i.i.i.i104:                            ; preds = %merge.i.i.i.i.i.i101
+  store ptr %1485, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i103, ptr %36, align 8
+  br label %merge.i.i.i.i99
 
-then.i.i.i.i104:                                  ; preds = %merge.i.i.i.i.i.i100
-  store i8 1, ptr %1276, align 8
-  br label %"$JsonWriter.integer.exit115"
+then.i.i.i.i105:                                  ; preds = %merge.i.i.i.i.i.i101
+  store i8 1, ptr %1356, align 8
+  br label %"$JsonWriter.integer.exit116"
 
-merge.i.i.i.i98:                                  ; preds = %merge7.i.i.i.i.i.i103, %"$JsonWriter.separate.exit.i96"
-  store i64 %1401, ptr %35, align 8
-  %1407 = icmp sgt i64 %1399, 0
-  br i1 %1407, label %then2.i.i.i.i99, label %"$JsonWriter.integer.exit115"
+merge.i.i.i.i99:                                  ; preds = %merge7.i.i.i.i.i.i104, %"$JsonWriter.separate.exit.i97"
+  store i64 %1481, ptr %35, align 8
+  %1487 = icmp sgt i64 %1479, 0
+  br i1 %1487, label %then2.i.i.i.i100, label %"$JsonWriter.integer.exit116"
 
-then2.i.i.i.i99:                                  ; preds = %merge.i.i.i.i98
-  %1408 = load ptr, ptr %out, align 8
-  %1409 = getelementptr i8, ptr %1408, i64 %1400
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1409, ptr nonnull readonly align 1 %digits.i.i95, i64 %1399, i1 false)
-  br label %"$JsonWriter.integer.exit115"
+then2.i.i.i.i100:                                 ; preds = %merge.i.i.i.i99
+  %1488 = load ptr, ptr %out, align 8
+  %1489 = getelementptr i8, ptr %1488, i64 %1480
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1489, ptr nonnull readonly align 1 %digits.i.i96, i64 %1479, i1 false)
+  br label %"$JsonWriter.integer.exit116"
 
-"$JsonWriter.integer.exit115":                    ; preds = %then.i.i.i.i104, %merge.i.i.i.i98, %then2.i.i.i.i99
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i95)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.566")
-  %1410 = load i64, ptr %35, align 8
-  %1411 = add i64 %1410, 1
-  %1412 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i41.i135.i = icmp slt i64 %1412, %1411
-  %.pre.i.i.i.i42.i136.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i41.i135.i, label %merge.i.i.i.i.i44.i178.i, label %"$Vector.push.79.exit.thread.i.i.i43.i137.i"
+"$JsonWriter.integer.exit116":                    ; preds = %then.i.i.i.i105, %merge.i.i.i.i99, %then2.i.i.i.i100
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i96)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.573")
+  %1490 = load i64, ptr %35, align 8
+  %1491 = add i64 %1490, 1
+  %1492 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i41.i127.i = icmp slt i64 %1492, %1491
+  %.pre.i.i.i.i42.i128.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i41.i127.i, label %merge.i.i.i.i.i44.i170.i, label %"$Vector.push.79.exit.thread.i.i.i43.i129.i"
 
-merge.i.i.i.i.i44.i178.i:                         ; preds = %"$JsonWriter.integer.exit115"
-  %1413 = shl i64 %1412, 1
-  %spec.select.i.i.i.i.i45.i179.i = call i64 @llvm.smax.i64(i64 %1413, i64 %1411)
-  %spec.store.select.i.i.i.i.i46.i180.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i45.i179.i, i64 8)
-  %1414 = call ptr @realloc(ptr %.pre.i.i.i.i42.i136.i, i64 %spec.store.select.i.i.i.i.i46.i180.i)
-  %1415 = icmp eq ptr %1414, null
-  br i1 %1415, label %then.i.i.i49.i183.i, label %merge7.i.i.i.i.i47.i181.i
+merge.i.i.i.i.i44.i170.i:                         ; preds = %"$JsonWriter.integer.exit116"
+  %1493 = shl i64 %1492, 1
+  %spec.select.i.i.i.i.i45.i171.i = call i64 @llvm.smax.i64(i64 %1493, i64 %1491)
+  %spec.store.select.i.i.i.i.i46.i172.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i45.i171.i, i64 8)
+  %1494 = call ptr @realloc(ptr %.pre.i.i.i.i42.i128.i, i64 %spec.store.select.i.i.i.i.i46.i172.i)
+  %1495 = icmp eq ptr %1494, null
+  br i1 %1495, label %then.i.i.i49.i175.i, label %merge7.i.i.i.i.i47.i173.i
 
-merge7.i.i.i.i.i47.i181.i:                        ; preds = %merge.i.i.i.i.i44.i178.i
-  store ptr %1414, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i46.i180.i, ptr %36, align 8
-  %.pre10.i.i.i.i48.i182.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.79.exit.thread.i.i.i43.i137.i"
+merge7.i.i.i.i.i47.i173.i:                        ; preds = %merge.i.i.i.i.i44.i170.i
+  store ptr %1494, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i46.i172.i, ptr %36, align 8
+  %.pre10.i.i.i.i48.i174.i = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i.i43.i129.i"
 
-"$Vector.push.79.exit.thread.i.i.i43.i137.i":     ; preds = %merge7.i.i.i.i.i47.i181.i, %"$JsonWriter.integer.exit115"
-  %1416 = phi i64 [ %.pre10.i.i.i.i48.i182.i, %merge7.i.i.i.i.i47.i181.i ], [ %1410, %"$JsonWriter.integer.exit115" ]
-  %1417 = phi ptr [ %1414, %merge7.i.i.i.i.i47.i181.i ], [ %.pre.i.i.i.i42.i136.i, %"$JsonWriter.integer.exit115" ]
-  %1418 = getelementptr i8, ptr %1417, i64 %1416
-  store i8 58, ptr %1418, align 1
-  %1419 = load i64, ptr %35, align 8
-  %1420 = add i64 %1419, 1
-  store i64 %1420, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i75"
+"$Vector.push.79.exit.thread.i.i.i43.i129.i":     ; preds = %merge7.i.i.i.i.i47.i173.i, %"$JsonWriter.integer.exit116"
+  %1496 = phi i64 [ %.pre10.i.i.i.i48.i174.i, %merge7.i.i.i.i.i47.i173.i ], [ %1490, %"$JsonWriter.integer.exit116" ]
+  %1497 = phi ptr [ %1494, %merge7.i.i.i.i.i47.i173.i ], [ %.pre.i.i.i.i42.i128.i, %"$JsonWriter.integer.exit116" ]
+  %1498 = getelementptr i8, ptr %1497, i64 %1496
+  store i8 58, ptr %1498, align 1
+  %1499 = load i64, ptr %35, align 8
+  %1500 = add i64 %1499, 1
+  store i64 %1500, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i76"
 
-then.i.i.i49.i183.i:                              ; preds = %merge.i.i.i.i.i44.i178.i
-  store i8 1, ptr %1276, align 8
-  br label %"$JsonWriter.separate.exit.i75"
+then.i.i.i49.i175.i:                              ; preds = %merge.i.i.i.i.i44.i170.i
+  store i8 1, ptr %1356, align 8
+  br label %"$JsonWriter.separate.exit.i76"
 
-"$JsonWriter.separate.exit.i75":                  ; preds = %"$Vector.push.79.exit.thread.i.i.i43.i137.i", %then.i.i.i49.i183.i
+"$JsonWriter.separate.exit.i76":                  ; preds = %"$Vector.push.79.exit.thread.i.i.i43.i129.i", %then.i.i.i49.i175.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i74)
-  %1421 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i74, i64 32, ptr nonnull @"$string.82", i64 %1282)
-  %1422 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i74)
-  %1423 = load i64, ptr %35, align 8
-  %1424 = add i64 %1423, %1422
-  %1425 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i76 = icmp slt i64 %1425, %1424
-  br i1 %.not.i.i.i.i.i.i76, label %merge.i.i.i.i.i.i79, label %merge.i.i.i.i77
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i75)
+  %1501 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i75, i64 32, ptr nonnull @"$string.82", i64 %1362)
+  %1502 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i75)
+  %1503 = load i64, ptr %35, align 8
+  %1504 = add i64 %1503, %1502
+  %1505 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i77 = icmp slt i64 %1505, %1504
+  br i1 %.not.i.i.i.i.i.i77, label %merge.i.i.i.i.i.i80, label %merge.i.i.i.i78
 
-merge.i.i.i.i.i.i79:                              ; preds = %"$JsonWriter.separate.exit.i75"
-  %1426 = shl i64 %1425, 1
-  %spec.select.i.i.i.i.i.i80 = call i64 @llvm.smax.i64(i64 %1426, i64 %1424)
-  %spec.store.select.i.i.i.i.i.i81 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i80, i64 8)
-  %1427 = load ptr, ptr %out, align 8
-  %1428 = call ptr @realloc(ptr %1427, i64 %spec.store.select.i.i.i.i.i.i81)
-  %1429 = icmp eq ptr %1428, null
-  br i1 %1429, label %then.i.i.i.i83, label %merge7.i.i.i.i.i.i82
+merge.i.i.i.i.i.i80:                              ; preds = %"$JsonWriter.separate.exit.i76"
+  %1506 = shl i64 %1505, 1
+  %spec.select.i.i.i.i.i.i81 = call i64 @llvm.smax.i64(i64 %1506, i64 %1504)
+  %spec.store.select.i.i.i.i.i.i82 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i81, i64 8)
+  %1507 = load ptr, ptr %out, align 8
+  %1508 = call ptr @realloc(ptr %1507, i64 %spec.store.select.i.i.i.i.i.i82)
+  %1509 = icmp eq ptr %1508, null
+  br i1 %1509, label %then.i.i.i.i84, label %merge7.i.i.i.i.i.i83
 
-merge7.i.i.i.i.i.i82:                             ; preds = %merge.i.i.i.i.i.i79
-  store ptr %1428, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i81, ptr %36, align 8
-  br label %merge.i.i.i.i77
+merge7.i.i.i.i.i.i83:                             ; preds = %merge.i.i.i.i.i.i80
+  store ptr %1508, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i82, ptr %36, align 8
+  br label %merge.i.i.i.i78
 
-then.i.i.i.i83:                                   ; preds = %merge.i.i.i.i.i.i79
-  store i8 1, ptr %1276, align 8
-  br label %"$JsonWriter.integer.exit94"
+then.i.i.i.i84:                                   ; preds = %merge.i.i.i.i.i.i80
+  store i8 1, ptr %1356, align 8
+  br label %"$JsonWriter.integer.exit95"
 
-merge.i.i.i.i77:                                  ; preds = %merge7.i.i.i.i.i.i82, %"$JsonWriter.separate.exit.i75"
-  store i64 %1424, ptr %35, align 8
-  %1430 = icmp sgt i64 %1422, 0
-  br i1 %1430, label %then2.i.i.i.i78, label %"$JsonWriter.integer.exit94"
+merge.i.i.i.i78:                                  ; preds = %merge7.i.i.i.i.i.i83, %"$JsonWriter.separate.exit.i76"
+  store i64 %1504, ptr %35, align 8
+  %1510 = icmp sgt i64 %1502, 0
+  br i1 %1510, label %then2.i.i.i.i79, label %"$JsonWriter.integer.exit95"
 
-then2.i.i.i.i78:                                  ; preds = %merge.i.i.i.i77
-  %1431 = load ptr, ptr %out, align 8
-  %1432 = getelementptr i8, ptr %1431, i64 %1423
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1432, ptr nonnull readonly align 1 %digits.i.i74, i64 %1422, i1 false)
-  br label %"$JsonWriter.integer.exit94"
+then2.i.i.i.i79:                                  ; preds = %merge.i.i.i.i78
+  %1511 = load ptr, ptr %out, align 8
+  %1512 = getelementptr i8, ptr %1511, i64 %1503
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1512, ptr nonnull readonly align 1 %digits.i.i75, i64 %1502, i1 false)
+  br label %"$JsonWriter.integer.exit95"
 
-"$JsonWriter.integer.exit94":                     ; preds = %then.i.i.i.i83, %merge.i.i.i.i77, %then2.i.i.i.i78
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i74)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.567")
-  %1433 = load i64, ptr %35, align 8
-  %1434 = add i64 %1433, 1
-  %1435 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i51.i139.i = icmp slt i64 %1435, %1434
-  %.pre.i.i.i.i52.i140.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i51.i139.i, label %merge.i.i.i.i.i54.i172.i, label %"$Vector.push.79.exit.thread.i.i.i53.i141.i"
+"$JsonWriter.integer.exit95":                     ; preds = %then.i.i.i.i84, %merge.i.i.i.i78, %then2.i.i.i.i79
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i75)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.574")
+  %1513 = load i64, ptr %35, align 8
+  %1514 = add i64 %1513, 1
+  %1515 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i51.i131.i = icmp slt i64 %1515, %1514
+  %.pre.i.i.i.i52.i132.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i51.i131.i, label %merge.i.i.i.i.i54.i164.i, label %"$Vector.push.79.exit.thread.i.i.i53.i133.i"
 
-merge.i.i.i.i.i54.i172.i:                         ; preds = %"$JsonWriter.integer.exit94"
-  %1436 = shl i64 %1435, 1
-  %spec.select.i.i.i.i.i55.i173.i = call i64 @llvm.smax.i64(i64 %1436, i64 %1434)
-  %spec.store.select.i.i.i.i.i56.i174.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i55.i173.i, i64 8)
-  %1437 = call ptr @realloc(ptr %.pre.i.i.i.i52.i140.i, i64 %spec.store.select.i.i.i.i.i56.i174.i)
-  %1438 = icmp eq ptr %1437, null
-  br i1 %1438, label %then.i.i.i59.i177.i, label %merge7.i.i.i.i.i57.i175.i
+merge.i.i.i.i.i54.i164.i:                         ; preds = %"$JsonWriter.integer.exit95"
+  %1516 = shl i64 %1515, 1
+  %spec.select.i.i.i.i.i55.i165.i = call i64 @llvm.smax.i64(i64 %1516, i64 %1514)
+  %spec.store.select.i.i.i.i.i56.i166.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i55.i165.i, i64 8)
+  %1517 = call ptr @realloc(ptr %.pre.i.i.i.i52.i132.i, i64 %spec.store.select.i.i.i.i.i56.i166.i)
+  %1518 = icmp eq ptr %1517, null
+  br i1 %1518, label %then.i.i.i59.i169.i, label %merge7.i.i.i.i.i57.i167.i
 
-merge7.i.i.i.i.i57.i175.i:                        ; preds = %merge.i.i.i.i.i54.i172.i
-  store ptr %1437, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i56.i174.i, ptr %36, align 8
-  %.pre10.i.i.i.i58.i176.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.79.exit.thread.i.i.i53.i141.i"
+merge7.i.i.i.i.i57.i167.i:                        ; preds = %merge.i.i.i.i.i54.i164.i
+  store ptr %1517, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i56.i166.i, ptr %36, align 8
+  %.pre10.i.i.i.i58.i168.i = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i.i53.i133.i"
 
-"$Vector.push.79.exit.thread.i.i.i53.i141.i":     ; preds = %merge7.i.i.i.i.i57.i175.i, %"$JsonWriter.integer.exit94"
-  %1439 = phi i64 [ %.pre10.i.i.i.i58.i176.i, %merge7.i.i.i.i.i57.i175.i ], [ %1433, %"$JsonWriter.integer.exit94" ]
-  %1440 = phi ptr [ %1437, %merge7.i.i.i.i.i57.i175.i ], [ %.pre.i.i.i.i52.i140.i, %"$JsonWriter.integer.exit94" ]
-  %1441 = getelementptr i8, ptr %1440, i64 %1439
-  store i8 58, ptr %1441, align 1
-  %1442 = load i64, ptr %35, align 8
-  %1443 = add i64 %1442, 1
-  store i64 %1443, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i54"
+"$Vector.push.79.exit.thread.i.i.i53.i133.i":     ; preds = %merge7.i.i.i.i.i57.i167.i, %"$JsonWriter.integer.exit95"
+  %1519 = phi i64 [ %.pre10.i.i.i.i58.i168.i, %merge7.i.i.i.i.i57.i167.i ], [ %1513, %"$JsonWriter.integer.exit95" ]
+  %1520 = phi ptr [ %1517, %merge7.i.i.i.i.i57.i167.i ], [ %.pre.i.i.i.i52.i132.i, %"$JsonWriter.integer.exit95" ]
+  %1521 = getelementptr i8, ptr %1520, i64 %1519
+  store i8 58, ptr %1521, align 1
+  %1522 = load i64, ptr %35, align 8
+  %1523 = add i64 %1522, 1
+  store i64 %1523, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i55"
 
-then.i.i.i59.i177.i:                              ; preds = %merge.i.i.i.i.i54.i172.i
-  store i8 1, ptr %1276, align 8
-  br label %"$JsonWriter.separate.exit.i54"
+then.i.i.i59.i169.i:                              ; preds = %merge.i.i.i.i.i54.i164.i
+  store i8 1, ptr %1356, align 8
+  br label %"$JsonWriter.separate.exit.i55"
 
-"$JsonWriter.separate.exit.i54":                  ; preds = %"$Vector.push.79.exit.thread.i.i.i53.i141.i", %then.i.i.i59.i177.i
+"$JsonWriter.separate.exit.i55":                  ; preds = %"$Vector.push.79.exit.thread.i.i.i53.i133.i", %then.i.i.i59.i169.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i53)
-  %1444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i53, i64 32, ptr nonnull @"$string.82", i64 %spec.select)
-  %1445 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i53)
-  %1446 = load i64, ptr %35, align 8
-  %1447 = add i64 %1446, %1445
-  %1448 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i55 = icmp slt i64 %1448, %1447
-  br i1 %.not.i.i.i.i.i.i55, label %merge.i.i.i.i.i.i58, label %merge.i.i.i.i56
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i54)
+  %1524 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i54, i64 32, ptr nonnull @"$string.82", i64 %spec.select)
+  %1525 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i54)
+  %1526 = load i64, ptr %35, align 8
+  %1527 = add i64 %1526, %1525
+  %1528 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i56 = icmp slt i64 %1528, %1527
+  br i1 %.not.i.i.i.i.i.i56, label %merge.i.i.i.i.i.i59, label %merge.i.i.i.i57
 
-merge.i.i.i.i.i.i58:                              ; preds = %"$JsonWriter.separate.exit.i54"
-  %1449 = shl i64 %1448, 1
-  %spec.select.i.i.i.i.i.i59 = call i64 @llvm.smax.i64(i64 %1449, i64 %1447)
-  %spec.store.select.i.i.i.i.i.i60 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i59, i64 8)
-  %1450 = load ptr, ptr %out, align 8
-  %1451 = call ptr @realloc(ptr %1450, i64 %spec.store.select.i.i.i.i.i.i60)
-  %1452 = icmp eq ptr %1451, null
-  br i1 %1452, label %then.i.i.i.i62, label %merge7.i.i.i.i.i.i61
+merge.i.i.i.i.i.i59:                              ; preds = %"$JsonWriter.separate.exit.i55"
+  %1529 = shl i64 %1528, 1
+  %spec.select.i.i.i.i.i.i60 = call i64 @llvm.smax.i64(i64 %1529, i64 %1527)
+  %spec.store.select.i.i.i.i.i.i61 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i60, i64 8)
+  %1530 = load ptr, ptr %out, align 8
+  %1531 = call ptr @realloc(ptr %1530, i64 %spec.store.select.i.i.i.i.i.i61)
+  %1532 = icmp eq ptr %1531, null
+  br i1 %1532, label %then.i.i.i.i63, label %merge7.i.i.i.i.i.i62
 
-merge7.i.i.i.i.i.i61:                             ; preds = %merge.i.i.i.i.i.i58
-  store ptr %1451, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i60, ptr %36, align 8
-  br label %merge.i.i.i.i56
+merge7.i.i.i.i.i.i62:                             ; preds = %merge.i.i.i.i.i.i59
+  store ptr %1531, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i61, ptr %36, align 8
+  br label %merge.i.i.i.i57
 
-then.i.i.i.i62:                                   ; preds = %merge.i.i.i.i.i.i58
-  store i8 1, ptr %1276, align 8
-  br label %"$JsonWriter.integer.exit73"
+then.i.i.i.i63:                                   ; preds = %merge.i.i.i.i.i.i59
+  store i8 1, ptr %1356, align 8
+  br label %"$JsonWriter.integer.exit74"
 
-merge.i.i.i.i56:                                  ; preds = %merge7.i.i.i.i.i.i61, %"$JsonWriter.separate.exit.i54"
-  store i64 %1447, ptr %35, align 8
-  %1453 = icmp sgt i64 %1445, 0
-  br i1 %1453, label %then2.i.i.i.i57, label %"$JsonWriter.integer.exit73"
+merge.i.i.i.i57:                                  ; preds = %merge7.i.i.i.i.i.i62, %"$JsonWriter.separate.exit.i55"
+  store i64 %1527, ptr %35, align 8
+  %1533 = icmp sgt i64 %1525, 0
+  br i1 %1533, label %then2.i.i.i.i58, label %"$JsonWriter.integer.exit74"
 
-then2.i.i.i.i57:                                  ; preds = %merge.i.i.i.i56
-  %1454 = load ptr, ptr %out, align 8
-  %1455 = getelementptr i8, ptr %1454, i64 %1446
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1455, ptr nonnull readonly align 1 %digits.i.i53, i64 %1445, i1 false)
-  br label %"$JsonWriter.integer.exit73"
+then2.i.i.i.i58:                                  ; preds = %merge.i.i.i.i57
+  %1534 = load ptr, ptr %out, align 8
+  %1535 = getelementptr i8, ptr %1534, i64 %1526
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1535, ptr nonnull readonly align 1 %digits.i.i54, i64 %1525, i1 false)
+  br label %"$JsonWriter.integer.exit74"
 
-"$JsonWriter.integer.exit73":                     ; preds = %then.i.i.i.i62, %merge.i.i.i.i56, %then2.i.i.i.i57
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i53)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.568")
-  %1456 = load i64, ptr %35, align 8
-  %1457 = add i64 %1456, 1
-  %1458 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i61.i143.i = icmp slt i64 %1458, %1457
-  %.pre.i.i.i.i62.i144.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i61.i143.i, label %merge.i.i.i.i.i64.i166.i, label %"$Vector.push.79.exit.thread.i.i.i63.i145.i"
+"$JsonWriter.integer.exit74":                     ; preds = %then.i.i.i.i63, %merge.i.i.i.i57, %then2.i.i.i.i58
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i54)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.575")
+  %1536 = load i64, ptr %35, align 8
+  %1537 = add i64 %1536, 1
+  %1538 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i61.i135.i = icmp slt i64 %1538, %1537
+  %.pre.i.i.i.i62.i136.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i61.i135.i, label %merge.i.i.i.i.i64.i158.i, label %"$Vector.push.79.exit.thread.i.i.i63.i137.i"
 
-merge.i.i.i.i.i64.i166.i:                         ; preds = %"$JsonWriter.integer.exit73"
-  %1459 = shl i64 %1458, 1
-  %spec.select.i.i.i.i.i65.i167.i = call i64 @llvm.smax.i64(i64 %1459, i64 %1457)
-  %spec.store.select.i.i.i.i.i66.i168.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i65.i167.i, i64 8)
-  %1460 = call ptr @realloc(ptr %.pre.i.i.i.i62.i144.i, i64 %spec.store.select.i.i.i.i.i66.i168.i)
-  %1461 = icmp eq ptr %1460, null
-  br i1 %1461, label %then.i.i.i69.i171.i, label %merge7.i.i.i.i.i67.i169.i
+merge.i.i.i.i.i64.i158.i:                         ; preds = %"$JsonWriter.integer.exit74"
+  %1539 = shl i64 %1538, 1
+  %spec.select.i.i.i.i.i65.i159.i = call i64 @llvm.smax.i64(i64 %1539, i64 %1537)
+  %spec.store.select.i.i.i.i.i66.i160.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i65.i159.i, i64 8)
+  %1540 = call ptr @realloc(ptr %.pre.i.i.i.i62.i136.i, i64 %spec.store.select.i.i.i.i.i66.i160.i)
+  %1541 = icmp eq ptr %1540, null
+  br i1 %1541, label %then.i.i.i69.i163.i, label %merge7.i.i.i.i.i67.i161.i
 
-merge7.i.i.i.i.i67.i169.i:                        ; preds = %merge.i.i.i.i.i64.i166.i
-  store ptr %1460, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i66.i168.i, ptr %36, align 8
-  %.pre10.i.i.i.i68.i170.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.79.exit.thread.i.i.i63.i145.i"
+merge7.i.i.i.i.i67.i161.i:                        ; preds = %merge.i.i.i.i.i64.i158.i
+  store ptr %1540, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i66.i160.i, ptr %36, align 8
+  %.pre10.i.i.i.i68.i162.i = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i.i63.i137.i"
 
-"$Vector.push.79.exit.thread.i.i.i63.i145.i":     ; preds = %merge7.i.i.i.i.i67.i169.i, %"$JsonWriter.integer.exit73"
-  %1462 = phi i64 [ %.pre10.i.i.i.i68.i170.i, %merge7.i.i.i.i.i67.i169.i ], [ %1456, %"$JsonWriter.integer.exit73" ]
-  %1463 = phi ptr [ %1460, %merge7.i.i.i.i.i67.i169.i ], [ %.pre.i.i.i.i62.i144.i, %"$JsonWriter.integer.exit73" ]
-  %1464 = getelementptr i8, ptr %1463, i64 %1462
-  store i8 58, ptr %1464, align 1
-  %1465 = load i64, ptr %35, align 8
-  %1466 = add i64 %1465, 1
-  store i64 %1466, ptr %35, align 8
-  br label %"$JsonWriter.separate.exit.i33"
+"$Vector.push.79.exit.thread.i.i.i63.i137.i":     ; preds = %merge7.i.i.i.i.i67.i161.i, %"$JsonWriter.integer.exit74"
+  %1542 = phi i64 [ %.pre10.i.i.i.i68.i162.i, %merge7.i.i.i.i.i67.i161.i ], [ %1536, %"$JsonWriter.integer.exit74" ]
+  %1543 = phi ptr [ %1540, %merge7.i.i.i.i.i67.i161.i ], [ %.pre.i.i.i.i62.i136.i, %"$JsonWriter.integer.exit74" ]
+  %1544 = getelementptr i8, ptr %1543, i64 %1542
+  store i8 58, ptr %1544, align 1
+  %1545 = load i64, ptr %35, align 8
+  %1546 = add i64 %1545, 1
+  store i64 %1546, ptr %35, align 8
+  br label %"$JsonWriter.separate.exit.i34"
 
-then.i.i.i69.i171.i:                              ; preds = %merge.i.i.i.i.i64.i166.i
-  store i8 1, ptr %1276, align 8
-  br label %"$JsonWriter.separate.exit.i33"
+then.i.i.i69.i163.i:                              ; preds = %merge.i.i.i.i.i64.i158.i
+  store i8 1, ptr %1356, align 8
+  br label %"$JsonWriter.separate.exit.i34"
 
-"$JsonWriter.separate.exit.i33":                  ; preds = %"$Vector.push.79.exit.thread.i.i.i63.i145.i", %then.i.i.i69.i171.i
+"$JsonWriter.separate.exit.i34":                  ; preds = %"$Vector.push.79.exit.thread.i.i.i63.i137.i", %then.i.i.i69.i163.i
   store i8 1, ptr %34, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i32)
-  %1467 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i32, i64 32, ptr nonnull @"$string.82", i64 %1293)
-  %1468 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i32)
-  %1469 = load i64, ptr %35, align 8
-  %1470 = add i64 %1469, %1468
-  %1471 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i34 = icmp slt i64 %1471, %1470
-  br i1 %.not.i.i.i.i.i.i34, label %merge.i.i.i.i.i.i37, label %merge.i.i.i.i35
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i33)
+  %1547 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i33, i64 32, ptr nonnull @"$string.82", i64 %1373)
+  %1548 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i33)
+  %1549 = load i64, ptr %35, align 8
+  %1550 = add i64 %1549, %1548
+  %1551 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i35 = icmp slt i64 %1551, %1550
+  br i1 %.not.i.i.i.i.i.i35, label %merge.i.i.i.i.i.i38, label %merge.i.i.i.i36
 
-merge.i.i.i.i.i.i37:                              ; preds = %"$JsonWriter.separate.exit.i33"
-  %1472 = shl i64 %1471, 1
-  %spec.select.i.i.i.i.i.i38 = call i64 @llvm.smax.i64(i64 %1472, i64 %1470)
-  %spec.store.select.i.i.i.i.i.i39 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i38, i64 8)
-  %1473 = load ptr, ptr %out, align 8
-  %1474 = call ptr @realloc(ptr %1473, i64 %spec.store.select.i.i.i.i.i.i39)
-  %1475 = icmp eq ptr %1474, null
-  br i1 %1475, label %then.i.i.i.i41, label %merge7.i.i.i.i.i.i40
+merge.i.i.i.i.i.i38:                              ; preds = %"$JsonWriter.separate.exit.i34"
+  %1552 = shl i64 %1551, 1
+  %spec.select.i.i.i.i.i.i39 = call i64 @llvm.smax.i64(i64 %1552, i64 %1550)
+  %spec.store.select.i.i.i.i.i.i40 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i39, i64 8)
+  %1553 = load ptr, ptr %out, align 8
+  %1554 = call ptr @realloc(ptr %1553, i64 %spec.store.select.i.i.i.i.i.i40)
+  %1555 = icmp eq ptr %1554, null
+  br i1 %1555, label %then.i.i.i.i42, label %merge7.i.i.i.i.i.i41
 
-merge7.i.i.i.i.i.i40:                             ; preds = %merge.i.i.i.i.i.i37
-  store ptr %1474, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i39, ptr %36, align 8
-  br label %merge.i.i.i.i35
+merge7.i.i.i.i.i.i41:                             ; preds = %merge.i.i.i.i.i.i38
+  store ptr %1554, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i40, ptr %36, align 8
+  br label %merge.i.i.i.i36
 
-then.i.i.i.i41:                                   ; preds = %merge.i.i.i.i.i.i37
-  store i8 1, ptr %1276, align 8
-  br label %"$JsonWriter.integer.exit52"
+then.i.i.i.i42:                                   ; preds = %merge.i.i.i.i.i.i38
+  store i8 1, ptr %1356, align 8
+  br label %"$JsonWriter.integer.exit53"
 
-merge.i.i.i.i35:                                  ; preds = %merge7.i.i.i.i.i.i40, %"$JsonWriter.separate.exit.i33"
-  store i64 %1470, ptr %35, align 8
-  %1476 = icmp sgt i64 %1468, 0
-  br i1 %1476, label %then2.i.i.i.i36, label %"$JsonWriter.integer.exit52"
+merge.i.i.i.i36:                                  ; preds = %merge7.i.i.i.i.i.i41, %"$JsonWriter.separate.exit.i34"
+  store i64 %1550, ptr %35, align 8
+  %1556 = icmp sgt i64 %1548, 0
+  br i1 %1556, label %then2.i.i.i.i37, label %"$JsonWriter.integer.exit53"
 
-then2.i.i.i.i36:                                  ; preds = %merge.i.i.i.i35
-  %1477 = load ptr, ptr %out, align 8
-  %1478 = getelementptr i8, ptr %1477, i64 %1469
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1478, ptr nonnull readonly align 1 %digits.i.i32, i64 %1468, i1 false)
-  br label %"$JsonWriter.integer.exit52"
+then2.i.i.i.i37:                                  ; preds = %merge.i.i.i.i36
+  %1557 = load ptr, ptr %out, align 8
+  %1558 = getelementptr i8, ptr %1557, i64 %1549
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1558, ptr nonnull readonly align 1 %digits.i.i33, i64 %1548, i1 false)
+  br label %"$JsonWriter.integer.exit53"
 
-"$JsonWriter.integer.exit52":                     ; preds = %then.i.i.i.i41, %merge.i.i.i.i35, %then2.i.i.i.i36
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i32)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.569")
-  %1479 = load i64, ptr %35, align 8
-  %1480 = add i64 %1479, 1
-  %1481 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i71.i147.i = icmp slt i64 %1481, %1480
-  %.pre.i.i.i.i72.i148.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i71.i147.i, label %merge.i.i.i.i.i74.i160.i, label %"$Vector.push.79.exit.thread.i.i.i73.i149.i"
+"$JsonWriter.integer.exit53":                     ; preds = %then.i.i.i.i42, %merge.i.i.i.i36, %then2.i.i.i.i37
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i33)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.576")
+  %1559 = load i64, ptr %35, align 8
+  %1560 = add i64 %1559, 1
+  %1561 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i71.i139.i = icmp slt i64 %1561, %1560
+  %.pre.i.i.i.i72.i140.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i71.i139.i, label %merge.i.i.i.i.i74.i152.i, label %"$Vector.push.79.exit.thread.i.i.i73.i141.i"
 
-merge.i.i.i.i.i74.i160.i:                         ; preds = %"$JsonWriter.integer.exit52"
-  %1482 = shl i64 %1481, 1
-  %spec.select.i.i.i.i.i75.i161.i = call i64 @llvm.smax.i64(i64 %1482, i64 %1480)
-  %spec.store.select.i.i.i.i.i76.i162.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i75.i161.i, i64 8)
-  %1483 = call ptr @realloc(ptr %.pre.i.i.i.i72.i148.i, i64 %spec.store.select.i.i.i.i.i76.i162.i)
-  %1484 = icmp eq ptr %1483, null
-  br i1 %1484, label %then.i.i.i79.i165.i, label %merge7.i.i.i.i.i77.i163.i
+merge.i.i.i.i.i74.i152.i:                         ; preds = %"$JsonWriter.integer.exit53"
+  %1562 = shl i64 %1561, 1
+  %spec.select.i.i.i.i.i75.i153.i = call i64 @llvm.smax.i64(i64 %1562, i64 %1560)
+  %spec.store.select.i.i.i.i.i76.i154.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i75.i153.i, i64 8)
+  %1563 = call ptr @realloc(ptr %.pre.i.i.i.i72.i140.i, i64 %spec.store.select.i.i.i.i.i76.i154.i)
+  %1564 = icmp eq ptr %1563, null
+  br i1 %1564, label %then.i.i.i79.i157.i, label %merge7.i.i.i.i.i77.i155.i
 
-merge7.i.i.i.i.i77.i163.i:                        ; preds = %merge.i.i.i.i.i74.i160.i
-  store ptr %1483, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i76.i162.i, ptr %36, align 8
-  %.pre10.i.i.i.i78.i164.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.79.exit.thread.i.i.i73.i149.i"
+merge7.i.i.i.i.i77.i155.i:                        ; preds = %merge.i.i.i.i.i74.i152.i
+  store ptr %1563, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i76.i154.i, ptr %36, align 8
+  %.pre10.i.i.i.i78.i156.i = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i.i73.i141.i"
 
-"$Vector.push.79.exit.thread.i.i.i73.i149.i":     ; preds = %merge7.i.i.i.i.i77.i163.i, %"$JsonWriter.integer.exit52"
-  %1485 = phi i64 [ %.pre10.i.i.i.i78.i164.i, %merge7.i.i.i.i.i77.i163.i ], [ %1479, %"$JsonWriter.integer.exit52" ]
-  %1486 = phi ptr [ %1483, %merge7.i.i.i.i.i77.i163.i ], [ %.pre.i.i.i.i72.i148.i, %"$JsonWriter.integer.exit52" ]
-  %1487 = getelementptr i8, ptr %1486, i64 %1485
-  store i8 58, ptr %1487, align 1
-  %1488 = load i64, ptr %35, align 8
-  %1489 = add i64 %1488, 1
-  store i64 %1489, ptr %35, align 8
+"$Vector.push.79.exit.thread.i.i.i73.i141.i":     ; preds = %merge7.i.i.i.i.i77.i155.i, %"$JsonWriter.integer.exit53"
+  %1565 = phi i64 [ %.pre10.i.i.i.i78.i156.i, %merge7.i.i.i.i.i77.i155.i ], [ %1559, %"$JsonWriter.integer.exit53" ]
+  %1566 = phi ptr [ %1563, %merge7.i.i.i.i.i77.i155.i ], [ %.pre.i.i.i.i72.i140.i, %"$JsonWriter.integer.exit53" ]
+  %1567 = getelementptr i8, ptr %1566, i64 %1565
+  store i8 58, ptr %1567, align 1
+  %1568 = load i64, ptr %35, align 8
+  %1569 = add i64 %1568, 1
+  store i64 %1569, ptr %35, align 8
   br label %"$JsonWriter.separate.exit.i"
 
-then.i.i.i79.i165.i:                              ; preds = %merge.i.i.i.i.i74.i160.i
-  store i8 1, ptr %1276, align 8
+then.i.i.i79.i157.i:                              ; preds = %merge.i.i.i.i.i74.i152.i
+  store i8 1, ptr %1356, align 8
   br label %"$JsonWriter.separate.exit.i"
 
-"$JsonWriter.separate.exit.i":                    ; preds = %"$Vector.push.79.exit.thread.i.i.i73.i149.i", %then.i.i.i79.i165.i
+"$JsonWriter.separate.exit.i":                    ; preds = %"$Vector.push.79.exit.thread.i.i.i73.i141.i", %then.i.i.i79.i157.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i)
-  %1490 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i, i64 32, ptr nonnull @"$string.82", i64 %1294)
-  %1491 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i)
-  %1492 = load i64, ptr %35, align 8
-  %1493 = add i64 %1492, %1491
-  %1494 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i.i17 = icmp slt i64 %1494, %1493
-  br i1 %.not.i.i.i.i.i.i17, label %merge.i.i.i.i.i.i18, label %merge.i.i.i.i
+  %1570 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i, i64 32, ptr nonnull @"$string.82", i64 %1374)
+  %1571 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i)
+  %1572 = load i64, ptr %35, align 8
+  %1573 = add i64 %1572, %1571
+  %1574 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i.i17 = icmp slt i64 %1574, %1573
+  br i1 %.not.i.i.i.i.i.i17, label %merge.i.i.i.i.i.i19, label %merge.i.i.i.i18
 
-merge.i.i.i.i.i.i18:                              ; preds = %"$JsonWriter.separate.exit.i"
-  %1495 = shl i64 %1494, 1
-  %spec.select.i.i.i.i.i.i19 = call i64 @llvm.smax.i64(i64 %1495, i64 %1493)
-  %spec.store.select.i.i.i.i.i.i20 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i19, i64 8)
-  %1496 = load ptr, ptr %out, align 8
-  %1497 = call ptr @realloc(ptr %1496, i64 %spec.store.select.i.i.i.i.i.i20)
-  %1498 = icmp eq ptr %1497, null
-  br i1 %1498, label %then.i.i.i.i22, label %merge7.i.i.i.i.i.i21
+merge.i.i.i.i.i.i19:                              ; preds = %"$JsonWriter.separate.exit.i"
+  %1575 = shl i64 %1574, 1
+  %spec.select.i.i.i.i.i.i20 = call i64 @llvm.smax.i64(i64 %1575, i64 %1573)
+  %spec.store.select.i.i.i.i.i.i21 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i20, i64 8)
+  %1576 = load ptr, ptr %out, align 8
+  %1577 = call ptr @realloc(ptr %1576, i64 %spec.store.select.i.i.i.i.i.i21)
+  %1578 = icmp eq ptr %1577, null
+  br i1 %1578, label %then.i.i.i.i23, label %merge7.i.i.i.i.i.i22
 
-merge7.i.i.i.i.i.i21:                             ; preds = %merge.i.i.i.i.i.i18
-  store ptr %1497, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i20, ptr %36, align 8
-  br label %merge.i.i.i.i
+merge7.i.i.i.i.i.i22:                             ; preds = %merge.i.i.i.i.i.i19
+  store ptr %1577, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i21, ptr %36, align 8
+  br label %merge.i.i.i.i18
 
-then.i.i.i.i22:                                   ; preds = %merge.i.i.i.i.i.i18
-  store i8 1, ptr %1276, align 8
+then.i.i.i.i23:                                   ; preds = %merge.i.i.i.i.i.i19
+  store i8 1, ptr %1356, align 8
   br label %"$JsonWriter.integer.exit"
 
-merge.i.i.i.i:                                    ; preds = %merge7.i.i.i.i.i.i21, %"$JsonWriter.separate.exit.i"
-  store i64 %1493, ptr %35, align 8
-  %1499 = icmp sgt i64 %1491, 0
-  br i1 %1499, label %then2.i.i.i.i, label %"$JsonWriter.integer.exit"
+merge.i.i.i.i18:                                  ; preds = %merge7.i.i.i.i.i.i22, %"$JsonWriter.separate.exit.i"
+  store i64 %1573, ptr %35, align 8
+  %1579 = icmp sgt i64 %1571, 0
+  br i1 %1579, label %then2.i.i.i.i, label %"$JsonWriter.integer.exit"
 
-then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %1500 = load ptr, ptr %out, align 8
-  %1501 = getelementptr i8, ptr %1500, i64 %1492
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1501, ptr nonnull readonly align 1 %digits.i.i, i64 %1491, i1 false)
+then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i18
+  %1580 = load ptr, ptr %out, align 8
+  %1581 = getelementptr i8, ptr %1580, i64 %1572
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1581, ptr nonnull readonly align 1 %digits.i.i, i64 %1571, i1 false)
   br label %"$JsonWriter.integer.exit"
 
-"$JsonWriter.integer.exit":                       ; preds = %then.i.i.i.i22, %merge.i.i.i.i, %then2.i.i.i.i
+"$JsonWriter.integer.exit":                       ; preds = %then.i.i.i.i23, %merge.i.i.i.i18, %then2.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i)
-  %1502 = load i64, ptr %35, align 8
-  %1503 = add i64 %1502, 1
-  %1504 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i81.i151.i = icmp slt i64 %1504, %1503
-  %.pre.i.i.i.i82.i152.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i81.i151.i, label %merge.i.i.i.i.i84.i154.i, label %"$Vector.push.79.exit.thread.i.i.i83.i153.i"
+  %1582 = load i64, ptr %35, align 8
+  %1583 = add i64 %1582, 1
+  %1584 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i81.i143.i = icmp slt i64 %1584, %1583
+  %.pre.i.i.i.i82.i144.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i81.i143.i, label %merge.i.i.i.i.i84.i146.i, label %"$Vector.push.79.exit.thread.i.i.i83.i145.i"
 
-merge.i.i.i.i.i84.i154.i:                         ; preds = %"$JsonWriter.integer.exit"
-  %1505 = shl i64 %1504, 1
-  %spec.select.i.i.i.i.i85.i155.i = call i64 @llvm.smax.i64(i64 %1505, i64 %1503)
-  %spec.store.select.i.i.i.i.i86.i156.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i85.i155.i, i64 8)
-  %1506 = call ptr @realloc(ptr %.pre.i.i.i.i82.i152.i, i64 %spec.store.select.i.i.i.i.i86.i156.i)
-  %1507 = icmp eq ptr %1506, null
-  br i1 %1507, label %then.i.i.i89.i159.i, label %merge7.i.i.i.i.i87.i157.i
+merge.i.i.i.i.i84.i146.i:                         ; preds = %"$JsonWriter.integer.exit"
+  %1585 = shl i64 %1584, 1
+  %spec.select.i.i.i.i.i85.i147.i = call i64 @llvm.smax.i64(i64 %1585, i64 %1583)
+  %spec.store.select.i.i.i.i.i86.i148.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i85.i147.i, i64 8)
+  %1586 = call ptr @realloc(ptr %.pre.i.i.i.i82.i144.i, i64 %spec.store.select.i.i.i.i.i86.i148.i)
+  %1587 = icmp eq ptr %1586, null
+  br i1 %1587, label %then.i.i.i89.i151.i, label %merge7.i.i.i.i.i87.i149.i
 
-merge7.i.i.i.i.i87.i157.i:                        ; preds = %merge.i.i.i.i.i84.i154.i
-  store ptr %1506, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i86.i156.i, ptr %36, align 8
-  %.pre10.i.i.i.i88.i158.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.79.exit.thread.i.i.i83.i153.i"
+merge7.i.i.i.i.i87.i149.i:                        ; preds = %merge.i.i.i.i.i84.i146.i
+  store ptr %1586, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i86.i148.i, ptr %36, align 8
+  %.pre10.i.i.i.i88.i150.i = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i.i83.i145.i"
 
-"$Vector.push.79.exit.thread.i.i.i83.i153.i":     ; preds = %merge7.i.i.i.i.i87.i157.i, %"$JsonWriter.integer.exit"
-  %1508 = phi i64 [ %.pre10.i.i.i.i88.i158.i, %merge7.i.i.i.i.i87.i157.i ], [ %1502, %"$JsonWriter.integer.exit" ]
-  %1509 = phi ptr [ %1506, %merge7.i.i.i.i.i87.i157.i ], [ %.pre.i.i.i.i82.i152.i, %"$JsonWriter.integer.exit" ]
-  %1510 = getelementptr i8, ptr %1509, i64 %1508
-  store i8 125, ptr %1510, align 1
-  %1511 = load i64, ptr %35, align 8
-  %1512 = add i64 %1511, 1
-  store i64 %1512, ptr %35, align 8
+"$Vector.push.79.exit.thread.i.i.i83.i145.i":     ; preds = %merge7.i.i.i.i.i87.i149.i, %"$JsonWriter.integer.exit"
+  %1588 = phi i64 [ %.pre10.i.i.i.i88.i150.i, %merge7.i.i.i.i.i87.i149.i ], [ %1582, %"$JsonWriter.integer.exit" ]
+  %1589 = phi ptr [ %1586, %merge7.i.i.i.i.i87.i149.i ], [ %.pre.i.i.i.i82.i144.i, %"$JsonWriter.integer.exit" ]
+  %1590 = getelementptr i8, ptr %1589, i64 %1588
+  store i8 125, ptr %1590, align 1
+  %1591 = load i64, ptr %35, align 8
+  %1592 = add i64 %1591, 1
+  store i64 %1592, ptr %35, align 8
   br label %"$write_rank.exit.i"
 
-then.i.i.i89.i159.i:                              ; preds = %merge.i.i.i.i.i84.i154.i
-  store i8 1, ptr %1276, align 8
+then.i.i.i89.i151.i:                              ; preds = %merge.i.i.i.i.i84.i146.i
+  store i8 1, ptr %1356, align 8
   br label %"$write_rank.exit.i"
 
-"$write_rank.exit.i":                             ; preds = %then.i.i.i89.i159.i, %"$Vector.push.79.exit.thread.i.i.i83.i153.i"
+"$write_rank.exit.i":                             ; preds = %then.i.i.i89.i151.i, %"$Vector.push.79.exit.thread.i.i.i83.i145.i"
   store i8 1, ptr %34, align 8
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
   br i1 %exitcond.not.i, label %merge.i16, label %forbody.i
 
-merge.i16:                                        ; preds = %"$write_rank.exit.i", %"$JsonWriter.open.exit212"
-  %1513 = load i64, ptr %35, align 8
-  %1514 = add i64 %1513, 1
-  %1515 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i192.i = icmp slt i64 %1515, %1514
-  %.pre.i.i.i.i193.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i192.i, label %merge.i.i.i.i.i195.i, label %"$Vector.push.79.exit.thread.i.i.i194.i"
+merge.i16:                                        ; preds = %"$write_rank.exit.i", %"$JsonWriter.open.exit213"
+  %1593 = load i64, ptr %35, align 8
+  %1594 = add i64 %1593, 1
+  %1595 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i184.i = icmp slt i64 %1595, %1594
+  %.pre.i.i.i.i185.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i184.i, label %merge.i.i.i.i.i187.i, label %"$Vector.push.79.exit.thread.i.i.i186.i"
 
-merge.i.i.i.i.i195.i:                             ; preds = %merge.i16
-  %1516 = shl i64 %1515, 1
-  %spec.select.i.i.i.i.i196.i = call i64 @llvm.smax.i64(i64 %1516, i64 %1514)
-  %spec.store.select.i.i.i.i.i197.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i196.i, i64 8)
-  %1517 = call ptr @realloc(ptr %.pre.i.i.i.i193.i, i64 %spec.store.select.i.i.i.i.i197.i)
-  %1518 = icmp eq ptr %1517, null
-  br i1 %1518, label %then.i.i.i200.i, label %merge7.i.i.i.i.i198.i
+merge.i.i.i.i.i187.i:                             ; preds = %merge.i16
+  %1596 = shl i64 %1595, 1
+  %spec.select.i.i.i.i.i188.i = call i64 @llvm.smax.i64(i64 %1596, i64 %1594)
+  %spec.store.select.i.i.i.i.i189.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i188.i, i64 8)
+  %1597 = call ptr @realloc(ptr %.pre.i.i.i.i185.i, i64 %spec.store.select.i.i.i.i.i189.i)
+  %1598 = icmp eq ptr %1597, null
+  br i1 %1598, label %then.i.i.i192.i, label %merge7.i.i.i.i.i190.i
 
-merge7.i.i.i.i.i198.i:                            ; preds = %merge.i.i.i.i.i195.i
-  store ptr %1517, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i197.i, ptr %36, align 8
-  %.pre10.i.i.i.i199.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.79.exit.thread.i.i.i194.i"
+merge7.i.i.i.i.i190.i:                            ; preds = %merge.i.i.i.i.i187.i
+  store ptr %1597, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i189.i, ptr %36, align 8
+  %.pre10.i.i.i.i191.i = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i.i186.i"
 
-"$Vector.push.79.exit.thread.i.i.i194.i":         ; preds = %merge7.i.i.i.i.i198.i, %merge.i16
-  %1519 = phi i64 [ %.pre10.i.i.i.i199.i, %merge7.i.i.i.i.i198.i ], [ %1513, %merge.i16 ]
-  %1520 = phi ptr [ %1517, %merge7.i.i.i.i.i198.i ], [ %.pre.i.i.i.i193.i, %merge.i16 ]
-  %1521 = getelementptr i8, ptr %1520, i64 %1519
-  store i8 93, ptr %1521, align 1
-  %1522 = load i64, ptr %35, align 8
-  %1523 = add i64 %1522, 1
-  store i64 %1523, ptr %35, align 8
+"$Vector.push.79.exit.thread.i.i.i186.i":         ; preds = %merge7.i.i.i.i.i190.i, %merge.i16
+  %1599 = phi i64 [ %.pre10.i.i.i.i191.i, %merge7.i.i.i.i.i190.i ], [ %1593, %merge.i16 ]
+  %1600 = phi ptr [ %1597, %merge7.i.i.i.i.i190.i ], [ %.pre.i.i.i.i185.i, %merge.i16 ]
+  %1601 = getelementptr i8, ptr %1600, i64 %1599
+  store i8 93, ptr %1601, align 1
+  %1602 = load i64, ptr %35, align 8
+  %1603 = add i64 %1602, 1
+  store i64 %1603, ptr %35, align 8
   br label %"$JsonWriter.end_array.exit.i"
 
-then.i.i.i200.i:                                  ; preds = %merge.i.i.i.i.i195.i
-  %1524 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1524, align 8
+then.i.i.i192.i:                                  ; preds = %merge.i.i.i.i.i187.i
+  %1604 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1604, align 8
   %.pre.i = load i64, ptr %35, align 8
   br label %"$JsonWriter.end_array.exit.i"
 
-"$JsonWriter.end_array.exit.i":                   ; preds = %then.i.i.i200.i, %"$Vector.push.79.exit.thread.i.i.i194.i"
-  %1525 = phi i64 [ %1523, %"$Vector.push.79.exit.thread.i.i.i194.i" ], [ %.pre.i, %then.i.i.i200.i ]
+"$JsonWriter.end_array.exit.i":                   ; preds = %then.i.i.i192.i, %"$Vector.push.79.exit.thread.i.i.i186.i"
+  %1605 = phi i64 [ %1603, %"$Vector.push.79.exit.thread.i.i.i186.i" ], [ %.pre.i, %then.i.i.i192.i ]
   store i8 1, ptr %34, align 8
-  %1526 = add i64 %1525, 1
-  %1527 = load i64, ptr %36, align 8
-  %.not.i.i.i.i.i201.i = icmp slt i64 %1527, %1526
-  %.pre.i.i.i.i202.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i201.i, label %merge.i.i.i.i.i204.i, label %"$Vector.push.79.exit.thread.i.i.i203.i"
+  %1606 = add i64 %1605, 1
+  %1607 = load i64, ptr %36, align 8
+  %.not.i.i.i.i.i193.i = icmp slt i64 %1607, %1606
+  %.pre.i.i.i.i194.i = load ptr, ptr %out, align 8
+  br i1 %.not.i.i.i.i.i193.i, label %merge.i.i.i.i.i196.i, label %"$Vector.push.79.exit.thread.i.i.i195.i"
 
-merge.i.i.i.i.i204.i:                             ; preds = %"$JsonWriter.end_array.exit.i"
-  %1528 = shl i64 %1527, 1
-  %spec.select.i.i.i.i.i205.i = call i64 @llvm.smax.i64(i64 %1528, i64 %1526)
-  %spec.store.select.i.i.i.i.i206.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i205.i, i64 8)
-  %1529 = call ptr @realloc(ptr %.pre.i.i.i.i202.i, i64 %spec.store.select.i.i.i.i.i206.i)
-  %1530 = icmp eq ptr %1529, null
-  br i1 %1530, label %then.i.i.i209.i, label %merge7.i.i.i.i.i207.i
+merge.i.i.i.i.i196.i:                             ; preds = %"$JsonWriter.end_array.exit.i"
+  %1608 = shl i64 %1607, 1
+  %spec.select.i.i.i.i.i197.i = call i64 @llvm.smax.i64(i64 %1608, i64 %1606)
+  %spec.store.select.i.i.i.i.i198.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i197.i, i64 8)
+  %1609 = call ptr @realloc(ptr %.pre.i.i.i.i194.i, i64 %spec.store.select.i.i.i.i.i198.i)
+  %1610 = icmp eq ptr %1609, null
+  br i1 %1610, label %then.i.i.i201.i, label %merge7.i.i.i.i.i199.i
 
-merge7.i.i.i.i.i207.i:                            ; preds = %merge.i.i.i.i.i204.i
-  store ptr %1529, ptr %out, align 8
-  store i64 %spec.store.select.i.i.i.i.i206.i, ptr %36, align 8
-  %.pre10.i.i.i.i208.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.79.exit.thread.i.i.i203.i"
+merge7.i.i.i.i.i199.i:                            ; preds = %merge.i.i.i.i.i196.i
+  store ptr %1609, ptr %out, align 8
+  store i64 %spec.store.select.i.i.i.i.i198.i, ptr %36, align 8
+  %.pre10.i.i.i.i200.i = load i64, ptr %35, align 8
+  br label %"$Vector.push.79.exit.thread.i.i.i195.i"
 
-"$Vector.push.79.exit.thread.i.i.i203.i":         ; preds = %merge7.i.i.i.i.i207.i, %"$JsonWriter.end_array.exit.i"
-  %1531 = phi i64 [ %.pre10.i.i.i.i208.i, %merge7.i.i.i.i.i207.i ], [ %1525, %"$JsonWriter.end_array.exit.i" ]
-  %1532 = phi ptr [ %1529, %merge7.i.i.i.i.i207.i ], [ %.pre.i.i.i.i202.i, %"$JsonWriter.end_array.exit.i" ]
-  %1533 = getelementptr i8, ptr %1532, i64 %1531
-  store i8 125, ptr %1533, align 1
-  %1534 = load i64, ptr %35, align 8
-  %1535 = add i64 %1534, 1
-  store i64 %1535, ptr %35, align 8
+"$Vector.push.79.exit.thread.i.i.i195.i":         ; preds = %merge7.i.i.i.i.i199.i, %"$JsonWriter.end_array.exit.i"
+  %1611 = phi i64 [ %.pre10.i.i.i.i200.i, %merge7.i.i.i.i.i199.i ], [ %1605, %"$JsonWriter.end_array.exit.i" ]
+  %1612 = phi ptr [ %1609, %merge7.i.i.i.i.i199.i ], [ %.pre.i.i.i.i194.i, %"$JsonWriter.end_array.exit.i" ]
+  %1613 = getelementptr i8, ptr %1612, i64 %1611
+  store i8 125, ptr %1613, align 1
+  %1614 = load i64, ptr %35, align 8
+  %1615 = add i64 %1614, 1
+  store i64 %1615, ptr %35, align 8
   br label %"$write_plan.exit"
 
-then.i.i.i209.i:                                  ; preds = %merge.i.i.i.i.i204.i
-  %1536 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1536, align 8
+then.i.i.i201.i:                                  ; preds = %merge.i.i.i.i.i196.i
+  %1616 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1616, align 8
   br label %"$write_plan.exit"
 
-"$write_plan.exit":                               ; preds = %"$Vector.push.79.exit.thread.i.i.i203.i", %then.i.i.i209.i
+"$write_plan.exit":                               ; preds = %"$Vector.push.79.exit.thread.i.i.i195.i", %then.i.i.i201.i
   store i8 1, ptr %34, align 8
-  %1537 = call fastcc i32 @"$finish"(ptr nonnull %out, ptr %3, ptr %4)
+  %1617 = call fastcc i32 @"$finish"(ptr nonnull %out, ptr %3, ptr %4)
   br label %common.ret
 }
 
 define internal fastcc i32 @"$Plan.make"(ptr %0, ptr %1, ptr %2, ptr %3, i1 zeroext %4, ptr %5, ptr %6) unnamed_addr {
 entry:
-  %unbound.i101 = alloca %85, align 8
+  %raw.i.i91 = alloca [1024 x i8], align 1
+  %cache.i = alloca %93, align 8
   %raw.i.i82.i.i = alloca [1024 x i8], align 1
   %raw.i.i72.i.i = alloca [1024 x i8], align 1
   %raw.i.i62.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
-  %unbound.i = alloca %93, align 8
-  %layout.i = alloca %94, align 8
-  %raw.i.i86 = alloca [1024 x i8], align 1
+  %unbound.i = alloca %94, align 8
+  %layout.i = alloca %95, align 8
   %raw.i51.i = alloca [1024 x i8], align 1
-  %raw.i.i75 = alloca [1024 x i8], align 1
-  %raw.i60.i = alloca [1024 x i8], align 1
+  %raw.i.i74 = alloca [1024 x i8], align 1
+  %raw.i54.i = alloca [1024 x i8], align 1
   %raw.i.i = alloca [1024 x i8], align 1
   %raw.i343.i.i = alloca [1024 x i8], align 1
   %raw.i339.i.i = alloca [1024 x i8], align 1
   %raw.i335.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
-  %shape = alloca %86, align 8
   %7 = zext i1 %4 to i8
   %8 = getelementptr inbounds i8, ptr %0, i64 16
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(840) %8, i8 0, i64 824, i1 false)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(968) %8, i8 0, i64 952, i1 false)
   store ptr %1, ptr %0, align 8
   %9 = getelementptr i8, ptr %0, i64 8
   store ptr %2, ptr %9, align 8
-  %10 = getelementptr i8, ptr %0, i64 152
+  %10 = getelementptr i8, ptr %0, i64 280
   store i8 %7, ptr %10, align 1
-  %11 = getelementptr i8, ptr %0, i64 320
+  %11 = getelementptr i8, ptr %0, i64 448
   store i8 1, ptr %11, align 1
   %12 = tail call fastcc i32 @"$options.check_struct"(ptr %5, ptr %6)
   %.not.i = icmp eq i32 %12, 0
   br i1 %.not.i, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %entry
-  %13 = getelementptr i8, ptr %0, i64 16
+  %13 = getelementptr i8, ptr %0, i64 144
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(128) %13, ptr noundef nonnull align 8 dereferenceable(128) %5, i64 128, i1 false)
-  %14 = getelementptr i8, ptr %0, i64 52
+  %14 = getelementptr i8, ptr %0, i64 148
   %15 = load i32, ptr %14, align 4
   %16 = icmp eq i32 %15, 0
-  br i1 %16, label %and.lhs.true.i.i, label %merge.i.i
+  br i1 %16, label %then.i.i, label %merge.i.i
 
-then.i.i:                                         ; preds = %and.lhs.true.i.i
-  store i32 %24, ptr %14, align 4
-  %17 = icmp eq i32 %24, 0
+then.i.i:                                         ; preds = %merge.i
+  store i32 1, ptr %14, align 4
   br label %merge.i.i
 
-merge.i.i:                                        ; preds = %and.lhs.true.i.i, %then.i.i, %merge.i
-  %18 = phi i32 [ %15, %merge.i ], [ 0, %and.lhs.true.i.i ], [ %24, %then.i.i ]
-  %19 = phi i1 [ false, %merge.i ], [ true, %and.lhs.true.i.i ], [ %17, %then.i.i ]
-  %20 = getelementptr i8, ptr %0, i64 20
-  %21 = load i32, ptr %20, align 4
-  %22 = icmp eq i32 %21, 0
-  br i1 %22, label %then2.i.i, label %merge1.i.i
+merge.i.i:                                        ; preds = %then.i.i, %merge.i
+  %17 = phi i32 [ 1, %then.i.i ], [ %15, %merge.i ]
+  %18 = getelementptr i8, ptr %0, i64 184
+  %19 = load i32, ptr %18, align 4
+  %20 = icmp eq i32 %19, 0
+  br i1 %20, label %then8.i.i, label %merge7.i.i
 
-and.lhs.true.i.i:                                 ; preds = %merge.i
-  %23 = getelementptr i8, ptr %1, i64 132
-  %24 = load i32, ptr %23, align 4
-  %25 = icmp slt i32 %24, 4096
-  br i1 %25, label %then.i.i, label %merge.i.i
-
-then2.i.i:                                        ; preds = %merge.i.i
-  store i32 1, ptr %20, align 4
-  br label %merge1.i.i
-
-merge1.i.i:                                       ; preds = %then2.i.i, %merge.i.i
-  %26 = phi i32 [ 1, %then2.i.i ], [ %21, %merge.i.i ]
-  %27 = getelementptr i8, ptr %0, i64 48
-  %28 = load i32, ptr %27, align 4
-  %29 = icmp eq i32 %28, 0
-  br i1 %29, label %then5.i.i, label %merge4.i.i
-
-then5.i.i:                                        ; preds = %merge1.i.i
-  store i32 64, ptr %27, align 4
-  br label %merge4.i.i
-
-merge4.i.i:                                       ; preds = %then5.i.i, %merge1.i.i
-  %30 = phi i32 [ %28, %merge1.i.i ], [ 64, %then5.i.i ]
-  br i1 %19, label %then8.i.i, label %merge7.i.i
-
-then8.i.i:                                        ; preds = %merge4.i.i
-  store i32 4096, ptr %14, align 4
+then8.i.i:                                        ; preds = %merge.i.i
+  store i32 16, ptr %18, align 4
   br label %merge7.i.i
 
-merge7.i.i:                                       ; preds = %then8.i.i, %merge4.i.i
-  %31 = phi i32 [ 4096, %then8.i.i ], [ %18, %merge4.i.i ]
-  %32 = getelementptr i8, ptr %0, i64 56
-  %33 = load i32, ptr %32, align 4
-  %34 = icmp eq i32 %33, 0
-  br i1 %34, label %then11.i.i, label %merge10.i.i
+merge7.i.i:                                       ; preds = %then8.i.i, %merge.i.i
+  %21 = phi i32 [ 16, %then8.i.i ], [ %19, %merge.i.i ]
+  %22 = getelementptr i8, ptr %0, i64 200
+  %23 = load i32, ptr %22, align 4
+  %24 = icmp eq i32 %23, 0
+  br i1 %24, label %then20.i.i, label %merge19.i.i
 
-then11.i.i:                                       ; preds = %merge7.i.i
-  store i32 16, ptr %32, align 4
-  br label %merge10.i.i
+then20.i.i:                                       ; preds = %merge7.i.i
+  store i32 512, ptr %22, align 4
+  br label %merge19.i.i
 
-merge10.i.i:                                      ; preds = %then11.i.i, %merge7.i.i
-  %35 = phi i32 [ 16, %then11.i.i ], [ %33, %merge7.i.i ]
-  %36 = getelementptr i8, ptr %0, i64 72
-  %37 = load i32, ptr %36, align 4
-  %38 = icmp eq i32 %37, 0
-  br i1 %38, label %then23.i.i, label %merge22.i.i
+merge19.i.i:                                      ; preds = %then20.i.i, %merge7.i.i
+  %25 = phi i32 [ 512, %then20.i.i ], [ %23, %merge7.i.i ]
+  %26 = getelementptr i8, ptr %0, i64 208
+  %27 = load i32, ptr %26, align 4
+  %28 = icmp eq i32 %27, 0
+  br i1 %28, label %then26.i.i, label %"$options.fill_defaults.exit.i"
 
-then23.i.i:                                       ; preds = %merge10.i.i
-  store i32 512, ptr %36, align 4
-  br label %merge22.i.i
-
-merge22.i.i:                                      ; preds = %then23.i.i, %merge10.i.i
-  %39 = phi i32 [ 512, %then23.i.i ], [ %37, %merge10.i.i ]
-  %40 = getelementptr i8, ptr %0, i64 80
-  %41 = load i32, ptr %40, align 4
-  %42 = icmp eq i32 %41, 0
-  br i1 %42, label %then29.i.i, label %merge28.i.i
-
-then29.i.i:                                       ; preds = %merge22.i.i
-  store i32 1024, ptr %40, align 4
-  br label %merge28.i.i
-
-merge28.i.i:                                      ; preds = %then29.i.i, %merge22.i.i
-  %43 = phi i32 [ 1024, %then29.i.i ], [ %41, %merge22.i.i ]
-  %44 = getelementptr i8, ptr %0, i64 92
-  %45 = load i32, ptr %44, align 4
-  %46 = icmp eq i32 %45, 0
-  br i1 %46, label %then47.i.i, label %"$options.fill_defaults.exit.i"
-
-then47.i.i:                                       ; preds = %merge28.i.i
-  store i32 %30, ptr %44, align 4
+then26.i.i:                                       ; preds = %merge19.i.i
+  store i32 1024, ptr %26, align 4
   br label %"$options.fill_defaults.exit.i"
 
-"$options.fill_defaults.exit.i":                  ; preds = %then47.i.i, %merge28.i.i
-  %47 = phi i32 [ %45, %merge28.i.i ], [ %30, %then47.i.i ]
-  %48 = add i32 %26, -65
-  %or.cond.i.i = icmp ult i32 %48, -64
-  br i1 %or.cond.i.i, label %then.i58.i, label %merge.i53.i
+"$options.fill_defaults.exit.i":                  ; preds = %then26.i.i, %merge19.i.i
+  %29 = phi i32 [ %27, %merge19.i.i ], [ 1024, %then26.i.i ]
+  %30 = add i32 %17, -65
+  %or.cond.i.i = icmp ult i32 %30, -64
+  br i1 %or.cond.i.i, label %then.i53.i, label %merge.i52.i
 
-then.i58.i:                                       ; preds = %"$options.fill_defaults.exit.i"
+then.i53.i:                                       ; preds = %"$options.fill_defaults.exit.i"
   %.not315.i.i = icmp eq ptr %6, null
-  br i1 %.not315.i.i, label %common.ret, label %then2.i59.i
+  br i1 %.not315.i.i, label %common.ret, label %then2.i.i
 
-then2.i59.i:                                      ; preds = %then.i58.i
-  %49 = sext i32 %26 to i64
-  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.475", i64 %49, i64 1, i64 64)
+then2.i.i:                                        ; preds = %then.i53.i
+  %31 = sext i32 %17 to i64
+  %32 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.475", i64 %31, i64 1, i64 64)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  %51 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
-  %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %51, i64 1023)
-  %52 = icmp sgt i64 %51, 0
-  br i1 %52, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
+  %33 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
+  %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %33, i64 1023)
+  %34 = icmp sgt i64 %33, 0
+  br i1 %34, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
 
-then2.i.i.i.i:                                    ; preds = %then2.i59.i
+then2.i.i.i.i:                                    ; preds = %then2.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %6, i64 %spec.select.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i"
 
-"$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %then2.i59.i
-  %53 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
-  store i8 0, ptr %53, align 1
-  %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
-  %55 = ptrtoint ptr %raw.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %55, i64 %54)
+"$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %then2.i.i
+  %35 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
+  store i8 0, ptr %35, align 1
+  %36 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
+  %37 = ptrtoint ptr %raw.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %37, i64 %36)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
   br label %common.ret
 
-merge.i53.i:                                      ; preds = %"$options.fill_defaults.exit.i"
-  %56 = add i32 %30, -65537
-  %or.cond316.i.i = icmp ult i32 %56, -65536
-  br i1 %or.cond316.i.i, label %then5.i57.i, label %merge4.i54.i
+merge.i52.i:                                      ; preds = %"$options.fill_defaults.exit.i"
+  %38 = getelementptr i8, ptr %0, i64 176
+  %39 = load i32, ptr %38, align 4
+  %or.cond316.i.i = icmp ugt i32 %39, 65536
+  br i1 %or.cond316.i.i, label %then5.i.i, label %merge4.i.i
 
-then5.i57.i:                                      ; preds = %merge.i53.i
+then5.i.i:                                        ; preds = %merge.i52.i
   %.not314.i.i = icmp eq ptr %6, null
   br i1 %.not314.i.i, label %common.ret, label %then10.i.i
 
-then10.i.i:                                       ; preds = %then5.i57.i
-  %57 = sext i32 %30 to i64
-  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.476", i64 %57, i64 1, i64 65536)
+then10.i.i:                                       ; preds = %then5.i.i
+  %40 = sext i32 %39 to i64
+  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.476", i64 %40, i64 0, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i335.i.i)
-  %59 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
-  %spec.select.i.i336.i.i = tail call i64 @llvm.smin.i64(i64 %59, i64 1023)
-  %60 = icmp sgt i64 %59, 0
-  br i1 %60, label %then2.i.i337.i.i, label %"$printable.clean.exit338.i.i"
+  %42 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
+  %spec.select.i.i336.i.i = tail call i64 @llvm.smin.i64(i64 %42, i64 1023)
+  %43 = icmp sgt i64 %42, 0
+  br i1 %43, label %then2.i.i337.i.i, label %"$printable.clean.exit338.i.i"
 
 then2.i.i337.i.i:                                 ; preds = %then10.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i335.i.i, ptr nonnull align 1 %6, i64 %spec.select.i.i336.i.i, i1 false)
   br label %"$printable.clean.exit338.i.i"
 
 "$printable.clean.exit338.i.i":                   ; preds = %then2.i.i337.i.i, %then10.i.i
-  %61 = getelementptr i8, ptr %raw.i335.i.i, i64 %spec.select.i.i336.i.i
-  store i8 0, ptr %61, align 1
-  %62 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i335.i.i)
-  %63 = ptrtoint ptr %raw.i335.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %63, i64 %62)
+  %44 = getelementptr i8, ptr %raw.i335.i.i, i64 %spec.select.i.i336.i.i
+  store i8 0, ptr %44, align 1
+  %45 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i335.i.i)
+  %46 = ptrtoint ptr %raw.i335.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %46, i64 %45)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i335.i.i)
   br label %common.ret
 
-merge4.i54.i:                                     ; preds = %merge.i53.i
-  %64 = add i32 %31, -67108865
-  %or.cond317.i.i = icmp ult i32 %64, -67108864
+merge4.i.i:                                       ; preds = %merge.i52.i
+  %47 = getelementptr i8, ptr %0, i64 180
+  %48 = load i32, ptr %47, align 4
+  %or.cond317.i.i = icmp ugt i32 %48, 67108864
   br i1 %or.cond317.i.i, label %then14.i.i, label %merge13.i.i
 
-then14.i.i:                                       ; preds = %merge4.i54.i
+then14.i.i:                                       ; preds = %merge4.i.i
   %.not313.i.i = icmp eq ptr %6, null
   br i1 %.not313.i.i, label %common.ret, label %then19.i.i
 
 then19.i.i:                                       ; preds = %then14.i.i
-  %65 = sext i32 %31 to i64
-  %66 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.477", i64 %65, i64 1, i64 67108864)
+  %49 = sext i32 %48 to i64
+  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.477", i64 %49, i64 0, i64 67108864)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i339.i.i)
-  %67 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
-  %spec.select.i.i340.i.i = tail call i64 @llvm.smin.i64(i64 %67, i64 1023)
-  %68 = icmp sgt i64 %67, 0
-  br i1 %68, label %then2.i.i341.i.i, label %"$printable.clean.exit342.i.i"
+  %51 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
+  %spec.select.i.i340.i.i = tail call i64 @llvm.smin.i64(i64 %51, i64 1023)
+  %52 = icmp sgt i64 %51, 0
+  br i1 %52, label %then2.i.i341.i.i, label %"$printable.clean.exit342.i.i"
 
 then2.i.i341.i.i:                                 ; preds = %then19.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i339.i.i, ptr nonnull align 1 %6, i64 %spec.select.i.i340.i.i, i1 false)
   br label %"$printable.clean.exit342.i.i"
 
 "$printable.clean.exit342.i.i":                   ; preds = %then2.i.i341.i.i, %then19.i.i
-  %69 = getelementptr i8, ptr %raw.i339.i.i, i64 %spec.select.i.i340.i.i
-  store i8 0, ptr %69, align 1
-  %70 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i339.i.i)
-  %71 = ptrtoint ptr %raw.i339.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %71, i64 %70)
+  %53 = getelementptr i8, ptr %raw.i339.i.i, i64 %spec.select.i.i340.i.i
+  store i8 0, ptr %53, align 1
+  %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i339.i.i)
+  %55 = ptrtoint ptr %raw.i339.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %55, i64 %54)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i339.i.i)
   br label %common.ret
 
-merge13.i.i:                                      ; preds = %merge4.i54.i
-  %72 = add i32 %35, -65537
-  %or.cond318.i.i = icmp ult i32 %72, -65536
-  br i1 %or.cond318.i.i, label %then23.i56.i, label %merge22.i55.i
+merge13.i.i:                                      ; preds = %merge4.i.i
+  %56 = add i32 %21, -65537
+  %or.cond318.i.i = icmp ult i32 %56, -65536
+  br i1 %or.cond318.i.i, label %then23.i.i, label %merge22.i.i
 
-then23.i56.i:                                     ; preds = %merge13.i.i
+then23.i.i:                                       ; preds = %merge13.i.i
   %.not312.i.i = icmp eq ptr %6, null
   br i1 %.not312.i.i, label %common.ret, label %then28.i.i
 
-then28.i.i:                                       ; preds = %then23.i56.i
-  %73 = sext i32 %35 to i64
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.478", i64 %73, i64 1, i64 65536)
+then28.i.i:                                       ; preds = %then23.i.i
+  %57 = sext i32 %21 to i64
+  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.478", i64 %57, i64 1, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i343.i.i)
-  %75 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
-  %spec.select.i.i344.i.i = tail call i64 @llvm.smin.i64(i64 %75, i64 1023)
-  %76 = icmp sgt i64 %75, 0
-  br i1 %76, label %then2.i.i345.i.i, label %"$printable.clean.exit346.i.i"
+  %59 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
+  %spec.select.i.i344.i.i = tail call i64 @llvm.smin.i64(i64 %59, i64 1023)
+  %60 = icmp sgt i64 %59, 0
+  br i1 %60, label %then2.i.i345.i.i, label %"$printable.clean.exit346.i.i"
 
 then2.i.i345.i.i:                                 ; preds = %then28.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i343.i.i, ptr nonnull align 1 %6, i64 %spec.select.i.i344.i.i, i1 false)
   br label %"$printable.clean.exit346.i.i"
 
 "$printable.clean.exit346.i.i":                   ; preds = %then2.i.i345.i.i, %then28.i.i
-  %77 = getelementptr i8, ptr %raw.i343.i.i, i64 %spec.select.i.i344.i.i
-  store i8 0, ptr %77, align 1
-  %78 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i343.i.i)
-  %79 = ptrtoint ptr %raw.i343.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %79, i64 %78)
+  %61 = getelementptr i8, ptr %raw.i343.i.i, i64 %spec.select.i.i344.i.i
+  store i8 0, ptr %61, align 1
+  %62 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i343.i.i)
+  %63 = ptrtoint ptr %raw.i343.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %63, i64 %62)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i343.i.i)
   br label %common.ret
 
-merge22.i55.i:                                    ; preds = %merge13.i.i
-  %80 = getelementptr i8, ptr %0, i64 60
-  %81 = load i32, ptr %80, align 4
-  %or.cond319.i.i = icmp ugt i32 %81, 1073741824
+merge22.i.i:                                      ; preds = %merge13.i.i
+  %64 = getelementptr i8, ptr %0, i64 188
+  %65 = load i32, ptr %64, align 4
+  %or.cond319.i.i = icmp ugt i32 %65, 1073741824
   br i1 %or.cond319.i.i, label %then32.i.i, label %merge31.i.i
 
-then32.i.i:                                       ; preds = %merge22.i55.i
+then32.i.i:                                       ; preds = %merge22.i.i
   %.not311.i.i = icmp eq ptr %6, null
   br i1 %.not311.i.i, label %common.ret, label %then37.i.i
 
 then37.i.i:                                       ; preds = %then32.i.i
-  %82 = sext i32 %81 to i64
-  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.479", i64 %82, i64 0, i64 1073741824)
+  %66 = sext i32 %65 to i64
+  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.479", i64 %66, i64 0, i64 1073741824)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
-merge31.i.i:                                      ; preds = %merge22.i55.i
-  %84 = getelementptr i8, ptr %0, i64 64
-  %85 = load i32, ptr %84, align 4
-  %or.cond320.i.i = icmp ugt i32 %85, 2
+merge31.i.i:                                      ; preds = %merge22.i.i
+  %68 = getelementptr i8, ptr %0, i64 192
+  %69 = load i32, ptr %68, align 4
+  %or.cond320.i.i = icmp ugt i32 %69, 2
   br i1 %or.cond320.i.i, label %then41.i.i, label %merge40.i.i
 
 then41.i.i:                                       ; preds = %merge31.i.i
@@ -36643,15 +36825,15 @@ then41.i.i:                                       ; preds = %merge31.i.i
   br i1 %.not310.i.i, label %common.ret, label %then46.i.i
 
 then46.i.i:                                       ; preds = %then41.i.i
-  %86 = sext i32 %85 to i64
-  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.480", i64 %86, i64 0, i64 2)
+  %70 = sext i32 %69 to i64
+  %71 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.480", i64 %70, i64 0, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
 merge40.i.i:                                      ; preds = %merge31.i.i
-  %88 = getelementptr i8, ptr %0, i64 68
-  %89 = load i32, ptr %88, align 4
-  %or.cond321.i.i = icmp ugt i32 %89, 4096
+  %72 = getelementptr i8, ptr %0, i64 196
+  %73 = load i32, ptr %72, align 4
+  %or.cond321.i.i = icmp ugt i32 %73, 4096
   br i1 %or.cond321.i.i, label %then50.i.i, label %merge49.i.i
 
 then50.i.i:                                       ; preds = %merge40.i.i
@@ -36659,14 +36841,14 @@ then50.i.i:                                       ; preds = %merge40.i.i
   br i1 %.not309.i.i, label %common.ret, label %then55.i.i
 
 then55.i.i:                                       ; preds = %then50.i.i
-  %90 = sext i32 %89 to i64
-  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.481", i64 %90, i64 0, i64 4096)
+  %74 = sext i32 %73 to i64
+  %75 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.481", i64 %74, i64 0, i64 4096)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
 merge49.i.i:                                      ; preds = %merge40.i.i
-  %92 = add i32 %39, -1048577
-  %or.cond322.i.i = icmp ult i32 %92, -1048576
+  %76 = add i32 %25, -1048577
+  %or.cond322.i.i = icmp ult i32 %76, -1048576
   br i1 %or.cond322.i.i, label %then59.i.i, label %merge58.i.i
 
 then59.i.i:                                       ; preds = %merge49.i.i
@@ -36674,15 +36856,15 @@ then59.i.i:                                       ; preds = %merge49.i.i
   br i1 %.not308.i.i, label %common.ret, label %then64.i.i
 
 then64.i.i:                                       ; preds = %then59.i.i
-  %93 = sext i32 %39 to i64
-  %94 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.482", i64 %93, i64 1, i64 1048576)
+  %77 = sext i32 %25 to i64
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.482", i64 %77, i64 1, i64 1048576)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
 merge58.i.i:                                      ; preds = %merge49.i.i
-  %95 = getelementptr i8, ptr %0, i64 76
-  %96 = load i32, ptr %95, align 4
-  %or.cond323.i.i = icmp ugt i32 %96, 67108864
+  %79 = getelementptr i8, ptr %0, i64 204
+  %80 = load i32, ptr %79, align 4
+  %or.cond323.i.i = icmp ugt i32 %80, 67108864
   br i1 %or.cond323.i.i, label %then68.i.i, label %merge67.i.i
 
 then68.i.i:                                       ; preds = %merge58.i.i
@@ -36690,14 +36872,14 @@ then68.i.i:                                       ; preds = %merge58.i.i
   br i1 %.not307.i.i, label %common.ret, label %then73.i.i
 
 then73.i.i:                                       ; preds = %then68.i.i
-  %97 = sext i32 %96 to i64
-  %98 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.483", i64 %97, i64 0, i64 67108864)
+  %81 = sext i32 %80 to i64
+  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.483", i64 %81, i64 0, i64 67108864)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
 merge67.i.i:                                      ; preds = %merge58.i.i
-  %99 = add i32 %43, -16777217
-  %or.cond324.i.i = icmp ult i32 %99, -16777216
+  %83 = add i32 %29, -16777217
+  %or.cond324.i.i = icmp ult i32 %83, -16777216
   br i1 %or.cond324.i.i, label %then77.i.i, label %merge76.i.i
 
 then77.i.i:                                       ; preds = %merge67.i.i
@@ -36705,15 +36887,15 @@ then77.i.i:                                       ; preds = %merge67.i.i
   br i1 %.not306.i.i, label %common.ret, label %then82.i.i
 
 then82.i.i:                                       ; preds = %then77.i.i
-  %100 = sext i32 %43 to i64
-  %101 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.484", i64 %100, i64 1, i64 16777216)
+  %84 = sext i32 %29 to i64
+  %85 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.484", i64 %84, i64 1, i64 16777216)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
 merge76.i.i:                                      ; preds = %merge67.i.i
-  %102 = getelementptr i8, ptr %0, i64 84
-  %103 = load i32, ptr %102, align 4
-  %or.cond325.i.i = icmp ugt i32 %103, 1
+  %86 = getelementptr i8, ptr %0, i64 212
+  %87 = load i32, ptr %86, align 4
+  %or.cond325.i.i = icmp ugt i32 %87, 1
   br i1 %or.cond325.i.i, label %then86.i.i, label %merge85.i.i
 
 then86.i.i:                                       ; preds = %merge76.i.i
@@ -36721,16 +36903,16 @@ then86.i.i:                                       ; preds = %merge76.i.i
   br i1 %.not305.i.i, label %common.ret, label %then91.i.i
 
 then91.i.i:                                       ; preds = %then86.i.i
-  %104 = sext i32 %103 to i64
-  %105 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.485", i64 %104, i64 0, i64 1)
+  %88 = sext i32 %87 to i64
+  %89 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.485", i64 %88, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
 merge85.i.i:                                      ; preds = %merge76.i.i
-  %106 = getelementptr i8, ptr %0, i64 88
-  %107 = load i32, ptr %106, align 4
-  %108 = add i32 %107, -3
-  %or.cond326.i.i = icmp ult i32 %108, -4
+  %90 = getelementptr i8, ptr %0, i64 216
+  %91 = load i32, ptr %90, align 4
+  %92 = add i32 %91, -3
+  %or.cond326.i.i = icmp ult i32 %92, -4
   br i1 %or.cond326.i.i, label %then95.i.i, label %merge94.i.i
 
 then95.i.i:                                       ; preds = %merge85.i.i
@@ -36738,13 +36920,15 @@ then95.i.i:                                       ; preds = %merge85.i.i
   br i1 %.not304.i.i, label %common.ret, label %then100.i.i
 
 then100.i.i:                                      ; preds = %then95.i.i
-  %109 = sext i32 %107 to i64
-  %110 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.486", i64 %109, i64 -1, i64 2)
+  %93 = sext i32 %91 to i64
+  %94 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.486", i64 %93, i64 -1, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
 merge94.i.i:                                      ; preds = %merge85.i.i
-  %or.cond327.i.i = icmp ugt i32 %47, 65536
+  %95 = getelementptr i8, ptr %0, i64 220
+  %96 = load i32, ptr %95, align 4
+  %or.cond327.i.i = icmp ugt i32 %96, 65536
   br i1 %or.cond327.i.i, label %then104.i.i, label %merge103.i.i
 
 then104.i.i:                                      ; preds = %merge94.i.i
@@ -36752,16 +36936,16 @@ then104.i.i:                                      ; preds = %merge94.i.i
   br i1 %.not303.i.i, label %common.ret, label %then109.i.i
 
 then109.i.i:                                      ; preds = %then104.i.i
-  %111 = sext i32 %47 to i64
-  %112 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.487", i64 %111, i64 0, i64 65536)
+  %97 = sext i32 %96 to i64
+  %98 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.487", i64 %97, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
 merge103.i.i:                                     ; preds = %merge94.i.i
-  %113 = getelementptr i8, ptr %0, i64 120
-  %114 = load i32, ptr %113, align 4
-  %115 = add i32 %114, -2
-  %or.cond328.i.i = icmp ult i32 %115, -3
+  %99 = getelementptr i8, ptr %0, i64 248
+  %100 = load i32, ptr %99, align 4
+  %101 = add i32 %100, -2
+  %or.cond328.i.i = icmp ult i32 %101, -3
   br i1 %or.cond328.i.i, label %then113.i.i, label %merge112.i.i
 
 then113.i.i:                                      ; preds = %merge103.i.i
@@ -36769,16 +36953,16 @@ then113.i.i:                                      ; preds = %merge103.i.i
   br i1 %.not302.i.i, label %common.ret, label %then118.i.i
 
 then118.i.i:                                      ; preds = %then113.i.i
-  %116 = sext i32 %114 to i64
-  %117 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.488", i64 %116, i64 -1, i64 1)
+  %102 = sext i32 %100 to i64
+  %103 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.488", i64 %102, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
 merge112.i.i:                                     ; preds = %merge103.i.i
-  %118 = getelementptr i8, ptr %0, i64 124
-  %119 = load i32, ptr %118, align 4
-  %120 = add i32 %119, -2
-  %or.cond329.i.i = icmp ult i32 %120, -3
+  %104 = getelementptr i8, ptr %0, i64 252
+  %105 = load i32, ptr %104, align 4
+  %106 = add i32 %105, -2
+  %or.cond329.i.i = icmp ult i32 %106, -3
   br i1 %or.cond329.i.i, label %then122.i.i, label %merge121.i.i
 
 then122.i.i:                                      ; preds = %merge112.i.i
@@ -36786,15 +36970,15 @@ then122.i.i:                                      ; preds = %merge112.i.i
   br i1 %.not301.i.i, label %common.ret, label %then127.i.i
 
 then127.i.i:                                      ; preds = %then122.i.i
-  %121 = sext i32 %119 to i64
-  %122 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.489", i64 %121, i64 -1, i64 1)
+  %107 = sext i32 %105 to i64
+  %108 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.489", i64 %107, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
 merge121.i.i:                                     ; preds = %merge112.i.i
-  %123 = getelementptr i8, ptr %0, i64 128
-  %124 = load i32, ptr %123, align 4
-  %or.cond330.i.i = icmp ugt i32 %124, 1
+  %109 = getelementptr i8, ptr %0, i64 256
+  %110 = load i32, ptr %109, align 4
+  %or.cond330.i.i = icmp ugt i32 %110, 1
   br i1 %or.cond330.i.i, label %then131.i.i, label %merge130.i.i
 
 then131.i.i:                                      ; preds = %merge121.i.i
@@ -36802,15 +36986,15 @@ then131.i.i:                                      ; preds = %merge121.i.i
   br i1 %.not300.i.i, label %common.ret, label %then136.i.i
 
 then136.i.i:                                      ; preds = %then131.i.i
-  %125 = sext i32 %124 to i64
-  %126 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.490", i64 %125, i64 0, i64 1)
+  %111 = sext i32 %110 to i64
+  %112 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.490", i64 %111, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
 merge130.i.i:                                     ; preds = %merge121.i.i
-  %127 = getelementptr i8, ptr %0, i64 132
-  %128 = load i32, ptr %127, align 4
-  %or.cond331.i.i = icmp ugt i32 %128, 1
+  %113 = getelementptr i8, ptr %0, i64 260
+  %114 = load i32, ptr %113, align 4
+  %or.cond331.i.i = icmp ugt i32 %114, 1
   br i1 %or.cond331.i.i, label %then140.i.i, label %merge139.i.i
 
 then140.i.i:                                      ; preds = %merge130.i.i
@@ -36818,15 +37002,15 @@ then140.i.i:                                      ; preds = %merge130.i.i
   br i1 %.not299.i.i, label %common.ret, label %then145.i.i
 
 then145.i.i:                                      ; preds = %then140.i.i
-  %129 = sext i32 %128 to i64
-  %130 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.491", i64 %129, i64 0, i64 1)
+  %115 = sext i32 %114 to i64
+  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.491", i64 %115, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
 merge139.i.i:                                     ; preds = %merge130.i.i
-  %131 = getelementptr i8, ptr %0, i64 136
-  %132 = load i32, ptr %131, align 4
-  %or.cond332.i.i = icmp ugt i32 %132, 65536
+  %117 = getelementptr i8, ptr %0, i64 264
+  %118 = load i32, ptr %117, align 4
+  %or.cond332.i.i = icmp ugt i32 %118, 65536
   br i1 %or.cond332.i.i, label %then149.i.i, label %merge148.i.i
 
 then149.i.i:                                      ; preds = %merge139.i.i
@@ -36834,18 +37018,18 @@ then149.i.i:                                      ; preds = %merge139.i.i
   br i1 %.not298.i.i, label %common.ret, label %then154.i.i
 
 then154.i.i:                                      ; preds = %then149.i.i
-  %133 = sext i32 %132 to i64
-  %134 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.492", i64 %133, i64 0, i64 65536)
+  %119 = sext i32 %118 to i64
+  %120 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.492", i64 %119, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
 merge148.i.i:                                     ; preds = %merge139.i.i
-  %135 = getelementptr i8, ptr %0, i64 96
-  %136 = load i64, ptr %135, align 8
-  %137 = icmp slt i64 %136, 0
-  %138 = uitofp nneg i64 %136 to double
-  %139 = fcmp ogt double %138, 0x43B0000000000000
-  %or.cond334.i.i = select i1 %137, i1 true, i1 %139
+  %121 = getelementptr i8, ptr %0, i64 224
+  %122 = load i64, ptr %121, align 8
+  %123 = icmp slt i64 %122, 0
+  %124 = uitofp nneg i64 %122 to double
+  %125 = fcmp ogt double %124, 0x43B0000000000000
+  %or.cond334.i.i = select i1 %123, i1 true, i1 %125
   br i1 %or.cond334.i.i, label %then158.i.i, label %merge2.i
 
 then158.i.i:                                      ; preds = %merge148.i.i
@@ -36853,418 +37037,364 @@ then158.i.i:                                      ; preds = %merge148.i.i
   br i1 %.not.i.i, label %common.ret, label %then163.i.i
 
 then163.i.i:                                      ; preds = %then158.i.i
-  %140 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.493", i64 %136, i64 0, i64 1152921504606846976)
+  %126 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.493", i64 %122, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge148.i.i
-  %.not68.i = icmp ne i32 %132, 0
-  %141 = icmp eq i32 %128, 0
-  %or.cond.i = and i1 %141, %.not68.i
+  %.not62.i = icmp ne i32 %118, 0
+  %127 = icmp eq i32 %114, 0
+  %or.cond.i = and i1 %127, %.not62.i
   br i1 %or.cond.i, label %then7.i, label %merge6.i
 
 then7.i:                                          ; preds = %merge2.i
-  %.not52.i = icmp eq ptr %6, null
-  br i1 %.not52.i, label %common.ret, label %then10.i
+  %.not51.i = icmp eq ptr %6, null
+  br i1 %.not51.i, label %common.ret, label %then10.i
 
 then10.i:                                         ; preds = %then7.i
-  %142 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.494", i32 %132)
+  %128 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.494", i32 %118)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %143 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
-  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %143, i64 1023)
-  %144 = icmp sgt i64 %143, 0
-  br i1 %144, label %then2.i.i.i, label %"$printable.clean.exit.i"
+  %129 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
+  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %129, i64 1023)
+  %130 = icmp sgt i64 %129, 0
+  br i1 %130, label %then2.i.i.i, label %"$printable.clean.exit.i"
 
 then2.i.i.i:                                      ; preds = %then10.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %6, i64 %spec.select.i.i.i, i1 false)
   br label %"$printable.clean.exit.i"
 
 "$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then10.i
-  %145 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %145, align 1
-  %146 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %147 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %147, i64 %146)
+  %131 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %131, align 1
+  %132 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %133 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %133, i64 %132)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %common.ret
 
 merge6.i:                                         ; preds = %merge2.i
-  %148 = getelementptr i8, ptr %1, i64 132
-  %149 = load i32, ptr %148, align 4
-  %150 = icmp sgt i32 %31, %149
-  br i1 %150, label %then14.i, label %merge13.i
+  %134 = getelementptr i8, ptr %1, i64 132
+  %135 = load i32, ptr %134, align 4
+  %136 = icmp sgt i32 %48, %135
+  br i1 %136, label %then14.i, label %merge13.i
 
 then14.i:                                         ; preds = %merge6.i
-  %.not51.i = icmp eq ptr %6, null
-  br i1 %.not51.i, label %common.ret, label %then18.i
+  %.not50.i = icmp eq ptr %6, null
+  br i1 %.not50.i, label %common.ret, label %then18.i
 
 then18.i:                                         ; preds = %then14.i
-  %151 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.495", i32 %31, i32 %149)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i)
-  %152 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
-  %spec.select.i.i61.i = tail call i64 @llvm.smin.i64(i64 %152, i64 1023)
-  %153 = icmp sgt i64 %152, 0
-  br i1 %153, label %then2.i.i62.i, label %"$printable.clean.exit63.i"
+  %137 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.495", i32 %48, i32 %135)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i54.i)
+  %138 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
+  %spec.select.i.i55.i = tail call i64 @llvm.smin.i64(i64 %138, i64 1023)
+  %139 = icmp sgt i64 %138, 0
+  br i1 %139, label %then2.i.i56.i, label %"$printable.clean.exit57.i"
 
-then2.i.i62.i:                                    ; preds = %then18.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i60.i, ptr nonnull align 1 %6, i64 %spec.select.i.i61.i, i1 false)
-  br label %"$printable.clean.exit63.i"
+then2.i.i56.i:                                    ; preds = %then18.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i54.i, ptr nonnull align 1 %6, i64 %spec.select.i.i55.i, i1 false)
+  br label %"$printable.clean.exit57.i"
 
-"$printable.clean.exit63.i":                      ; preds = %then2.i.i62.i, %then18.i
-  %154 = getelementptr i8, ptr %raw.i60.i, i64 %spec.select.i.i61.i
-  store i8 0, ptr %154, align 1
-  %155 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i60.i)
-  %156 = ptrtoint ptr %raw.i60.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %156, i64 %155)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i60.i)
+"$printable.clean.exit57.i":                      ; preds = %then2.i.i56.i, %then18.i
+  %140 = getelementptr i8, ptr %raw.i54.i, i64 %spec.select.i.i55.i
+  store i8 0, ptr %140, align 1
+  %141 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i54.i)
+  %142 = ptrtoint ptr %raw.i54.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %142, i64 %141)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i54.i)
   br label %common.ret
 
 merge13.i:                                        ; preds = %merge6.i
-  %.not.i64.i = icmp eq i32 %85, 0
-  br i1 %.not.i64.i, label %else.i.i, label %merge
+  %.not.i58.i = icmp eq i32 %69, 0
+  br i1 %.not.i58.i, label %else.i.i, label %merge
 
 else.i.i:                                         ; preds = %merge13.i
-  %157 = getelementptr i8, ptr %1, i64 152
-  %158 = load i32, ptr %157, align 4
-  %159 = srem i32 %158, %26
-  %160 = icmp eq i32 %159, 0
-  %spec.select.i.i = select i1 %160, i32 2, i32 1
+  %143 = getelementptr i8, ptr %1, i64 152
+  %144 = load i32, ptr %143, align 4
+  %145 = srem i32 %144, %17
+  %146 = icmp eq i32 %145, 0
+  %spec.select.i.i = select i1 %146, i32 2, i32 1
   br label %merge
 
-common.ret:                                       ; preds = %"$printable.clean.exit.i93", %then.i89, %"$printable.clean.exit54.i", %then10.i82, %"$printable.clean.exit.i77", %then.i, %then163.i.i, %then158.i.i, %then154.i.i, %then149.i.i, %then145.i.i, %then140.i.i, %then136.i.i, %then131.i.i, %then127.i.i, %then122.i.i, %then118.i.i, %then113.i.i, %then109.i.i, %then104.i.i, %then100.i.i, %then95.i.i, %then91.i.i, %then86.i.i, %then82.i.i, %then77.i.i, %then73.i.i, %then68.i.i, %then64.i.i, %then59.i.i, %then55.i.i, %then50.i.i, %then46.i.i, %then41.i.i, %then37.i.i, %then32.i.i, %"$printable.clean.exit346.i.i", %then23.i56.i, %"$printable.clean.exit342.i.i", %then14.i.i, %"$printable.clean.exit338.i.i", %then5.i57.i, %"$printable.clean.exit.i.i", %then.i58.i, %entry, %"$printable.clean.exit63.i", %then14.i, %"$printable.clean.exit.i", %then7.i, %"$Plan.measure_weights.exit.thread", %merge20, %merge15, %merge25
-  %common.ret.op = phi i32 [ 0, %merge25 ], [ %312, %merge15 ], [ %313, %merge20 ], [ %common.ret.op.i96.ph, %"$Plan.measure_weights.exit.thread" ], [ 1, %then7.i ], [ 1, %"$printable.clean.exit.i" ], [ 1, %then14.i ], [ 1, %"$printable.clean.exit63.i" ], [ 1, %entry ], [ 1, %then.i58.i ], [ 1, %"$printable.clean.exit.i.i" ], [ 1, %then5.i57.i ], [ 1, %"$printable.clean.exit338.i.i" ], [ 1, %then14.i.i ], [ 1, %"$printable.clean.exit342.i.i" ], [ 1, %then23.i56.i ], [ 1, %"$printable.clean.exit346.i.i" ], [ 1, %then32.i.i ], [ 1, %then37.i.i ], [ 1, %then41.i.i ], [ 1, %then46.i.i ], [ 1, %then50.i.i ], [ 1, %then55.i.i ], [ 1, %then59.i.i ], [ 1, %then64.i.i ], [ 1, %then68.i.i ], [ 1, %then73.i.i ], [ 1, %then77.i.i ], [ 1, %then82.i.i ], [ 1, %then86.i.i ], [ 1, %then91.i.i ], [ 1, %then95.i.i ], [ 1, %then100.i.i ], [ 1, %then104.i.i ], [ 1, %then109.i.i ], [ 1, %then113.i.i ], [ 1, %then118.i.i ], [ 1, %then122.i.i ], [ 1, %then127.i.i ], [ 1, %then131.i.i ], [ 1, %then136.i.i ], [ 1, %then140.i.i ], [ 1, %then145.i.i ], [ 1, %then149.i.i ], [ 1, %then154.i.i ], [ 1, %then158.i.i ], [ 1, %then163.i.i ], [ 4, %then.i ], [ 4, %"$printable.clean.exit.i77" ], [ 4, %then10.i82 ], [ 4, %"$printable.clean.exit54.i" ], [ 1, %then.i89 ], [ 1, %"$printable.clean.exit.i93" ]
+common.ret:                                       ; preds = %"$printable.clean.exit54.i", %then10.i81, %"$printable.clean.exit.i76", %then.i, %then163.i.i, %then158.i.i, %then154.i.i, %then149.i.i, %then145.i.i, %then140.i.i, %then136.i.i, %then131.i.i, %then127.i.i, %then122.i.i, %then118.i.i, %then113.i.i, %then109.i.i, %then104.i.i, %then100.i.i, %then95.i.i, %then91.i.i, %then86.i.i, %then82.i.i, %then77.i.i, %then73.i.i, %then68.i.i, %then64.i.i, %then59.i.i, %then55.i.i, %then50.i.i, %then46.i.i, %then41.i.i, %then37.i.i, %then32.i.i, %"$printable.clean.exit346.i.i", %then23.i.i, %"$printable.clean.exit342.i.i", %then14.i.i, %"$printable.clean.exit338.i.i", %then5.i.i, %"$printable.clean.exit.i.i", %then.i53.i, %entry, %"$printable.clean.exit57.i", %then14.i, %"$printable.clean.exit.i", %then7.i, %"$Plan.measure_page.exit.thread", %"$Plan.measure_weights.exit.thread", %merge20, %merge15, %merge25
+  %common.ret.op = phi i32 [ 0, %merge25 ], [ %303, %merge15 ], [ 1, %merge20 ], [ %common.ret.op.i85.ph, %"$Plan.measure_weights.exit.thread" ], [ 4, %"$Plan.measure_page.exit.thread" ], [ 1, %then7.i ], [ 1, %"$printable.clean.exit.i" ], [ 1, %then14.i ], [ 1, %"$printable.clean.exit57.i" ], [ 1, %entry ], [ 1, %then.i53.i ], [ 1, %"$printable.clean.exit.i.i" ], [ 1, %then5.i.i ], [ 1, %"$printable.clean.exit338.i.i" ], [ 1, %then14.i.i ], [ 1, %"$printable.clean.exit342.i.i" ], [ 1, %then23.i.i ], [ 1, %"$printable.clean.exit346.i.i" ], [ 1, %then32.i.i ], [ 1, %then37.i.i ], [ 1, %then41.i.i ], [ 1, %then46.i.i ], [ 1, %then50.i.i ], [ 1, %then55.i.i ], [ 1, %then59.i.i ], [ 1, %then64.i.i ], [ 1, %then68.i.i ], [ 1, %then73.i.i ], [ 1, %then77.i.i ], [ 1, %then82.i.i ], [ 1, %then86.i.i ], [ 1, %then91.i.i ], [ 1, %then95.i.i ], [ 1, %then100.i.i ], [ 1, %then104.i.i ], [ 1, %then109.i.i ], [ 1, %then113.i.i ], [ 1, %then118.i.i ], [ 1, %then122.i.i ], [ 1, %then127.i.i ], [ 1, %then131.i.i ], [ 1, %then136.i.i ], [ 1, %then140.i.i ], [ 1, %then145.i.i ], [ 1, %then149.i.i ], [ 1, %then154.i.i ], [ 1, %then158.i.i ], [ 1, %then163.i.i ], [ 4, %then.i ], [ 4, %"$printable.clean.exit.i76" ], [ 4, %then10.i81 ], [ 4, %"$printable.clean.exit54.i" ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %else.i.i, %merge13.i
-  %161 = phi i32 [ %spec.select.i.i, %else.i.i ], [ %85, %merge13.i ]
-  store i32 %161, ptr %84, align 4
-  %162 = getelementptr i8, ptr %3, i64 4
-  %163 = load i32, ptr %162, align 4
-  %164 = getelementptr i8, ptr %0, i64 144
-  store i32 %163, ptr %164, align 4
-  %165 = getelementptr i8, ptr %0, i64 148
-  store i32 %107, ptr %165, align 4
-  %166 = icmp slt i32 %107, 0
-  br i1 %166, label %then2, label %merge1
+  %147 = phi i32 [ %spec.select.i.i, %else.i.i ], [ %69, %merge13.i ]
+  store i32 %147, ptr %68, align 4
+  %148 = getelementptr i8, ptr %0, i64 16
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(128) %148, ptr noundef nonnull align 8 dereferenceable(128) %5, i64 128, i1 false)
+  %149 = getelementptr i8, ptr %3, i64 4
+  %150 = load i32, ptr %149, align 4
+  %151 = getelementptr i8, ptr %0, i64 272
+  store i32 %150, ptr %151, align 4
+  %152 = getelementptr i8, ptr %0, i64 276
+  store i32 %91, ptr %152, align 4
+  %153 = icmp slt i32 %91, 0
+  br i1 %153, label %then2, label %merge1
 
 then2:                                            ; preds = %merge
-  %167 = getelementptr i8, ptr %3, i64 8
-  %168 = load i32, ptr %167, align 4
-  store i32 %168, ptr %165, align 4
+  %154 = getelementptr i8, ptr %3, i64 8
+  %155 = load i32, ptr %154, align 4
+  store i32 %155, ptr %152, align 4
   br label %merge1
 
 merge1:                                           ; preds = %merge, %then2
-  %169 = phi i32 [ %107, %merge ], [ %168, %then2 ]
-  %170 = icmp slt i32 %114, 1
-  %171 = getelementptr i8, ptr %3, i64 12
-  %172 = load i32, ptr %171, align 4
-  %173 = icmp eq i32 %172, 0
-  %.not57.i = xor i1 %173, true
-  %brmerge.i = select i1 %170, i1 true, i1 %.not57.i
-  br i1 %brmerge.i, label %merge.i80, label %then.i
+  %156 = phi i32 [ %91, %merge ], [ %155, %then2 ]
+  %157 = icmp slt i32 %100, 1
+  %158 = getelementptr i8, ptr %3, i64 12
+  %159 = load i32, ptr %158, align 4
+  %160 = icmp eq i32 %159, 0
+  %.not57.i = xor i1 %160, true
+  %brmerge.i = select i1 %157, i1 true, i1 %.not57.i
+  br i1 %brmerge.i, label %merge.i79, label %then.i
 
 then.i:                                           ; preds = %merge1
   %.not48.i = icmp eq ptr %6, null
   br i1 %.not48.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %174 = getelementptr i8, ptr %3, i64 52
-  %175 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.496", ptr %174)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i75)
-  %176 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
-  %spec.select.i.i.i76 = tail call i64 @llvm.smin.i64(i64 %176, i64 1023)
-  %177 = icmp sgt i64 %176, 0
-  br i1 %177, label %then2.i.i.i79, label %"$printable.clean.exit.i77"
+  %161 = getelementptr i8, ptr %3, i64 52
+  %162 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.496", ptr %161)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i74)
+  %163 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
+  %spec.select.i.i.i75 = tail call i64 @llvm.smin.i64(i64 %163, i64 1023)
+  %164 = icmp sgt i64 %163, 0
+  br i1 %164, label %then2.i.i.i78, label %"$printable.clean.exit.i76"
 
-then2.i.i.i79:                                    ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i75, ptr nonnull align 1 %6, i64 %spec.select.i.i.i76, i1 false)
-  br label %"$printable.clean.exit.i77"
+then2.i.i.i78:                                    ; preds = %then2.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i74, ptr nonnull align 1 %6, i64 %spec.select.i.i.i75, i1 false)
+  br label %"$printable.clean.exit.i76"
 
-"$printable.clean.exit.i77":                      ; preds = %then2.i.i.i79, %then2.i
-  %178 = getelementptr i8, ptr %raw.i.i75, i64 %spec.select.i.i.i76
-  store i8 0, ptr %178, align 1
-  %179 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i75)
-  %180 = ptrtoint ptr %raw.i.i75 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %180, i64 %179)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i75)
+"$printable.clean.exit.i76":                      ; preds = %then2.i.i.i78, %then2.i
+  %165 = getelementptr i8, ptr %raw.i.i74, i64 %spec.select.i.i.i75
+  store i8 0, ptr %165, align 1
+  %166 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i74)
+  %167 = ptrtoint ptr %raw.i.i74 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %167, i64 %166)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i74)
   br label %common.ret
 
-merge.i80:                                        ; preds = %merge1
-  %.mux.i = select i1 %170, i1 %173, i1 false
-  %.not44.i = icmp eq i32 %114, 0
-  %or.cond.i81 = or i1 %.not44.i, %.mux.i
-  %181 = trunc nuw i32 %124 to i8
-  %182 = xor i8 %181, 1
-  %183 = select i1 %or.cond.i81, i8 0, i8 %182
-  %184 = getelementptr i8, ptr %0, i64 153
-  store i8 %183, ptr %184, align 1
-  %185 = load ptr, ptr %0, align 8
-  %186 = getelementptr i8, ptr %0, i64 155
-  %187 = getelementptr i8, ptr %3, i64 48
-  %188 = load i32, ptr %187, align 4
-  %.not45.i = icmp ne i32 %188, 0
-  %189 = icmp eq i32 %26, 1
-  %or.cond55.i = and i1 %.not45.i, %189
+merge.i79:                                        ; preds = %merge1
+  %.mux.i = select i1 %157, i1 %160, i1 false
+  %.not44.i = icmp eq i32 %100, 0
+  %or.cond.i80 = or i1 %.not44.i, %.mux.i
+  %168 = trunc nuw i32 %110 to i8
+  %169 = xor i8 %168, 1
+  %170 = select i1 %or.cond.i80, i8 0, i8 %169
+  %171 = getelementptr i8, ptr %0, i64 281
+  store i8 %170, ptr %171, align 1
+  %172 = load ptr, ptr %0, align 8, !noalias !50
+  %173 = getelementptr i8, ptr %0, i64 283
+  %174 = getelementptr i8, ptr %3, i64 48
+  %175 = load i32, ptr %174, align 4
+  %.not45.i = icmp ne i32 %175, 0
+  %176 = icmp eq i32 %17, 1
+  %or.cond55.i = and i1 %.not45.i, %176
   br i1 %or.cond55.i, label %and.lhs.true1.i.i, label %and.end6.i
 
-and.rhs.i50.i:                                    ; preds = %and.lhs.true.i.i83
-  %190 = getelementptr i8, ptr %185, i64 164
-  %.val6.i.i = load i32, ptr %190, align 4
-  %191 = mul i32 %.val6.i.i, %198
-  %192 = icmp eq i32 %191, %.val6.i.i
-  %193 = zext i1 %192 to i8
+and.rhs.i50.i:                                    ; preds = %and.lhs.true.i.i
+  %177 = getelementptr i8, ptr %172, i64 164
+  %.val6.i.i = load i32, ptr %177, align 4
+  %178 = mul i32 %.val6.i.i, %185
+  %179 = icmp eq i32 %178, %.val6.i.i
+  %180 = zext i1 %179 to i8
   br label %and.end6.i
 
-and.lhs.true.i.i83:                               ; preds = %and.lhs.true1.i.i
-  %194 = getelementptr i8, ptr %185, i64 92
-  %.val7.i.i = load i32, ptr %194, align 4
-  %195 = getelementptr i8, ptr %185, i64 148
-  %.val8.i.i = load i32, ptr %195, align 4
-  %196 = icmp slt i32 %.val8.i.i, %.val7.i.i
-  br i1 %196, label %and.rhs.i50.i, label %and.end6.i
+and.lhs.true.i.i:                                 ; preds = %and.lhs.true1.i.i
+  %181 = getelementptr i8, ptr %172, i64 92
+  %.val7.i.i = load i32, ptr %181, align 4
+  %182 = getelementptr i8, ptr %172, i64 148
+  %.val8.i.i = load i32, ptr %182, align 4
+  %183 = icmp slt i32 %.val8.i.i, %.val7.i.i
+  br i1 %183, label %and.rhs.i50.i, label %and.end6.i
 
-and.lhs.true1.i.i:                                ; preds = %merge.i80
-  %197 = getelementptr i8, ptr %185, i64 160
-  %198 = load i32, ptr %197, align 4
-  %199 = icmp sgt i32 %198, 0
-  br i1 %199, label %and.lhs.true.i.i83, label %and.end6.i
+and.lhs.true1.i.i:                                ; preds = %merge.i79
+  %184 = getelementptr i8, ptr %172, i64 160
+  %185 = load i32, ptr %184, align 4
+  %186 = icmp sgt i32 %185, 0
+  br i1 %186, label %and.lhs.true.i.i, label %and.end6.i
 
-and.end6.i:                                       ; preds = %and.lhs.true1.i.i, %and.lhs.true.i.i83, %and.rhs.i50.i, %merge.i80
-  %200 = phi i8 [ 0, %merge.i80 ], [ 0, %and.lhs.true.i.i83 ], [ 0, %and.lhs.true1.i.i ], [ %193, %and.rhs.i50.i ]
-  store i8 %200, ptr %186, align 1
-  %201 = icmp sgt i32 %119, 0
-  br i1 %201, label %or.end.i, label %or.rhs.i
+and.end6.i:                                       ; preds = %and.lhs.true1.i.i, %and.lhs.true.i.i, %and.rhs.i50.i, %merge.i79
+  %187 = phi i8 [ 0, %merge.i79 ], [ 0, %and.lhs.true.i.i ], [ 0, %and.lhs.true1.i.i ], [ %180, %and.rhs.i50.i ]
+  store i8 %187, ptr %173, align 1
+  %188 = icmp sgt i32 %105, 0
+  br i1 %188, label %or.end.i, label %or.rhs.i
 
 or.rhs.i:                                         ; preds = %and.end6.i
-  %202 = icmp slt i32 %119, 0
-  br i1 %202, label %and.rhs7.i, label %or.end.i
+  %189 = icmp slt i32 %105, 0
+  br i1 %189, label %and.rhs7.i, label %or.end.i
 
 and.rhs7.i:                                       ; preds = %or.rhs.i
-  %203 = getelementptr i8, ptr %3, i64 44
-  %204 = load i32, ptr %203, align 4
-  %205 = icmp ne i32 %204, 0
-  %206 = zext i1 %205 to i8
+  %190 = getelementptr i8, ptr %3, i64 44
+  %191 = load i32, ptr %190, align 4
+  %192 = icmp ne i32 %191, 0
+  %193 = zext i1 %192 to i8
   br label %or.end.i
 
 or.end.i:                                         ; preds = %and.rhs7.i, %or.rhs.i, %and.end6.i
-  %207 = phi i8 [ 1, %and.end6.i ], [ 0, %or.rhs.i ], [ %206, %and.rhs7.i ]
-  %208 = getelementptr i8, ptr %0, i64 154
-  store i8 %207, ptr %208, align 1
-  %209 = getelementptr i8, ptr %3, i64 40
-  %210 = load i32, ptr %209, align 4
-  %211 = icmp sgt i32 %210, 0
-  br i1 %211, label %and.lhs.true12.i, label %merge5
+  %194 = phi i8 [ 1, %and.end6.i ], [ 0, %or.rhs.i ], [ %193, %and.rhs7.i ]
+  %195 = getelementptr i8, ptr %0, i64 282
+  store i8 %194, ptr %195, align 1
+  %196 = getelementptr i8, ptr %3, i64 40
+  %197 = load i32, ptr %196, align 4
+  %198 = icmp sgt i32 %197, 0
+  br i1 %198, label %and.lhs.true12.i, label %merge5
 
-then10.i82:                                       ; preds = %and.lhs.true12.i
+then10.i81:                                       ; preds = %and.lhs.true12.i
   %.not47.i = icmp eq ptr %6, null
   br i1 %.not47.i, label %common.ret, label %then15.i
 
 and.lhs.true12.i:                                 ; preds = %or.end.i
-  %212 = urem i32 %35, %210
-  %.not46.i = icmp eq i32 %212, 0
-  br i1 %.not46.i, label %merge5, label %then10.i82
+  %199 = urem i32 %21, %197
+  %.not46.i = icmp eq i32 %199, 0
+  br i1 %.not46.i, label %merge5, label %then10.i81
 
-then15.i:                                         ; preds = %then10.i82
-  %213 = getelementptr i8, ptr %3, i64 52
-  %214 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.497", i32 %35, ptr %213, i32 %210)
+then15.i:                                         ; preds = %then10.i81
+  %200 = getelementptr i8, ptr %3, i64 52
+  %201 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.497", i32 %21, ptr %200, i32 %197)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i51.i)
-  %215 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
-  %spec.select.i.i52.i = tail call i64 @llvm.smin.i64(i64 %215, i64 1023)
-  %216 = icmp sgt i64 %215, 0
-  br i1 %216, label %then2.i.i53.i, label %"$printable.clean.exit54.i"
+  %202 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
+  %spec.select.i.i52.i = tail call i64 @llvm.smin.i64(i64 %202, i64 1023)
+  %203 = icmp sgt i64 %202, 0
+  br i1 %203, label %then2.i.i53.i, label %"$printable.clean.exit54.i"
 
 then2.i.i53.i:                                    ; preds = %then15.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i51.i, ptr nonnull align 1 %6, i64 %spec.select.i.i52.i, i1 false)
   br label %"$printable.clean.exit54.i"
 
 "$printable.clean.exit54.i":                      ; preds = %then2.i.i53.i, %then15.i
-  %217 = getelementptr i8, ptr %raw.i51.i, i64 %spec.select.i.i52.i
-  store i8 0, ptr %217, align 1
-  %218 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i51.i)
-  %219 = ptrtoint ptr %raw.i51.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %219, i64 %218)
+  %204 = getelementptr i8, ptr %raw.i51.i, i64 %spec.select.i.i52.i
+  store i8 0, ptr %204, align 1
+  %205 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i51.i)
+  %206 = ptrtoint ptr %raw.i51.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %206, i64 %205)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i51.i)
   br label %common.ret
 
 merge5:                                           ; preds = %and.lhs.true12.i, %or.end.i
-  %220 = getelementptr i8, ptr %0, i64 160
-  store i64 %136, ptr %220, align 8
-  %221 = icmp eq i64 %136, 0
-  br i1 %221, label %then.i85, label %"$Plan.choose_memory.exit"
+  %207 = getelementptr i8, ptr %0, i64 288
+  store i64 %122, ptr %207, align 8
+  %208 = icmp eq i64 %122, 0
+  br i1 %208, label %then.i83, label %"$Plan.choose_memory.exit"
 
-then.i85:                                         ; preds = %merge5
-  %222 = load i8, ptr %10, align 1
-  %223 = trunc i8 %222 to i1
-  %224 = getelementptr i8, ptr %3, i64 24
-  %225 = load i64, ptr %224, align 8
-  %226 = sdiv i64 %225, 100
-  %227 = select i1 %223, i64 90, i64 97
-  %228 = mul nsw i64 %226, %227
-  store i64 %228, ptr %220, align 8
+then.i83:                                         ; preds = %merge5
+  %209 = load i8, ptr %10, align 1
+  %210 = trunc i8 %209 to i1
+  %211 = getelementptr i8, ptr %3, i64 24
+  %212 = load i64, ptr %211, align 8
+  %213 = sdiv i64 %212, 100
+  %214 = select i1 %210, i64 90, i64 97
+  %215 = mul nsw i64 %213, %214
+  store i64 %215, ptr %207, align 8
   br label %"$Plan.choose_memory.exit"
 
-"$Plan.choose_memory.exit":                       ; preds = %merge5, %then.i85
-  %229 = add nsw i32 %31, -1
-  %230 = add nuw nsw i32 %229, %35
-  %231 = udiv i32 %230, %35
-  %232 = getelementptr i8, ptr %0, i64 168
-  store i32 %231, ptr %232, align 4
-  %233 = zext nneg i32 %30 to i64
-  %234 = zext nneg i32 %231 to i64
-  %235 = mul nuw nsw i64 %233, %234
-  %236 = icmp ugt i64 %235, 2147483647
-  br i1 %236, label %then.i89, label %merge10
-
-then.i89:                                         ; preds = %"$Plan.choose_memory.exit"
-  %.not.i90 = icmp eq ptr %6, null
-  br i1 %.not.i90, label %common.ret, label %then2.i91
-
-then2.i91:                                        ; preds = %then.i89
-  %237 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.498", i32 %30, i32 %31, i32 %35, i64 2147483647)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i86)
-  %238 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
-  %spec.select.i.i.i92 = tail call i64 @llvm.smin.i64(i64 %238, i64 1023)
-  %239 = icmp sgt i64 %238, 0
-  br i1 %239, label %then2.i.i.i94, label %"$printable.clean.exit.i93"
-
-then2.i.i.i94:                                    ; preds = %then2.i91
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i86, ptr nonnull align 1 %6, i64 %spec.select.i.i.i92, i1 false)
-  br label %"$printable.clean.exit.i93"
-
-"$printable.clean.exit.i93":                      ; preds = %then2.i.i.i94, %then2.i91
-  %240 = getelementptr i8, ptr %raw.i.i86, i64 %spec.select.i.i.i92
-  store i8 0, ptr %240, align 1
-  %241 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i86)
-  %242 = ptrtoint ptr %raw.i.i86 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %242, i64 %241)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i86)
-  br label %common.ret
-
-merge10:                                          ; preds = %"$Plan.choose_memory.exit"
-  %243 = getelementptr i8, ptr %0, i64 292
-  store i32 %39, ptr %243, align 4
-  %244 = getelementptr i8, ptr %0, i64 296
-  store i32 %30, ptr %244, align 4
-  %245 = getelementptr i8, ptr %0, i64 300
-  store i32 %231, ptr %245, align 4
-  %246 = getelementptr i8, ptr %0, i64 304
-  store i32 %47, ptr %246, align 4
-  %247 = shl nuw nsw i32 %47, 4
-  %248 = getelementptr i8, ptr %0, i64 308
-  %249 = tail call i32 @llvm.umax.i32(i32 %247, i32 1024)
-  store i32 %249, ptr %248, align 4
-  %250 = tail call i32 @llvm.umin.i32(i32 %47, i32 %30)
-  %251 = getelementptr i8, ptr %0, i64 312
-  store i32 %250, ptr %251, align 4
-  %252 = getelementptr i8, ptr %185, i64 96
-  %253 = load i32, ptr %252, align 4
-  %254 = getelementptr i8, ptr %0, i64 316
-  store i32 %253, ptr %254, align 4
+"$Plan.choose_memory.exit":                       ; preds = %merge5, %then.i83
   call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %unbound.i)
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %layout.i)
-  %255 = load ptr, ptr %9, align 8, !noalias !50
-  %256 = icmp eq i32 %169, 2
-  br i1 %256, label %and.rhs.i.i, label %"$Plan.layout.exit.i"
+  %216 = load ptr, ptr %9, align 8, !noalias !51
+  %217 = icmp eq i32 %156, 2
+  br i1 %217, label %and.rhs.i.i, label %"$Plan.layout.exit.i"
 
-and.rhs.i.i:                                      ; preds = %merge10
-  %257 = getelementptr i8, ptr %185, i64 753
-  %258 = load i8, ptr %257, align 1, !noalias !50
-  %259 = and i8 %258, 1
+and.rhs.i.i:                                      ; preds = %"$Plan.choose_memory.exit"
+  %218 = getelementptr i8, ptr %172, i64 753
+  %219 = load i8, ptr %218, align 1, !noalias !51
+  %220 = and i8 %219, 1
   br label %"$Plan.layout.exit.i"
 
-"$Plan.layout.exit.i":                            ; preds = %and.rhs.i.i, %merge10
-  %260 = phi i8 [ 0, %merge10 ], [ %259, %and.rhs.i.i ]
-  %261 = getelementptr i8, ptr %185, i64 496
-  %262 = getelementptr i8, ptr %185, i64 24
-  store ptr %262, ptr %layout.i, align 8
+"$Plan.layout.exit.i":                            ; preds = %and.rhs.i.i, %"$Plan.choose_memory.exit"
+  %221 = phi i8 [ 0, %"$Plan.choose_memory.exit" ], [ %220, %and.rhs.i.i ]
+  %222 = getelementptr i8, ptr %172, i64 496
+  %223 = getelementptr i8, ptr %172, i64 24
+  store ptr %223, ptr %layout.i, align 8
   %.sroa.2.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 8
-  store ptr %261, ptr %.sroa.2.0.layout.sroa_idx.i, align 8
+  store ptr %222, ptr %.sroa.2.0.layout.sroa_idx.i, align 8
   %.sroa.3.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 16
-  store ptr %255, ptr %.sroa.3.0.layout.sroa_idx.i, align 8
+  store ptr %216, ptr %.sroa.3.0.layout.sroa_idx.i, align 8
   %.sroa.4.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 24
-  store i32 %26, ptr %.sroa.4.0.layout.sroa_idx.i, align 8
+  store i32 %17, ptr %.sroa.4.0.layout.sroa_idx.i, align 8
   %.sroa.5.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 28
   store i32 0, ptr %.sroa.5.0.layout.sroa_idx.i, align 4
   %.sroa.6.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 32
-  store i32 %161, ptr %.sroa.6.0.layout.sroa_idx.i, align 8
+  store i32 %147, ptr %.sroa.6.0.layout.sroa_idx.i, align 8
   %.sroa.7.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 36
-  store i8 %200, ptr %.sroa.7.0.layout.sroa_idx.i, align 4
+  store i8 %187, ptr %.sroa.7.0.layout.sroa_idx.i, align 4
   %.sroa.8.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 37
-  store i8 %260, ptr %.sroa.8.0.layout.sroa_idx.i, align 1
-  %263 = getelementptr i8, ptr %185, i64 100
-  %264 = load i32, ptr %263, align 4
-  %265 = srem i32 %264, %26
-  %.not.i.i.i = icmp eq i32 %265, 0
-  br i1 %.not.i.i.i, label %merge.i.i97, label %then.i.i.i
+  store i8 %221, ptr %.sroa.8.0.layout.sroa_idx.i, align 1
+  %224 = getelementptr i8, ptr %172, i64 100
+  %225 = load i32, ptr %224, align 4
+  %226 = srem i32 %225, %17
+  %.not.i.i.i = icmp eq i32 %226, 0
+  br i1 %.not.i.i.i, label %merge.i.i86, label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %"$Plan.layout.exit.i"
   %.not9.i.i.i = icmp eq ptr %6, null
-  br i1 %.not9.i.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i.i.i95
+  br i1 %.not9.i.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i.i.i84
 
-then2.i.i.i95:                                    ; preds = %then.i.i.i
-  %266 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.499", i32 %26, ptr nonnull @"$string.170", i32 %264)
+then2.i.i.i84:                                    ; preds = %then.i.i.i
+  %227 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.498", i32 %17, ptr nonnull @"$string.170", i32 %225)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
-  %267 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
-  %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %267, i64 1023)
-  %268 = icmp sgt i64 %267, 0
-  br i1 %268, label %then2.i.i.i.i.i, label %"$printable.clean.exit.i.i.i"
+  %228 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
+  %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %228, i64 1023)
+  %229 = icmp sgt i64 %228, 0
+  br i1 %229, label %then2.i.i.i.i.i, label %"$printable.clean.exit.i.i.i"
 
-then2.i.i.i.i.i:                                  ; preds = %then2.i.i.i95
+then2.i.i.i.i.i:                                  ; preds = %then2.i.i.i84
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i, ptr nonnull align 1 %6, i64 %spec.select.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i"
 
-"$printable.clean.exit.i.i.i":                    ; preds = %then2.i.i.i.i.i, %then2.i.i.i95
-  %269 = getelementptr i8, ptr %raw.i.i.i.i, i64 %spec.select.i.i.i.i.i
-  store i8 0, ptr %269, align 1
-  %270 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i)
-  %271 = ptrtoint ptr %raw.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %271, i64 %270)
+"$printable.clean.exit.i.i.i":                    ; preds = %then2.i.i.i.i.i, %then2.i.i.i84
+  %230 = getelementptr i8, ptr %raw.i.i.i.i, i64 %spec.select.i.i.i.i.i
+  store i8 0, ptr %230, align 1
+  %231 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i)
+  %232 = ptrtoint ptr %raw.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %232, i64 %231)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   br label %"$Plan.measure_weights.exit.thread"
 
-merge.i.i97:                                      ; preds = %"$Plan.layout.exit.i"
-  %272 = getelementptr i8, ptr %185, i64 104
-  %273 = load i32, ptr %272, align 4
-  %274 = srem i32 %273, %26
-  %.not.i63.i.i = icmp eq i32 %274, 0
+merge.i.i86:                                      ; preds = %"$Plan.layout.exit.i"
+  %233 = getelementptr i8, ptr %172, i64 104
+  %234 = load i32, ptr %233, align 4
+  %235 = srem i32 %234, %17
+  %.not.i63.i.i = icmp eq i32 %235, 0
   br i1 %.not.i63.i.i, label %merge2.i.i, label %then.i64.i.i
 
-then.i64.i.i:                                     ; preds = %merge.i.i97
+then.i64.i.i:                                     ; preds = %merge.i.i86
   %.not9.i65.i.i = icmp eq ptr %6, null
   br i1 %.not9.i65.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i66.i.i
 
 then2.i66.i.i:                                    ; preds = %then.i64.i.i
-  %275 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.499", i32 %26, ptr nonnull @"$string.171", i32 %273)
+  %236 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.498", i32 %17, ptr nonnull @"$string.171", i32 %234)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i)
-  %276 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
-  %spec.select.i.i.i67.i.i = tail call i64 @llvm.smin.i64(i64 %276, i64 1023)
-  %277 = icmp sgt i64 %276, 0
-  br i1 %277, label %then2.i.i.i70.i.i, label %"$printable.clean.exit.i68.i.i"
+  %237 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
+  %spec.select.i.i.i67.i.i = tail call i64 @llvm.smin.i64(i64 %237, i64 1023)
+  %238 = icmp sgt i64 %237, 0
+  br i1 %238, label %then2.i.i.i70.i.i, label %"$printable.clean.exit.i68.i.i"
 
 then2.i.i.i70.i.i:                                ; preds = %then2.i66.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i62.i.i, ptr nonnull align 1 %6, i64 %spec.select.i.i.i67.i.i, i1 false)
   br label %"$printable.clean.exit.i68.i.i"
 
 "$printable.clean.exit.i68.i.i":                  ; preds = %then2.i.i.i70.i.i, %then2.i66.i.i
-  %278 = getelementptr i8, ptr %raw.i.i62.i.i, i64 %spec.select.i.i.i67.i.i
-  store i8 0, ptr %278, align 1
-  %279 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i62.i.i)
-  %280 = ptrtoint ptr %raw.i.i62.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %280, i64 %279)
+  %239 = getelementptr i8, ptr %raw.i.i62.i.i, i64 %spec.select.i.i.i67.i.i
+  store i8 0, ptr %239, align 1
+  %240 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i62.i.i)
+  %241 = ptrtoint ptr %raw.i.i62.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %241, i64 %240)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i62.i.i)
   br label %"$Plan.measure_weights.exit.thread"
 
-merge2.i.i:                                       ; preds = %merge.i.i97
-  %281 = getelementptr i8, ptr %185, i64 148
-  %.val60.i.i = load i32, ptr %281, align 4
-  %282 = icmp sgt i32 %.val60.i.i, 0
-  br i1 %282, label %then7.i.i, label %merge6.i.i
+merge2.i.i:                                       ; preds = %merge.i.i86
+  %242 = getelementptr i8, ptr %172, i64 148
+  %.val60.i.i = load i32, ptr %242, align 4
+  %243 = icmp sgt i32 %.val60.i.i, 0
+  br i1 %243, label %then7.i.i, label %merge6.i.i
 
 then7.i.i:                                        ; preds = %merge2.i.i
-  %283 = getelementptr i8, ptr %185, i64 144
-  %284 = load i32, ptr %283, align 4
-  %285 = srem i32 %284, %26
-  %.not.i73.i.i = icmp eq i32 %285, 0
+  %244 = getelementptr i8, ptr %172, i64 144
+  %245 = load i32, ptr %244, align 4
+  %246 = srem i32 %245, %17
+  %.not.i73.i.i = icmp eq i32 %246, 0
   br i1 %.not.i73.i.i, label %merge6.i.i, label %then.i74.i.i
 
 then.i74.i.i:                                     ; preds = %then7.i.i
@@ -37272,122 +37402,207 @@ then.i74.i.i:                                     ; preds = %then7.i.i
   br i1 %.not9.i75.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i76.i.i
 
 then2.i76.i.i:                                    ; preds = %then.i74.i.i
-  %286 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.499", i32 %26, ptr nonnull @"$string.174", i32 %284)
+  %247 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.498", i32 %17, ptr nonnull @"$string.174", i32 %245)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i72.i.i)
-  %287 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
-  %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %287, i64 1023)
-  %288 = icmp sgt i64 %287, 0
-  br i1 %288, label %then2.i.i.i80.i.i, label %"$printable.clean.exit.i78.i.i"
+  %248 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
+  %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %248, i64 1023)
+  %249 = icmp sgt i64 %248, 0
+  br i1 %249, label %then2.i.i.i80.i.i, label %"$printable.clean.exit.i78.i.i"
 
 then2.i.i.i80.i.i:                                ; preds = %then2.i76.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i72.i.i, ptr nonnull align 1 %6, i64 %spec.select.i.i.i77.i.i, i1 false)
   br label %"$printable.clean.exit.i78.i.i"
 
 "$printable.clean.exit.i78.i.i":                  ; preds = %then2.i.i.i80.i.i, %then2.i76.i.i
-  %289 = getelementptr i8, ptr %raw.i.i72.i.i, i64 %spec.select.i.i.i77.i.i
-  store i8 0, ptr %289, align 1
-  %290 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i72.i.i)
-  %291 = ptrtoint ptr %raw.i.i72.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %291, i64 %290)
+  %250 = getelementptr i8, ptr %raw.i.i72.i.i, i64 %spec.select.i.i.i77.i.i
+  store i8 0, ptr %250, align 1
+  %251 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i72.i.i)
+  %252 = ptrtoint ptr %raw.i.i72.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %252, i64 %251)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i72.i.i)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge6.i.i:                                       ; preds = %then7.i.i, %merge2.i.i
-  %292 = getelementptr i8, ptr %185, i64 92
-  %.val58.i.i = load i32, ptr %292, align 4
-  %293 = icmp slt i32 %.val60.i.i, %.val58.i.i
-  br i1 %293, label %merge14.i.i, label %merge.i98
+  %253 = getelementptr i8, ptr %172, i64 92
+  %.val58.i.i = load i32, ptr %253, align 4
+  %254 = icmp slt i32 %.val60.i.i, %.val58.i.i
+  br i1 %254, label %merge14.i.i, label %merge.i87
 
 merge14.i.i:                                      ; preds = %merge6.i.i
-  %294 = getelementptr i8, ptr %185, i64 160
-  %.val.i.i = load i32, ptr %294, align 4
-  %295 = getelementptr i8, ptr %185, i64 164
-  %.val57.i.i = load i32, ptr %295, align 4
-  %296 = mul i32 %.val57.i.i, %.val.i.i
-  %297 = srem i32 %296, %26
-  %.not.i83.i.i = icmp eq i32 %297, 0
-  br i1 %.not.i83.i.i, label %merge19.i.i, label %then.i84.i.i
+  %255 = getelementptr i8, ptr %172, i64 160
+  %.val.i.i = load i32, ptr %255, align 4
+  %256 = getelementptr i8, ptr %172, i64 164
+  %.val57.i.i = load i32, ptr %256, align 4
+  %257 = mul i32 %.val57.i.i, %.val.i.i
+  %258 = srem i32 %257, %17
+  %.not.i83.i.i = icmp eq i32 %258, 0
+  br i1 %.not.i83.i.i, label %merge19.i.i89, label %then.i84.i.i
 
 then.i84.i.i:                                     ; preds = %merge14.i.i
   %.not9.i85.i.i = icmp eq ptr %6, null
   br i1 %.not9.i85.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i86.i.i
 
 then2.i86.i.i:                                    ; preds = %then.i84.i.i
-  %298 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.499", i32 %26, ptr nonnull @"$string.500", i32 %296)
+  %259 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.498", i32 %17, ptr nonnull @"$string.499", i32 %257)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i82.i.i)
-  %299 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
-  %spec.select.i.i.i87.i.i = tail call i64 @llvm.smin.i64(i64 %299, i64 1023)
-  %300 = icmp sgt i64 %299, 0
-  br i1 %300, label %then2.i.i.i90.i.i, label %"$printable.clean.exit.i88.i.i"
+  %260 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
+  %spec.select.i.i.i87.i.i = tail call i64 @llvm.smin.i64(i64 %260, i64 1023)
+  %261 = icmp sgt i64 %260, 0
+  br i1 %261, label %then2.i.i.i90.i.i, label %"$printable.clean.exit.i88.i.i"
 
 then2.i.i.i90.i.i:                                ; preds = %then2.i86.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i82.i.i, ptr nonnull align 1 %6, i64 %spec.select.i.i.i87.i.i, i1 false)
   br label %"$printable.clean.exit.i88.i.i"
 
 "$printable.clean.exit.i88.i.i":                  ; preds = %then2.i.i.i90.i.i, %then2.i86.i.i
-  %301 = getelementptr i8, ptr %raw.i.i82.i.i, i64 %spec.select.i.i.i87.i.i
-  store i8 0, ptr %301, align 1
-  %302 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i82.i.i)
-  %303 = ptrtoint ptr %raw.i.i82.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %303, i64 %302)
+  %262 = getelementptr i8, ptr %raw.i.i82.i.i, i64 %spec.select.i.i.i87.i.i
+  store i8 0, ptr %262, align 1
+  %263 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i82.i.i)
+  %264 = ptrtoint ptr %raw.i.i82.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %264, i64 %263)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i82.i.i)
   br label %"$Plan.measure_weights.exit.thread"
 
-merge19.i.i:                                      ; preds = %merge14.i.i
-  %304 = icmp eq i32 %161, 2
-  br i1 %304, label %then24.i.i, label %merge23.i.i
+merge19.i.i89:                                    ; preds = %merge14.i.i
+  %265 = icmp eq i32 %147, 2
+  br i1 %265, label %then24.i.i, label %merge23.i.i
 
-then24.i.i:                                       ; preds = %merge19.i.i
-  %305 = getelementptr i8, ptr %185, i64 152
-  %306 = load i32, ptr %305, align 4
-  %307 = tail call fastcc i32 @"$check_split"(ptr nonnull @"$string.501", i32 %306, i32 %26, ptr %6)
+then24.i.i:                                       ; preds = %merge19.i.i89
+  %266 = getelementptr i8, ptr %172, i64 152
+  %267 = load i32, ptr %266, align 4
+  %268 = tail call fastcc i32 @"$check_split"(ptr nonnull @"$string.500", i32 %267, i32 %17, ptr %6)
   br label %"$Layout.check.exit.i"
 
-merge23.i.i:                                      ; preds = %merge19.i.i
-  %308 = tail call fastcc i32 @"$check_split"(ptr nonnull @"$string.502", i32 %.val57.i.i, i32 %26, ptr %6)
+merge23.i.i:                                      ; preds = %merge19.i.i89
+  %269 = tail call fastcc i32 @"$check_split"(ptr nonnull @"$string.501", i32 %.val57.i.i, i32 %17, ptr %6)
   br label %"$Layout.check.exit.i"
 
 "$Layout.check.exit.i":                           ; preds = %merge23.i.i, %then24.i.i
-  %common.ret.op.i.i = phi i32 [ %307, %then24.i.i ], [ %308, %merge23.i.i ]
-  %.not.i100 = icmp eq i32 %common.ret.op.i.i, 0
-  br i1 %.not.i100, label %merge.i98, label %"$Plan.measure_weights.exit.thread"
+  %common.ret.op.i.i = phi i32 [ %268, %then24.i.i ], [ %269, %merge23.i.i ]
+  %.not.i90 = icmp eq i32 %common.ret.op.i.i, 0
+  br i1 %.not.i90, label %merge.i87, label %"$Plan.measure_weights.exit.thread"
 
-merge.i98:                                        ; preds = %"$Layout.check.exit.i", %merge6.i.i
-  %309 = getelementptr i8, ptr %0, i64 200
-  %310 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i, ptr null, ptr nonnull %unbound.i, ptr %309, ptr %6)
-  %.not12.i = icmp eq i32 %310, 0
-  br i1 %.not12.i, label %merge15, label %"$Plan.measure_weights.exit.thread"
+merge.i87:                                        ; preds = %"$Layout.check.exit.i", %merge6.i.i
+  %270 = getelementptr i8, ptr %0, i64 328
+  %271 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i, ptr null, ptr nonnull %unbound.i, ptr %270, ptr %6)
+  %.not12.i = icmp eq i32 %271, 0
+  br i1 %.not12.i, label %merge10, label %"$Plan.measure_weights.exit.thread"
 
-"$Plan.measure_weights.exit.thread":              ; preds = %"$Layout.check.exit.i", %merge.i98, %then.i.i.i, %"$printable.clean.exit.i.i.i", %then.i64.i.i, %"$printable.clean.exit.i68.i.i", %then.i74.i.i, %"$printable.clean.exit.i78.i.i", %then.i84.i.i, %"$printable.clean.exit.i88.i.i"
-  %common.ret.op.i96.ph = phi i32 [ 1, %"$printable.clean.exit.i88.i.i" ], [ 1, %then.i84.i.i ], [ 1, %"$printable.clean.exit.i78.i.i" ], [ 1, %then.i74.i.i ], [ 1, %"$printable.clean.exit.i68.i.i" ], [ 1, %then.i64.i.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ 1, %then.i.i.i ], [ %310, %merge.i98 ], [ 1, %"$Layout.check.exit.i" ]
+"$Plan.measure_weights.exit.thread":              ; preds = %"$Layout.check.exit.i", %merge.i87, %then.i.i.i, %"$printable.clean.exit.i.i.i", %then.i64.i.i, %"$printable.clean.exit.i68.i.i", %then.i74.i.i, %"$printable.clean.exit.i78.i.i", %then.i84.i.i, %"$printable.clean.exit.i88.i.i"
+  %common.ret.op.i85.ph = phi i32 [ 1, %"$printable.clean.exit.i88.i.i" ], [ 1, %then.i84.i.i ], [ 1, %"$printable.clean.exit.i78.i.i" ], [ 1, %then.i74.i.i ], [ 1, %"$printable.clean.exit.i68.i.i" ], [ 1, %then.i64.i.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ 1, %then.i.i.i ], [ %271, %merge.i87 ], [ 1, %"$Layout.check.exit.i" ]
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %unbound.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i)
   br label %common.ret
 
-merge15:                                          ; preds = %merge.i98
-  %311 = load ptr, ptr %unbound.i, align 8
-  call void @free(ptr %311)
+merge10:                                          ; preds = %merge.i87
+  %272 = load ptr, ptr %unbound.i, align 8
+  call void @free(ptr %272)
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %unbound.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i)
-  %312 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %0, ptr %6)
-  %.not73 = icmp eq i32 %312, 0
-  br i1 %.not73, label %merge20, label %common.ret
+  call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %cache.i)
+  %273 = load ptr, ptr %0, align 8, !noalias !54
+  %274 = load i32, ptr %14, align 4, !noalias !57
+  %275 = load i32, ptr %152, align 4, !noalias !54
+  %276 = getelementptr i8, ptr %273, i64 92
+  %277 = load i32, ptr %276, align 4, !noalias !54
+  %278 = load i32, ptr %18, align 4, !noalias !54
+  %279 = getelementptr i8, ptr %273, i64 104
+  %layout.val.val.i.i = load i32, ptr %279, align 4, !noalias !54
+  %280 = sdiv i32 %layout.val.val.i.i, %274
+  %281 = getelementptr i8, ptr %273, i64 108
+  %282 = load i32, ptr %281, align 4, !noalias !54
+  %.sroa.7.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 24
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0.cache.sroa_idx.i, i8 0, i64 24, i1 false)
+  store i32 %275, ptr %cache.i, align 8
+  %.sroa.2.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 4
+  store i32 %277, ptr %.sroa.2.0.cache.sroa_idx.i, align 4
+  %.sroa.3.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 8
+  store i32 1, ptr %.sroa.3.0.cache.sroa_idx.i, align 8
+  %.sroa.4.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 12
+  store i32 %278, ptr %.sroa.4.0.cache.sroa_idx.i, align 4
+  %.sroa.5.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 16
+  store i32 %280, ptr %.sroa.5.0.cache.sroa_idx.i, align 8
+  %.sroa.6.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 20
+  store i32 %282, ptr %.sroa.6.0.cache.sroa_idx.i, align 4
+  %283 = load ptr, ptr %9, align 8
+  %284 = getelementptr i8, ptr %283, i64 152
+  %285 = load ptr, ptr %284, align 8
+  %286 = getelementptr i8, ptr %0, i64 320
+  %287 = call i32 %285(ptr nonnull %cache.i, ptr %286)
+  %.not.i92 = icmp eq i32 %287, 0
+  br i1 %.not.i92, label %or.lhs.false.i, label %then.i93
+
+then.i93:                                         ; preds = %or.lhs.false.i, %merge10
+  %.not11.i = icmp eq ptr %6, null
+  br i1 %.not11.i, label %"$Plan.measure_page.exit.thread", label %then2.i94
+
+or.lhs.false.i:                                   ; preds = %merge10
+  %288 = load i64, ptr %286, align 8
+  %289 = icmp slt i64 %288, 1
+  br i1 %289, label %then.i93, label %merge15
+
+then2.i94:                                        ; preds = %then.i93
+  %290 = load i32, ptr %152, align 4
+  %291 = icmp ult i32 %290, 32
+  br i1 %291, label %switch.hole_check, label %merge53.i.i
+
+merge53.i.i:                                      ; preds = %switch.hole_check, %then2.i94
+  %292 = icmp eq i32 %290, 32
+  %spec.select.i.i100 = select i1 %292, ptr @"$string.371", ptr @"$string.155"
+  br label %"$dtypes.name.exit.i"
+
+switch.hole_check:                                ; preds = %then2.i94
+  %switch.shifted = lshr i32 -1048569, %290
+  %switch.lobit = trunc i32 %switch.shifted to i1
+  br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i
+
+switch.lookup:                                    ; preds = %switch.hole_check
+  %293 = zext nneg i32 %290 to i64
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.make", i64 0, i64 %293
+  %switch.load = load ptr, ptr %switch.gep, align 8
+  br label %"$dtypes.name.exit.i"
+
+"$dtypes.name.exit.i":                            ; preds = %switch.lookup, %merge53.i.i
+  %common.ret.op.i.i95 = phi ptr [ %spec.select.i.i100, %merge53.i.i ], [ %switch.load, %switch.lookup ]
+  %294 = load i32, ptr %.sroa.4.0.cache.sroa_idx.i, align 4
+  %295 = load i32, ptr %.sroa.5.0.cache.sroa_idx.i, align 8
+  %296 = load i32, ptr %.sroa.6.0.cache.sroa_idx.i, align 4
+  %297 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.504", ptr nonnull %common.ret.op.i.i95, i32 %294, i32 %295, i32 %296)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i91)
+  %298 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
+  %spec.select.i.i.i96 = call i64 @llvm.smin.i64(i64 %298, i64 1023)
+  %299 = icmp sgt i64 %298, 0
+  br i1 %299, label %then2.i.i.i99, label %"$printable.clean.exit.i97"
+
+then2.i.i.i99:                                    ; preds = %"$dtypes.name.exit.i"
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i91, ptr nonnull align 1 %6, i64 %spec.select.i.i.i96, i1 false)
+  br label %"$printable.clean.exit.i97"
+
+"$printable.clean.exit.i97":                      ; preds = %then2.i.i.i99, %"$dtypes.name.exit.i"
+  %300 = getelementptr i8, ptr %raw.i.i91, i64 %spec.select.i.i.i96
+  store i8 0, ptr %300, align 1
+  %301 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i91)
+  %302 = ptrtoint ptr %raw.i.i91 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %302, i64 %301)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i91)
+  br label %"$Plan.measure_page.exit.thread"
+
+"$Plan.measure_page.exit.thread":                 ; preds = %then.i93, %"$printable.clean.exit.i97"
+  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %cache.i)
+  br label %common.ret
+
+merge15:                                          ; preds = %or.lhs.false.i
+  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %cache.i)
+  %303 = call fastcc i32 @"$Plan.choose_sizes"(ptr nonnull %0, ptr %6)
+  %.not72 = icmp eq i32 %303, 0
+  br i1 %.not72, label %merge20, label %common.ret
 
 merge20:                                          ; preds = %merge15
-  %313 = call fastcc i32 @"$Plan.shape_workspace"(ptr nonnull %0, ptr %6)
-  %.not74 = icmp eq i32 %313, 0
-  br i1 %.not74, label %merge25, label %common.ret
+  %304 = call fastcc i32 @"$Plan.check_page_tables"(ptr nonnull %0, ptr %6)
+  %.not73 = icmp eq i32 %304, 0
+  br i1 %.not73, label %merge25, label %common.ret
 
 merge25:                                          ; preds = %merge20
-  call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape, ptr nonnull %0, i32 0)
-  call void @llvm.lifetime.start.p0(i64 1648, ptr nonnull %unbound.i101)
-  %314 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i101, ptr nonnull %shape, ptr null)
-  call void @llvm.lifetime.end.p0(i64 1648, ptr nonnull %unbound.i101)
-  %315 = getelementptr i8, ptr %0, i64 208
-  store i64 %314, ptr %315, align 8
-  %316 = call fastcc i64 @"$buffers.host_bytes"(ptr nonnull %shape)
-  %317 = getelementptr i8, ptr %0, i64 224
-  store i64 %316, ptr %317, align 8
   call fastcc void @"$Plan.choose_pages"(ptr nonnull %0)
   br label %common.ret
 }
@@ -37405,7 +37620,7 @@ then:                                             ; preds = %entry
   br i1 %.not9, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.499", i32 %2, ptr %0, i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.498", i32 %2, ptr %0, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -37433,7 +37648,7 @@ common.ret:                                       ; preds = %entry, %"$printable
 define internal fastcc i32 @"$layout.assign"(ptr nocapture readonly %0, ptr %1, ptr %2, ptr nocapture writeonly %3, ptr %4) unnamed_addr {
 entry:
   %raw.i = alloca [1024 x i8], align 1
-  %at = alloca %95, align 8
+  %at = alloca %96, align 8
   %5 = getelementptr i8, ptr %0, i64 16
   %6 = load ptr, ptr %5, align 8
   store ptr %1, ptr %at, align 8
@@ -37462,7 +37677,7 @@ then2:                                            ; preds = %then
   %14 = load ptr, ptr %0, align 8
   %15 = getelementptr i8, ptr %14, i64 68
   %16 = load i32, ptr %15, align 4
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.503", i32 %16)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.502", i32 %16)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -38100,7 +38315,7 @@ then2.i:                                          ; preds = %then.i
   %19 = load i32, ptr %10, align 4
   %20 = load i32, ptr %1, align 4
   %21 = load i32, ptr %8, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.504", i32 %18, i32 %19, i32 %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.503", i32 %18, i32 %19, i32 %20, i32 %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %17)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -38203,7 +38418,7 @@ then2.i:                                          ; preds = %then.i
   %21 = load i32, ptr %12, align 4
   %22 = load i32, ptr %2, align 4
   %23 = load i32, ptr %10, align 4
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.504", i32 %20, i32 %21, i32 %22, i32 %23)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.503", i32 %20, i32 %21, i32 %22, i32 %23)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %19)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -38262,275 +38477,746 @@ then2:                                            ; preds = %merge
   br label %common.ret
 }
 
-define internal fastcc range(i32 0, 5) i32 @"$Plan.measure_page"(ptr %0, ptr %1) unnamed_addr {
+define internal fastcc i32 @"$Plan.choose_sizes"(ptr %0, ptr %1) unnamed_addr {
 entry:
-  %raw.i = alloca [1024 x i8], align 1
-  %cache = alloca %96, align 8
-  %2 = load ptr, ptr %0, align 8, !noalias !53
-  %3 = getelementptr i8, ptr %0, i64 20
-  %4 = load i32, ptr %3, align 4, !noalias !56
-  %5 = getelementptr i8, ptr %0, i64 148
-  %6 = load i32, ptr %5, align 4, !noalias !53
-  %7 = getelementptr i8, ptr %2, i64 92
-  %8 = load i32, ptr %7, align 4, !noalias !53
-  %9 = getelementptr i8, ptr %0, i64 56
-  %10 = load i32, ptr %9, align 4, !noalias !53
-  %11 = getelementptr i8, ptr %2, i64 104
-  %layout.val.val.i = load i32, ptr %11, align 4, !noalias !53
-  %12 = sdiv i32 %layout.val.val.i, %4
-  %13 = getelementptr i8, ptr %2, i64 108
-  %14 = load i32, ptr %13, align 4, !noalias !53
-  %.sroa.7.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 24
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0.cache.sroa_idx, i8 0, i64 24, i1 false)
-  store i32 %6, ptr %cache, align 8
-  %.sroa.2.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 4
-  store i32 %8, ptr %.sroa.2.0.cache.sroa_idx, align 4
-  %.sroa.3.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 8
-  store i32 1, ptr %.sroa.3.0.cache.sroa_idx, align 8
-  %.sroa.4.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 12
-  store i32 %10, ptr %.sroa.4.0.cache.sroa_idx, align 4
-  %.sroa.5.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 16
-  store i32 %12, ptr %.sroa.5.0.cache.sroa_idx, align 8
-  %.sroa.6.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 20
-  store i32 %14, ptr %.sroa.6.0.cache.sroa_idx, align 4
-  %15 = getelementptr i8, ptr %0, i64 8
-  %16 = load ptr, ptr %15, align 8
-  %17 = getelementptr i8, ptr %16, i64 152
-  %18 = load ptr, ptr %17, align 8
-  %19 = getelementptr i8, ptr %0, i64 192
-  %20 = call i32 %18(ptr nonnull %cache, ptr %19)
-  %.not = icmp eq i32 %20, 0
-  br i1 %.not, label %or.lhs.false, label %then
+  %fits.i = alloca i8, align 1
+  %2 = getelementptr i8, ptr %0, i64 60
+  %3 = load i32, ptr %2, align 4
+  %4 = icmp eq i32 %3, 0
+  %.val6.i = load ptr, ptr %0, align 8
+  %5 = getelementptr i8, ptr %.val6.i, i64 132
+  %.val6.val.i = load i32, ptr %5, align 4
+  %6 = sext i32 %.val6.val.i to i64
+  br i1 %4, label %"$Plan.positions_of_pool.exit", label %merge.i
 
-then:                                             ; preds = %or.lhs.false, %entry
-  %.not11 = icmp eq ptr %1, null
-  br i1 %.not11, label %common.ret, label %then2
+merge.i:                                          ; preds = %entry
+  %7 = sext i32 %3 to i64
+  %8 = getelementptr i8, ptr %0, i64 184
+  %9 = load i32, ptr %8, align 4
+  %10 = sext i32 %9 to i64
+  %11 = mul nsw i64 %10, %7
+  %12 = tail call i64 @llvm.smin.i64(i64 %6, i64 %11)
+  br label %"$Plan.positions_of_pool.exit"
 
-or.lhs.false:                                     ; preds = %entry
-  %21 = load i64, ptr %19, align 8
-  %22 = icmp slt i64 %21, 1
-  br i1 %22, label %then, label %common.ret
+"$Plan.positions_of_pool.exit":                   ; preds = %entry, %merge.i
+  %common.ret.op.i = phi i64 [ %12, %merge.i ], [ %6, %entry ]
+  %13 = tail call i64 @llvm.smin.i64(i64 %common.ret.op.i, i64 512)
+  %14 = getelementptr i8, ptr %0, i64 52
+  %15 = load i32, ptr %14, align 4
+  %16 = icmp eq i32 %15, 0
+  br i1 %16, label %then, label %merge
 
-then2:                                            ; preds = %then
-  %23 = load i32, ptr %5, align 4
-  %24 = icmp ult i32 %23, 32
-  br i1 %24, label %switch.hole_check, label %merge53.i
+then:                                             ; preds = %"$Plan.positions_of_pool.exit"
+  %17 = trunc i64 %13 to i32
+  %18 = getelementptr i8, ptr %0, i64 180
+  store i32 %17, ptr %18, align 4
+  br label %merge
 
-merge53.i:                                        ; preds = %switch.hole_check, %then2
-  %25 = icmp eq i32 %23, 32
-  %spec.select.i = select i1 %25, ptr @"$string.371", ptr @"$string.155"
-  br label %"$dtypes.name.exit"
+merge:                                            ; preds = %"$Plan.positions_of_pool.exit", %then
+  %19 = getelementptr i8, ptr %0, i64 48
+  %20 = load i32, ptr %19, align 4
+  %21 = icmp eq i32 %20, 0
+  br i1 %21, label %then2, label %merge1
 
-switch.hole_check:                                ; preds = %then2
-  %switch.shifted = lshr i32 -1048569, %23
-  %switch.lobit = trunc i32 %switch.shifted to i1
-  br i1 %switch.lobit, label %switch.lookup, label %merge53.i
+then2:                                            ; preds = %merge
+  %22 = getelementptr i8, ptr %0, i64 280
+  %.val = load i8, ptr %22, align 1
+  %23 = trunc i8 %.val to i1
+  %24 = select i1 %23, i64 64, i64 256
+  call void @llvm.lifetime.start.p0(i64 1, ptr nonnull %fits.i)
+  br label %whilebody.i
 
-switch.lookup:                                    ; preds = %switch.hole_check
-  %26 = zext nneg i32 %23 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %26
-  %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$dtypes.name.exit"
+whilebody.i:                                      ; preds = %then2, %merge1.i
+  %high.018.i = phi i64 [ %high.1.i, %merge1.i ], [ %24, %then2 ]
+  %low.017.i = phi i64 [ %low.1.i, %merge1.i ], [ 1, %then2 ]
+  %25 = sub i64 %high.018.i, %low.017.i
+  %.neg.i = sdiv i64 %25, -2
+  %26 = add i64 %.neg.i, %high.018.i
+  %27 = call fastcc i32 @"$choose_batch"(ptr nonnull %0, i64 %26, ptr nonnull %fits.i, ptr %1)
+  %.not.i = icmp eq i32 %27, 0
+  br i1 %.not.i, label %merge1.i, label %"$anon (./terra/plan/sizes.t:30).exit.thread"
 
-"$dtypes.name.exit":                              ; preds = %switch.lookup, %merge53.i
-  %common.ret.op.i = phi ptr [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
-  %27 = load i32, ptr %.sroa.4.0.cache.sroa_idx, align 4
-  %28 = load i32, ptr %.sroa.5.0.cache.sroa_idx, align 8
-  %29 = load i32, ptr %.sroa.6.0.cache.sroa_idx, align 4
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.505", ptr nonnull %common.ret.op.i, i32 %27, i32 %28, i32 %29)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %31 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i = call i64 @llvm.smin.i64(i64 %31, i64 1023)
-  %32 = icmp sgt i64 %31, 0
-  br i1 %32, label %then2.i.i, label %"$printable.clean.exit"
-
-then2.i.i:                                        ; preds = %"$dtypes.name.exit"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %1, i64 %spec.select.i.i, i1 false)
-  br label %"$printable.clean.exit"
-
-"$printable.clean.exit":                          ; preds = %"$dtypes.name.exit", %then2.i.i
-  %33 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %33, align 1
-  %34 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %35 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %35, i64 %34)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
+"$anon (./terra/plan/sizes.t:30).exit.thread":    ; preds = %whilebody.i
+  call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %or.lhs.false, %"$printable.clean.exit", %then
-  %common.ret.op = phi i32 [ 4, %then ], [ 4, %"$printable.clean.exit" ], [ 0, %or.lhs.false ]
+merge1.i:                                         ; preds = %whilebody.i
+  %28 = load i8, ptr %fits.i, align 1
+  %29 = trunc i8 %28 to i1
+  %30 = add i64 %26, -1
+  %low.1.i = select i1 %29, i64 %26, i64 %low.017.i
+  %high.1.i = select i1 %29, i64 %high.018.i, i64 %30
+  %31 = icmp slt i64 %low.1.i, %high.1.i
+  br i1 %31, label %whilebody.i, label %"$anon (./terra/plan/sizes.t:30).exit"
+
+"$anon (./terra/plan/sizes.t:30).exit":           ; preds = %merge1.i
+  %32 = call fastcc i32 @"$choose_batch"(ptr nonnull %0, i64 %low.1.i, ptr nonnull %fits.i, ptr %1)
+  call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i)
+  %.not = icmp eq i32 %32, 0
+  br i1 %.not, label %"$anon (./terra/plan/sizes.t:30).exit.merge1_crit_edge", label %common.ret
+
+"$anon (./terra/plan/sizes.t:30).exit.merge1_crit_edge": ; preds = %"$anon (./terra/plan/sizes.t:30).exit"
+  %.pre = load i32, ptr %14, align 4
+  br label %merge1
+
+common.ret:                                       ; preds = %"$Plan.positions_of_pool.exit.i.i", %"$Plan.positions_of_pool.exit.i19.i", %"$anon (./terra/plan/sizes.t:30).exit.thread", %"$anon (./terra/plan/sizes.t:30).exit", %merge7
+  %common.ret.op = phi i32 [ %129, %merge7 ], [ %32, %"$anon (./terra/plan/sizes.t:30).exit" ], [ %27, %"$anon (./terra/plan/sizes.t:30).exit.thread" ], [ %128, %"$Plan.positions_of_pool.exit.i19.i" ], [ %70, %"$Plan.positions_of_pool.exit.i.i" ]
   ret i32 %common.ret.op
+
+merge1:                                           ; preds = %"$anon (./terra/plan/sizes.t:30).exit.merge1_crit_edge", %merge
+  %33 = phi i32 [ %.pre, %"$anon (./terra/plan/sizes.t:30).exit.merge1_crit_edge" ], [ %15, %merge ]
+  %34 = icmp eq i32 %33, 0
+  br i1 %34, label %then8, label %merge7
+
+then8:                                            ; preds = %merge1
+  %35 = getelementptr i8, ptr %0, i64 184
+  %36 = load i32, ptr %35, align 4
+  %37 = sext i32 %36 to i64
+  %38 = add nsw i64 %13, -1
+  %39 = add nsw i64 %38, %37
+  %40 = sdiv i64 %39, %37
+  %41 = add nsw i64 %common.ret.op.i, -1
+  %42 = add nsw i64 %41, %37
+  %43 = sdiv i64 %42, %37
+  %44 = tail call i64 @llvm.smin.i64(i64 %40, i64 %43)
+  %45 = icmp slt i64 %40, %43
+  br i1 %45, label %whilebody.lr.ph.i, label %merge.i29
+
+whilebody.lr.ph.i:                                ; preds = %then8
+  %46 = getelementptr i8, ptr %0, i64 180
+  %47 = getelementptr i8, ptr %0, i64 176
+  %48 = getelementptr i8, ptr %0, i64 296
+  %49 = getelementptr i8, ptr %0, i64 288
+  %50 = getelementptr i8, ptr %0, i64 328
+  %51 = getelementptr i8, ptr %0, i64 336
+  %52 = getelementptr i8, ptr %0, i64 280
+  %.in.i7.i.i.i = getelementptr i8, ptr %0, i64 320
+  %53 = getelementptr i8, ptr %0, i64 148
+  %54 = getelementptr i8, ptr %0, i64 352
+  %55 = getelementptr i8, ptr %0, i64 96
+  br label %whilebody.i31
+
+whilebody.i31:                                    ; preds = %113, %whilebody.lr.ph.i
+  %high.042.i = phi i64 [ %43, %whilebody.lr.ph.i ], [ %115, %113 ]
+  %low.041.i = phi i64 [ %44, %whilebody.lr.ph.i ], [ %114, %113 ]
+  %56 = sub i64 %high.042.i, %low.041.i
+  %.neg.i32 = sdiv i64 %56, -2
+  %57 = add i64 %.neg.i32, %high.042.i
+  %58 = load i32, ptr %35, align 4
+  %59 = sext i32 %58 to i64
+  %60 = mul i64 %57, %59
+  %61 = load i32, ptr %2, align 4
+  %62 = icmp eq i32 %61, 0
+  %.val6.i.i.i = load ptr, ptr %0, align 8
+  %63 = getelementptr i8, ptr %.val6.i.i.i, i64 132
+  %.val6.val.i.i.i = load i32, ptr %63, align 4
+  %64 = sext i32 %.val6.val.i.i.i to i64
+  br i1 %62, label %"$Plan.positions_of_pool.exit.i.i", label %merge.i.i.i
+
+merge.i.i.i:                                      ; preds = %whilebody.i31
+  %65 = sext i32 %61 to i64
+  %66 = mul nsw i64 %65, %59
+  %67 = tail call i64 @llvm.smin.i64(i64 %64, i64 %66)
+  br label %"$Plan.positions_of_pool.exit.i.i"
+
+"$Plan.positions_of_pool.exit.i.i":               ; preds = %merge.i.i.i, %whilebody.i31
+  %common.ret.op.i.i.i = phi i64 [ %67, %merge.i.i.i ], [ %64, %whilebody.i31 ]
+  %68 = tail call i64 @llvm.smin.i64(i64 %60, i64 %common.ret.op.i.i.i)
+  %69 = trunc i64 %68 to i32
+  store i32 %69, ptr %46, align 4
+  %70 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr nonnull %0, ptr %1)
+  %.not.i.i = icmp eq i32 %70, 0
+  br i1 %.not.i.i, label %merge.i.i, label %common.ret
+
+merge.i.i:                                        ; preds = %"$Plan.positions_of_pool.exit.i.i"
+  %71 = load i32, ptr %47, align 4
+  %72 = sext i32 %71 to i64
+  %73 = load i32, ptr %48, align 4
+  %74 = sext i32 %73 to i64
+  %75 = mul nsw i64 %74, %72
+  %76 = icmp slt i64 %75, 2147483648
+  br i1 %76, label %and.rhs.i.i.i, label %.thread.i
+
+.thread.i:                                        ; preds = %merge.i.i
+  %77 = add i64 %57, -1
+  br label %113
+
+and.rhs.i.i.i:                                    ; preds = %merge.i.i
+  %78 = load i64, ptr %49, align 8
+  %79 = load i64, ptr %50, align 8
+  %80 = load i64, ptr %51, align 8
+  %81 = add i64 %80, %79
+  %82 = load i8, ptr %52, align 1
+  %83 = trunc i8 %82 to i1
+  br i1 %83, label %"$Plan.room_for_pages.exit.i.i.i", label %"$Plan.room_for_pages.exit.thread.i.i.i"
+
+"$Plan.room_for_pages.exit.i.i.i":                ; preds = %and.rhs.i.i.i
+  %84 = load i32, ptr %53, align 4
+  %85 = sext i32 %84 to i64
+  %86 = mul i64 %81, %85
+  %87 = load i64, ptr %54, align 8
+  %88 = add i64 %87, %86
+  %89 = sub i64 %78, %88
+  %90 = load i64, ptr %.in.i7.i.i.i, align 8
+  %91 = mul i64 %90, %85
+  %92 = sdiv i64 %89, %91
+  %93 = load i32, ptr %2, align 4
+  %94 = icmp sgt i32 %93, 0
+  br i1 %94, label %then.i.i.i.i, label %and.lhs.true.i.i.i.i
+
+"$Plan.room_for_pages.exit.thread.i.i.i":         ; preds = %and.rhs.i.i.i
+  %95 = sub i64 %78, %81
+  %96 = load i64, ptr %.in.i7.i.i.i, align 8
+  %97 = sdiv i64 %95, %96
+  %98 = load i32, ptr %2, align 4
+  %99 = icmp sgt i32 %98, 0
+  br i1 %99, label %then.i.i.i.i, label %merge1.i33
+
+then.i.i.i.i:                                     ; preds = %"$Plan.room_for_pages.exit.thread.i.i.i", %"$Plan.room_for_pages.exit.i.i.i"
+  %100 = phi i32 [ %98, %"$Plan.room_for_pages.exit.thread.i.i.i" ], [ %93, %"$Plan.room_for_pages.exit.i.i.i" ]
+  %101 = phi i64 [ %97, %"$Plan.room_for_pages.exit.thread.i.i.i" ], [ %92, %"$Plan.room_for_pages.exit.i.i.i" ]
+  %102 = zext nneg i32 %100 to i64
+  br label %merge1.i33
+
+then2.i.i.i.i:                                    ; preds = %and.lhs.true.i.i.i.i
+  %103 = sdiv i64 %92, 4
+  %104 = icmp slt i64 %103, %74
+  %105 = tail call i64 @llvm.smin.i64(i64 %92, i64 %74)
+  %106 = select i1 %104, i64 %105, i64 %103
+  br label %merge1.i33
+
+and.lhs.true.i.i.i.i:                             ; preds = %"$Plan.room_for_pages.exit.i.i.i"
+  %107 = load i64, ptr %55, align 8
+  %108 = icmp eq i64 %107, 0
+  br i1 %108, label %then2.i.i.i.i, label %merge1.i33
+
+merge1.i33:                                       ; preds = %and.lhs.true.i.i.i.i, %then2.i.i.i.i, %then.i.i.i.i, %"$Plan.room_for_pages.exit.thread.i.i.i"
+  %109 = phi i64 [ %101, %then.i.i.i.i ], [ %92, %then2.i.i.i.i ], [ %92, %and.lhs.true.i.i.i.i ], [ %97, %"$Plan.room_for_pages.exit.thread.i.i.i" ]
+  %common.ret.op.i.i.i.i = phi i64 [ %102, %then.i.i.i.i ], [ %106, %then2.i.i.i.i ], [ %92, %and.lhs.true.i.i.i.i ], [ %97, %"$Plan.room_for_pages.exit.thread.i.i.i" ]
+  %110 = tail call i64 @llvm.smin.i64(i64 %109, i64 %common.ret.op.i.i.i.i)
+  %111 = icmp sge i64 %110, %74
+  %cond.fr.i = freeze i1 %111
+  %112 = add i64 %57, -1
+  %spec.select = select i1 %cond.fr.i, i64 %57, i64 %low.041.i
+  %spec.select36 = select i1 %cond.fr.i, i64 %high.042.i, i64 %112
+  br label %113
+
+113:                                              ; preds = %merge1.i33, %.thread.i
+  %114 = phi i64 [ %low.041.i, %.thread.i ], [ %spec.select, %merge1.i33 ]
+  %115 = phi i64 [ %77, %.thread.i ], [ %spec.select36, %merge1.i33 ]
+  %116 = icmp slt i64 %114, %115
+  br i1 %116, label %whilebody.i31, label %merge.i29.loopexit
+
+merge.i29.loopexit:                               ; preds = %113
+  %.pre47 = load i32, ptr %35, align 4
+  %.pre48 = sext i32 %.pre47 to i64
+  br label %merge.i29
+
+merge.i29:                                        ; preds = %merge.i29.loopexit, %then8
+  %.pre-phi = phi i64 [ %.pre48, %merge.i29.loopexit ], [ %37, %then8 ]
+  %low.0.lcssa.i = phi i64 [ %114, %merge.i29.loopexit ], [ %44, %then8 ]
+  %117 = mul i64 %low.0.lcssa.i, %.pre-phi
+  %118 = load i32, ptr %2, align 4
+  %119 = icmp eq i32 %118, 0
+  %.val6.i.i16.i = load ptr, ptr %0, align 8
+  %120 = getelementptr i8, ptr %.val6.i.i16.i, i64 132
+  %.val6.val.i.i17.i = load i32, ptr %120, align 4
+  %121 = sext i32 %.val6.val.i.i17.i to i64
+  br i1 %119, label %"$Plan.positions_of_pool.exit.i19.i", label %merge.i.i18.i
+
+merge.i.i18.i:                                    ; preds = %merge.i29
+  %122 = sext i32 %118 to i64
+  %123 = mul nsw i64 %.pre-phi, %122
+  %124 = tail call i64 @llvm.smin.i64(i64 %121, i64 %123)
+  br label %"$Plan.positions_of_pool.exit.i19.i"
+
+"$Plan.positions_of_pool.exit.i19.i":             ; preds = %merge.i.i18.i, %merge.i29
+  %common.ret.op.i.i20.i = phi i64 [ %124, %merge.i.i18.i ], [ %121, %merge.i29 ]
+  %125 = tail call i64 @llvm.smin.i64(i64 %117, i64 %common.ret.op.i.i20.i)
+  %126 = trunc i64 %125 to i32
+  %127 = getelementptr i8, ptr %0, i64 180
+  store i32 %126, ptr %127, align 4
+  %128 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr nonnull %0, ptr %1)
+  br label %common.ret
+
+merge7:                                           ; preds = %merge1
+  %129 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr nonnull %0, ptr %1)
+  br label %common.ret
 }
 
-define internal fastcc i32 @"$Plan.shape_workspace"(ptr %0, ptr %1) unnamed_addr {
+define internal fastcc i32 @"$choose_batch"(ptr %0, i64 %1, ptr nocapture writeonly %2, ptr %3) unnamed_addr {
 entry:
-  %raw.i = alloca [1024 x i8], align 1
-  %2 = load ptr, ptr %0, align 8
-  %3 = getelementptr i8, ptr %0, i64 8
-  %4 = getelementptr i8, ptr %0, i64 20
-  %5 = load i32, ptr %4, align 4
-  %6 = getelementptr i8, ptr %0, i64 64
-  %7 = load i32, ptr %6, align 4, !noalias !59
-  %8 = getelementptr i8, ptr %0, i64 155
-  %9 = load i8, ptr %8, align 1
-  %10 = getelementptr i8, ptr %0, i64 232
-  store i32 60, ptr %10, align 4
-  %11 = getelementptr i8, ptr %0, i64 236
-  store i32 %5, ptr %11, align 4
-  %12 = getelementptr i8, ptr %0, i64 72
-  %13 = load i32, ptr %12, align 4
-  %14 = getelementptr i8, ptr %0, i64 240
-  store i32 %13, ptr %14, align 4
-  %15 = getelementptr i8, ptr %0, i64 48
-  %16 = load i32, ptr %15, align 4
-  %17 = getelementptr i8, ptr %0, i64 244
-  store i32 %16, ptr %17, align 4
-  %18 = getelementptr i8, ptr %0, i64 168
-  %19 = load i32, ptr %18, align 4
-  %20 = getelementptr i8, ptr %0, i64 56
-  %21 = load i32, ptr %20, align 4
-  %22 = mul i32 %21, %19
-  %23 = getelementptr i8, ptr %0, i64 248
-  store i32 %22, ptr %23, align 4
-  %24 = getelementptr i8, ptr %0, i64 92
-  %25 = load i32, ptr %24, align 4
-  %26 = getelementptr i8, ptr %0, i64 252
-  store i32 %25, ptr %26, align 4
-  %27 = getelementptr i8, ptr %2, i64 88
+  %4 = trunc i64 %1 to i32
+  %5 = getelementptr i8, ptr %0, i64 176
+  store i32 %4, ptr %5, align 4
+  %6 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr %0, ptr %3)
+  %.not = icmp eq i32 %6, 0
+  br i1 %.not, label %merge, label %common.ret
+
+common.ret:                                       ; preds = %entry, %and.end
+  ret i32 %6
+
+merge:                                            ; preds = %entry
+  %7 = getelementptr i8, ptr %0, i64 180
+  %8 = load i32, ptr %7, align 4
+  %9 = sext i32 %8 to i64
+  %10 = tail call i64 @llvm.smin.i64(i64 %9, i64 512)
+  %11 = getelementptr i8, ptr %0, i64 184
+  %12 = load i32, ptr %11, align 4
+  %13 = sext i32 %12 to i64
+  %14 = add nsw i64 %13, -1
+  %15 = add nsw i64 %14, %10
+  %16 = sdiv i64 %15, %13
+  %17 = getelementptr i8, ptr %0, i64 52
+  %18 = load i32, ptr %17, align 4
+  %19 = icmp eq i32 %18, 0
+  %.val = load ptr, ptr %0, align 8
+  %20 = getelementptr i8, ptr %.val, i64 132
+  %.val.val = load i32, ptr %20, align 4
+  %21 = sext i32 %.val.val to i64
+  %22 = select i1 %19, i64 %21, i64 %9
+  %23 = add nsw i64 %14, %22
+  %24 = sdiv i64 %23, %13
+  %25 = load i32, ptr %5, align 4
+  %26 = sext i32 %25 to i64
+  %27 = getelementptr i8, ptr %0, i64 296
   %28 = load i32, ptr %27, align 4
-  %29 = getelementptr i8, ptr %0, i64 256
-  store i32 %28, ptr %29, align 4
-  %30 = getelementptr i8, ptr %2, i64 100
-  %layout.val.val = load i32, ptr %30, align 4
-  %31 = sdiv i32 %layout.val.val, %5
-  %32 = getelementptr i8, ptr %0, i64 260
-  store i32 %31, ptr %32, align 4
-  %33 = getelementptr i8, ptr %2, i64 104
-  %layout.val43.val = load i32, ptr %33, align 4
-  %34 = sdiv i32 %layout.val43.val, %5
-  %35 = getelementptr i8, ptr %0, i64 264
-  store i32 %34, ptr %35, align 4
-  %36 = getelementptr i8, ptr %2, i64 108
-  %37 = load i32, ptr %36, align 4
-  %38 = getelementptr i8, ptr %0, i64 268
-  store i32 %37, ptr %38, align 4
-  %39 = getelementptr i8, ptr %2, i64 148
-  %.val10.i = load i32, ptr %39, align 4
-  %40 = icmp sgt i32 %.val10.i, 0
-  br i1 %40, label %then.i, label %merge.i
+  %29 = sext i32 %28 to i64
+  %30 = mul nsw i64 %29, %26
+  %31 = icmp slt i64 %30, 2147483648
+  br i1 %31, label %and.rhs.i, label %and.end
 
-then.i:                                           ; preds = %entry
-  %41 = getelementptr i8, ptr %2, i64 144
-  %.val11.val.i = load i32, ptr %41, align 4
-  %42 = sdiv i32 %.val11.val.i, %5
-  br label %merge.i
+and.rhs.i:                                        ; preds = %merge
+  %32 = getelementptr i8, ptr %0, i64 288
+  %33 = load i64, ptr %32, align 8
+  %34 = getelementptr i8, ptr %0, i64 328
+  %35 = load i64, ptr %34, align 8
+  %36 = getelementptr i8, ptr %0, i64 336
+  %37 = load i64, ptr %36, align 8
+  %38 = add i64 %37, %35
+  %39 = getelementptr i8, ptr %0, i64 280
+  %40 = load i8, ptr %39, align 1
+  %41 = trunc i8 %40 to i1
+  br i1 %41, label %"$Plan.room_for_pages.exit.i", label %"$Plan.room_for_pages.exit.thread.i"
 
-merge.i:                                          ; preds = %then.i, %entry
-  %width.0.i = phi i32 [ %42, %then.i ], [ 0, %entry ]
-  %43 = getelementptr i8, ptr %2, i64 92
-  %.val.i = load i32, ptr %43, align 4
-  %44 = icmp slt i32 %.val10.i, %.val.i
-  br i1 %44, label %and.lhs.true.i, label %"$Layout.local_mlp_width.exit"
+"$Plan.room_for_pages.exit.i":                    ; preds = %and.rhs.i
+  %42 = getelementptr i8, ptr %0, i64 148
+  %43 = load i32, ptr %42, align 4
+  %44 = sext i32 %43 to i64
+  %45 = mul i64 %38, %44
+  %46 = getelementptr i8, ptr %0, i64 352
+  %47 = load i64, ptr %46, align 8
+  %48 = add i64 %47, %45
+  %49 = sub i64 %33, %48
+  %.in.i.i = getelementptr i8, ptr %0, i64 320
+  %50 = load i64, ptr %.in.i.i, align 8
+  %51 = mul i64 %50, %44
+  %52 = sdiv i64 %49, %51
+  %53 = getelementptr i8, ptr %0, i64 60
+  %54 = load i32, ptr %53, align 4
+  %55 = icmp sgt i32 %54, 0
+  br i1 %55, label %then.i.i, label %and.lhs.true.i.i
 
-and.lhs.true.i:                                   ; preds = %merge.i
-  %45 = getelementptr i8, ptr %2, i64 160
-  %.val15.val.i = load i32, ptr %45, align 4
-  %46 = getelementptr i8, ptr %2, i64 164
-  %.val15.val17.i = load i32, ptr %46, align 4
-  %47 = mul i32 %.val15.val17.i, %.val15.val.i
-  %48 = sdiv i32 %47, %5
-  %spec.select.i = tail call i32 @llvm.smax.i32(i32 %48, i32 %width.0.i)
-  br label %"$Layout.local_mlp_width.exit"
+"$Plan.room_for_pages.exit.thread.i":             ; preds = %and.rhs.i
+  %56 = sub i64 %33, %38
+  %.in.i7.i = getelementptr i8, ptr %0, i64 320
+  %57 = load i64, ptr %.in.i7.i, align 8
+  %58 = sdiv i64 %56, %57
+  %59 = getelementptr i8, ptr %0, i64 60
+  %60 = load i32, ptr %59, align 4
+  %61 = icmp sgt i32 %60, 0
+  br i1 %61, label %then.i.i, label %"$Plan.holds_one_request.exit"
 
-"$Layout.local_mlp_width.exit":                   ; preds = %merge.i, %and.lhs.true.i
-  %width.1.i = phi i32 [ %width.0.i, %merge.i ], [ %spec.select.i, %and.lhs.true.i ]
-  %49 = getelementptr i8, ptr %0, i64 272
-  store i32 %width.1.i, ptr %49, align 4
-  %50 = icmp eq i32 %7, 2
-  %51 = getelementptr i8, ptr %2, i64 164
-  %52 = load i32, ptr %51, align 4
-  br i1 %50, label %then.i52, label %"$Layout.local_expert_width.exit"
+then.i.i:                                         ; preds = %"$Plan.room_for_pages.exit.thread.i", %"$Plan.room_for_pages.exit.i"
+  %62 = phi i64 [ %57, %"$Plan.room_for_pages.exit.thread.i" ], [ %50, %"$Plan.room_for_pages.exit.i" ]
+  %63 = phi i32 [ %60, %"$Plan.room_for_pages.exit.thread.i" ], [ %54, %"$Plan.room_for_pages.exit.i" ]
+  %64 = phi i64 [ %58, %"$Plan.room_for_pages.exit.thread.i" ], [ %52, %"$Plan.room_for_pages.exit.i" ]
+  %65 = zext nneg i32 %63 to i64
+  br label %"$Plan.holds_one_request.exit"
 
-"$Layout.local_expert_width.exit":                ; preds = %"$Layout.local_mlp_width.exit"
-  %53 = sdiv i32 %52, %5
-  %54 = getelementptr i8, ptr %0, i64 276
-  store i32 %53, ptr %54, align 4
-  %55 = getelementptr i8, ptr %2, i64 152
-  %56 = load i32, ptr %55, align 4
-  br label %"$Layout.num_local_experts.exit"
+then2.i.i:                                        ; preds = %and.lhs.true.i.i
+  %66 = sdiv i64 %52, 4
+  %67 = icmp slt i64 %66, %29
+  %68 = tail call i64 @llvm.smin.i64(i64 %52, i64 %29)
+  %69 = select i1 %67, i64 %68, i64 %66
+  br label %"$Plan.holds_one_request.exit"
 
-then.i52:                                         ; preds = %"$Layout.local_mlp_width.exit"
-  %57 = getelementptr i8, ptr %0, i64 276
-  store i32 %52, ptr %57, align 4
-  %58 = getelementptr i8, ptr %2, i64 152
-  %59 = load i32, ptr %58, align 4
-  %60 = sdiv i32 %59, %5
-  br label %"$Layout.num_local_experts.exit"
+and.lhs.true.i.i:                                 ; preds = %"$Plan.room_for_pages.exit.i"
+  %70 = getelementptr i8, ptr %0, i64 96
+  %71 = load i64, ptr %70, align 8
+  %72 = icmp eq i64 %71, 0
+  br i1 %72, label %then2.i.i, label %"$Plan.holds_one_request.exit"
 
-"$Layout.num_local_experts.exit":                 ; preds = %"$Layout.local_expert_width.exit", %then.i52
-  %common.ret.op.i51 = phi i32 [ %60, %then.i52 ], [ %56, %"$Layout.local_expert_width.exit" ]
-  %61 = and i8 %9, 1
-  %62 = zext nneg i8 %61 to i32
-  %63 = add i32 %common.ret.op.i51, %62
-  %64 = getelementptr i8, ptr %0, i64 280
-  store i32 %63, ptr %64, align 4
-  %65 = getelementptr i8, ptr %2, i64 156
-  %66 = load i32, ptr %65, align 4
-  %67 = add i32 %66, %62
-  %68 = getelementptr i8, ptr %0, i64 284
-  store i32 %67, ptr %68, align 4
-  %69 = getelementptr i8, ptr %2, i64 96
-  %70 = load i32, ptr %69, align 4
-  %71 = getelementptr i8, ptr %0, i64 288
-  store i32 %70, ptr %71, align 4
-  %72 = load ptr, ptr %3, align 8
-  %73 = getelementptr i8, ptr %72, i64 160
-  %74 = load ptr, ptr %73, align 8
-  %75 = getelementptr i8, ptr %0, i64 216
-  %76 = tail call i32 %74(ptr nonnull %10, ptr %75)
-  %.not = icmp eq i32 %76, 0
-  %.not41 = icmp eq ptr %1, null
-  %or.cond = select i1 %.not, i1 true, i1 %.not41
-  br i1 %or.cond, label %common.ret, label %then2
+"$Plan.holds_one_request.exit":                   ; preds = %"$Plan.room_for_pages.exit.thread.i", %then.i.i, %then2.i.i, %and.lhs.true.i.i
+  %73 = phi i64 [ %62, %then.i.i ], [ %50, %then2.i.i ], [ %50, %and.lhs.true.i.i ], [ %57, %"$Plan.room_for_pages.exit.thread.i" ]
+  %74 = phi i32 [ %63, %then.i.i ], [ %54, %then2.i.i ], [ %54, %and.lhs.true.i.i ], [ %60, %"$Plan.room_for_pages.exit.thread.i" ]
+  %75 = phi i64 [ %64, %then.i.i ], [ %52, %then2.i.i ], [ %52, %and.lhs.true.i.i ], [ %58, %"$Plan.room_for_pages.exit.thread.i" ]
+  %common.ret.op.i.i = phi i64 [ %65, %then.i.i ], [ %69, %then2.i.i ], [ %52, %and.lhs.true.i.i ], [ %58, %"$Plan.room_for_pages.exit.thread.i" ]
+  %76 = tail call i64 @llvm.smin.i64(i64 %75, i64 %common.ret.op.i.i)
+  %.not17 = icmp slt i64 %76, %29
+  br i1 %.not17, label %and.end, label %and.lhs.true
 
-then2:                                            ; preds = %"$Layout.num_local_experts.exit"
-  %77 = load i32, ptr %12, align 4
-  %78 = getelementptr i8, ptr %0, i64 52
-  %79 = load i32, ptr %78, align 4
-  %80 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.506", i32 %77, i32 %79)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %81 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %81, i64 1023)
-  %82 = icmp sgt i64 %81, 0
-  br i1 %82, label %then2.i.i, label %"$printable.clean.exit"
+and.rhs:                                          ; preds = %"$Plan.most_pages_of_pool.exit"
+  %77 = mul i64 %24, %1
+  %78 = icmp slt i64 %77, 2147483648
+  %79 = zext i1 %78 to i8
+  br label %and.end
 
-then2.i.i:                                        ; preds = %then2
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %1, i64 %spec.select.i.i, i1 false)
-  br label %"$printable.clean.exit"
-
-"$printable.clean.exit":                          ; preds = %then2, %then2.i.i
-  %83 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %83, align 1
-  %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %85 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %85, i64 %84)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
+and.end:                                          ; preds = %merge, %and.rhs, %"$Plan.most_pages_of_pool.exit", %"$Plan.holds_one_request.exit"
+  %80 = phi i8 [ 0, %"$Plan.most_pages_of_pool.exit" ], [ 0, %"$Plan.holds_one_request.exit" ], [ %79, %and.rhs ], [ 0, %merge ]
+  store i8 %80, ptr %2, align 1
   br label %common.ret
 
-common.ret:                                       ; preds = %"$printable.clean.exit", %"$Layout.num_local_experts.exit"
-  ret i32 %76
+and.lhs.true:                                     ; preds = %"$Plan.holds_one_request.exit"
+  %81 = mul i64 %16, %1
+  %82 = icmp sgt i32 %74, 0
+  br i1 %82, label %then.i, label %merge.i
+
+then.i:                                           ; preds = %and.lhs.true
+  %83 = zext nneg i32 %74 to i64
+  br label %"$Plan.most_pages_of_pool.exit"
+
+merge.i:                                          ; preds = %and.lhs.true
+  br i1 %41, label %and.lhs.true.i, label %"$Plan.room_for_pages.exit.i15"
+
+"$Plan.room_for_pages.exit.i15":                  ; preds = %merge.i
+  %84 = sub i64 %33, %38
+  %85 = sdiv i64 %84, %73
+  br label %"$Plan.most_pages_of_pool.exit"
+
+then2.i:                                          ; preds = %and.lhs.true.i
+  %86 = sdiv i64 %99, 4
+  %87 = icmp slt i64 %86, %29
+  %88 = tail call i64 @llvm.smin.i64(i64 %99, i64 %29)
+  %89 = select i1 %87, i64 %88, i64 %86
+  br label %"$Plan.most_pages_of_pool.exit"
+
+and.lhs.true.i:                                   ; preds = %merge.i
+  %90 = getelementptr i8, ptr %0, i64 148
+  %91 = load i32, ptr %90, align 4
+  %92 = sext i32 %91 to i64
+  %93 = mul i64 %38, %92
+  %94 = getelementptr i8, ptr %0, i64 352
+  %95 = load i64, ptr %94, align 8
+  %96 = add i64 %95, %93
+  %97 = sub i64 %33, %96
+  %98 = mul i64 %73, %92
+  %99 = sdiv i64 %97, %98
+  %100 = getelementptr i8, ptr %0, i64 96
+  %101 = load i64, ptr %100, align 8
+  %102 = icmp eq i64 %101, 0
+  br i1 %102, label %then2.i, label %"$Plan.most_pages_of_pool.exit"
+
+"$Plan.most_pages_of_pool.exit":                  ; preds = %then.i, %"$Plan.room_for_pages.exit.i15", %then2.i, %and.lhs.true.i
+  %common.ret.op.i = phi i64 [ %83, %then.i ], [ %89, %then2.i ], [ %85, %"$Plan.room_for_pages.exit.i15" ], [ %99, %and.lhs.true.i ]
+  %.not14 = icmp sgt i64 %81, %common.ret.op.i
+  br i1 %.not14, label %and.end, label %and.rhs
+}
+
+define internal fastcc i32 @"$Plan.measure_buffers"(ptr %0, ptr %1) unnamed_addr {
+entry:
+  %unbound.i = alloca %85, align 8
+  %raw.i.i = alloca [1024 x i8], align 1
+  %shape = alloca %86, align 8
+  %2 = getelementptr i8, ptr %0, i64 92
+  %3 = load i32, ptr %2, align 4
+  %4 = icmp eq i32 %3, 0
+  %5 = getelementptr i8, ptr %0, i64 176
+  %6 = load i32, ptr %5, align 4
+  %7 = getelementptr i8, ptr %0, i64 220
+  br i1 %4, label %then, label %entry.merge_crit_edge
+
+entry.merge_crit_edge:                            ; preds = %entry
+  %.pre14 = load i32, ptr %7, align 4
+  br label %merge
+
+then:                                             ; preds = %entry
+  store i32 %6, ptr %7, align 4
+  br label %merge
+
+merge:                                            ; preds = %entry.merge_crit_edge, %then
+  %8 = phi i32 [ %.pre14, %entry.merge_crit_edge ], [ %6, %then ]
+  %9 = getelementptr i8, ptr %0, i64 180
+  %10 = load i32, ptr %9, align 4
+  %11 = getelementptr i8, ptr %0, i64 184
+  %12 = load i32, ptr %11, align 4
+  %13 = add i32 %10, -1
+  %14 = add i32 %13, %12
+  %15 = sdiv i32 %14, %12
+  %16 = getelementptr i8, ptr %0, i64 296
+  store i32 %15, ptr %16, align 4
+  %17 = getelementptr i8, ptr %0, i64 200
+  %18 = load i32, ptr %17, align 4
+  %19 = getelementptr i8, ptr %0, i64 420
+  store i32 %18, ptr %19, align 4
+  %20 = getelementptr i8, ptr %0, i64 424
+  store i32 %6, ptr %20, align 4
+  %21 = getelementptr i8, ptr %0, i64 428
+  store i32 %15, ptr %21, align 4
+  %22 = getelementptr i8, ptr %0, i64 432
+  store i32 %8, ptr %22, align 4
+  %23 = shl i32 %8, 4
+  %spec.select.i = tail call i32 @llvm.smax.i32(i32 %23, i32 1024)
+  %24 = getelementptr i8, ptr %0, i64 436
+  store i32 %spec.select.i, ptr %24, align 4
+  %25 = tail call i32 @llvm.smin.i32(i32 %8, i32 %6)
+  %26 = getelementptr i8, ptr %0, i64 440
+  store i32 %25, ptr %26, align 4
+  %27 = load ptr, ptr %0, align 8
+  %28 = getelementptr i8, ptr %27, i64 96
+  %29 = load i32, ptr %28, align 4
+  %30 = getelementptr i8, ptr %0, i64 444
+  store i32 %29, ptr %30, align 4
+  %31 = getelementptr i8, ptr %0, i64 8
+  %32 = getelementptr i8, ptr %0, i64 148
+  %33 = load i32, ptr %32, align 4
+  %34 = getelementptr i8, ptr %0, i64 192
+  %35 = load i32, ptr %34, align 4, !noalias !60
+  %36 = getelementptr i8, ptr %0, i64 283
+  %37 = load i8, ptr %36, align 1
+  %38 = getelementptr i8, ptr %0, i64 360
+  store i32 60, ptr %38, align 4
+  %39 = getelementptr i8, ptr %0, i64 364
+  store i32 %33, ptr %39, align 4
+  %40 = getelementptr i8, ptr %0, i64 368
+  store i32 %18, ptr %40, align 4
+  %41 = getelementptr i8, ptr %0, i64 372
+  store i32 %6, ptr %41, align 4
+  %42 = mul i32 %15, %12
+  %43 = getelementptr i8, ptr %0, i64 376
+  store i32 %42, ptr %43, align 4
+  %44 = getelementptr i8, ptr %0, i64 380
+  store i32 %8, ptr %44, align 4
+  %45 = getelementptr i8, ptr %27, i64 88
+  %46 = load i32, ptr %45, align 4
+  %47 = getelementptr i8, ptr %0, i64 384
+  store i32 %46, ptr %47, align 4
+  %48 = getelementptr i8, ptr %27, i64 100
+  %layout.val.val.i = load i32, ptr %48, align 4
+  %49 = sdiv i32 %layout.val.val.i, %33
+  %50 = getelementptr i8, ptr %0, i64 388
+  store i32 %49, ptr %50, align 4
+  %51 = getelementptr i8, ptr %27, i64 104
+  %layout.val43.val.i = load i32, ptr %51, align 4
+  %52 = sdiv i32 %layout.val43.val.i, %33
+  %53 = getelementptr i8, ptr %0, i64 392
+  store i32 %52, ptr %53, align 4
+  %54 = getelementptr i8, ptr %27, i64 108
+  %55 = load i32, ptr %54, align 4
+  %56 = getelementptr i8, ptr %0, i64 396
+  store i32 %55, ptr %56, align 4
+  %57 = getelementptr i8, ptr %27, i64 148
+  %.val10.i.i = load i32, ptr %57, align 4
+  %58 = icmp sgt i32 %.val10.i.i, 0
+  br i1 %58, label %then.i.i, label %merge.i.i
+
+then.i.i:                                         ; preds = %merge
+  %59 = getelementptr i8, ptr %27, i64 144
+  %.val11.val.i.i = load i32, ptr %59, align 4
+  %60 = sdiv i32 %.val11.val.i.i, %33
+  br label %merge.i.i
+
+merge.i.i:                                        ; preds = %then.i.i, %merge
+  %width.0.i.i = phi i32 [ %60, %then.i.i ], [ 0, %merge ]
+  %61 = getelementptr i8, ptr %27, i64 92
+  %.val.i.i = load i32, ptr %61, align 4
+  %62 = icmp slt i32 %.val10.i.i, %.val.i.i
+  br i1 %62, label %and.lhs.true.i.i, label %"$Layout.local_mlp_width.exit.i"
+
+and.lhs.true.i.i:                                 ; preds = %merge.i.i
+  %63 = getelementptr i8, ptr %27, i64 160
+  %.val15.val.i.i = load i32, ptr %63, align 4
+  %64 = getelementptr i8, ptr %27, i64 164
+  %.val15.val17.i.i = load i32, ptr %64, align 4
+  %65 = mul i32 %.val15.val17.i.i, %.val15.val.i.i
+  %66 = sdiv i32 %65, %33
+  %spec.select.i.i = tail call i32 @llvm.smax.i32(i32 %66, i32 %width.0.i.i)
+  br label %"$Layout.local_mlp_width.exit.i"
+
+"$Layout.local_mlp_width.exit.i":                 ; preds = %and.lhs.true.i.i, %merge.i.i
+  %width.1.i.i = phi i32 [ %width.0.i.i, %merge.i.i ], [ %spec.select.i.i, %and.lhs.true.i.i ]
+  %67 = getelementptr i8, ptr %0, i64 400
+  store i32 %width.1.i.i, ptr %67, align 4
+  %68 = icmp eq i32 %35, 2
+  %69 = getelementptr i8, ptr %27, i64 164
+  %70 = load i32, ptr %69, align 4
+  br i1 %68, label %then.i52.i, label %"$Layout.local_expert_width.exit.i"
+
+"$Layout.local_expert_width.exit.i":              ; preds = %"$Layout.local_mlp_width.exit.i"
+  %71 = sdiv i32 %70, %33
+  %72 = getelementptr i8, ptr %0, i64 404
+  store i32 %71, ptr %72, align 4
+  %73 = getelementptr i8, ptr %27, i64 152
+  %74 = load i32, ptr %73, align 4
+  br label %"$Layout.num_local_experts.exit.i"
+
+then.i52.i:                                       ; preds = %"$Layout.local_mlp_width.exit.i"
+  %75 = getelementptr i8, ptr %0, i64 404
+  store i32 %70, ptr %75, align 4
+  %76 = getelementptr i8, ptr %27, i64 152
+  %77 = load i32, ptr %76, align 4
+  %78 = sdiv i32 %77, %33
+  br label %"$Layout.num_local_experts.exit.i"
+
+"$Layout.num_local_experts.exit.i":               ; preds = %then.i52.i, %"$Layout.local_expert_width.exit.i"
+  %common.ret.op.i51.i = phi i32 [ %78, %then.i52.i ], [ %74, %"$Layout.local_expert_width.exit.i" ]
+  %79 = and i8 %37, 1
+  %80 = zext nneg i8 %79 to i32
+  %81 = add i32 %common.ret.op.i51.i, %80
+  %82 = getelementptr i8, ptr %0, i64 408
+  store i32 %81, ptr %82, align 4
+  %83 = getelementptr i8, ptr %27, i64 156
+  %84 = load i32, ptr %83, align 4
+  %85 = add i32 %84, %80
+  %86 = getelementptr i8, ptr %0, i64 412
+  store i32 %85, ptr %86, align 4
+  %87 = load i32, ptr %28, align 4
+  %88 = getelementptr i8, ptr %0, i64 416
+  store i32 %87, ptr %88, align 4
+  %89 = load ptr, ptr %31, align 8
+  %90 = getelementptr i8, ptr %89, i64 160
+  %91 = load ptr, ptr %90, align 8
+  %92 = getelementptr i8, ptr %0, i64 344
+  %93 = tail call i32 %91(ptr nonnull %38, ptr %92)
+  %.not.i = icmp eq i32 %93, 0
+  %.not41.i = icmp eq ptr %1, null
+  %or.cond.i = select i1 %.not.i, i1 true, i1 %.not41.i
+  br i1 %or.cond.i, label %"$Plan.shape_workspace.exit", label %then2.i
+
+then2.i:                                          ; preds = %"$Layout.num_local_experts.exit.i"
+  %94 = load i32, ptr %17, align 4
+  %95 = load i32, ptr %9, align 4
+  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.505", i32 %94, i32 %95)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
+  %97 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %97, i64 1023)
+  %98 = icmp sgt i64 %97, 0
+  br i1 %98, label %then2.i.i.i, label %"$Plan.shape_workspace.exit.thread"
+
+then2.i.i.i:                                      ; preds = %then2.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i.i, i1 false)
+  br label %"$Plan.shape_workspace.exit.thread"
+
+"$Plan.shape_workspace.exit.thread":              ; preds = %then2.i, %then2.i.i.i
+  %99 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %99, align 1
+  %100 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %101 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %101, i64 %100)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
+  br label %common.ret
+
+"$Plan.shape_workspace.exit":                     ; preds = %"$Layout.num_local_experts.exit.i"
+  br i1 %.not.i, label %merge1, label %common.ret
+
+common.ret:                                       ; preds = %"$Plan.shape_workspace.exit.thread", %"$Plan.shape_workspace.exit", %merge1
+  ret i32 %93
+
+merge1:                                           ; preds = %"$Plan.shape_workspace.exit"
+  call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape, ptr nonnull %0, i32 0)
+  call void @llvm.lifetime.start.p0(i64 1648, ptr nonnull %unbound.i)
+  %102 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i, ptr nonnull %shape, ptr null)
+  call void @llvm.lifetime.end.p0(i64 1648, ptr nonnull %unbound.i)
+  %103 = getelementptr i8, ptr %0, i64 336
+  store i64 %102, ptr %103, align 8
+  %104 = getelementptr inbounds i8, ptr %shape, i64 136
+  %105 = load i32, ptr %104, align 8
+  %106 = sext i32 %105 to i64
+  %107 = shl nsw i64 %106, 2
+  %108 = add nsw i64 %107, 63
+  %109 = sdiv i64 %108, 64
+  %110 = mul nsw i64 %109, 192
+  %111 = getelementptr inbounds i8, ptr %shape, i64 140
+  %112 = load i32, ptr %111, align 4
+  %113 = sext i32 %112 to i64
+  %114 = shl nsw i64 %113, 2
+  %115 = add nsw i64 %114, 63
+  %116 = sdiv i64 %115, 64
+  %117 = add i32 %112, 1
+  %118 = sext i32 %117 to i64
+  %119 = shl nsw i64 %118, 2
+  %120 = add nsw i64 %119, 63
+  %121 = sdiv i64 %120, 64
+  %122 = getelementptr inbounds i8, ptr %shape, i64 148
+  %123 = load i32, ptr %122, align 4
+  %124 = sext i32 %123 to i64
+  %125 = shl nsw i64 %124, 2
+  %126 = add nsw i64 %125, 63
+  %127 = sdiv i64 %126, 64
+  %128 = shl nsw i64 %124, 3
+  %129 = add nsw i64 %128, 63
+  %130 = sdiv i64 %129, 64
+  %131 = add i32 %123, 1
+  %132 = sext i32 %131 to i64
+  %133 = shl nsw i64 %132, 2
+  %134 = add nsw i64 %133, 63
+  %135 = sdiv i64 %134, 64
+  %136 = getelementptr inbounds i8, ptr %shape, i64 152
+  %137 = load i32, ptr %136, align 8
+  %138 = sext i32 %137 to i64
+  %139 = shl nsw i64 %138, 2
+  %140 = add nsw i64 %139, 63
+  %141 = sdiv i64 %140, 64
+  %142 = getelementptr inbounds i8, ptr %shape, i64 156
+  %143 = load i32, ptr %142, align 4
+  %144 = sext i32 %143 to i64
+  %145 = getelementptr inbounds i8, ptr %shape, i64 160
+  %.val.i.i.i = load i32, ptr %145, align 8
+  %146 = sext i32 %.val.i.i.i to i64
+  %147 = add nsw i64 %146, 31
+  %148 = sdiv i64 %147, 32
+  %149 = shl nsw i64 %144, 2
+  %150 = mul nsw i64 %149, %148
+  %151 = add nsw i64 %150, 63
+  %152 = sdiv i64 %151, 64
+  %153 = getelementptr inbounds i8, ptr %shape, i64 144
+  %154 = load i32, ptr %153, align 8
+  %155 = mul i32 %154, %112
+  %156 = sext i32 %155 to i64
+  %157 = shl nsw i64 %156, 2
+  %158 = add nsw i64 %157, 63
+  %159 = sdiv i64 %158, 64
+  %reass.add62.i.i.i = add nsw i64 %130, %116
+  %reass.add63.i.i.i = add nsw i64 %reass.add62.i.i.i, %121
+  %reass.add64.i.i.i = add nsw i64 %reass.add63.i.i.i, %135
+  %reass.add65.i.i.i = add nsw i64 %reass.add64.i.i.i, %152
+  %reass.add66.i.i.i = add nsw i64 %reass.add65.i.i.i, %159
+  %reass.mul.i.i.i = shl i64 %reass.add66.i.i.i, 6
+  %reass.mul69.i.i.i = mul nsw i64 %127, 768
+  %reass.add70.i.i.i = add nsw i64 %141, %116
+  %reass.mul71.i.i.i = shl nsw i64 %reass.add70.i.i.i, 7
+  %160 = add nsw i64 %110, 255
+  %161 = add nsw i64 %160, %reass.mul69.i.i.i
+  %162 = add i64 %161, %reass.mul71.i.i.i
+  %163 = add i64 %162, %reass.mul.i.i.i
+  %164 = sdiv i64 %163, 256
+  %165 = mul nsw i64 %127, 192
+  %166 = mul i32 %123, 20
+  %167 = sext i32 %166 to i64
+  %168 = shl nsw i64 %167, 2
+  %169 = add nsw i64 %168, 63
+  %170 = sdiv i64 %169, 64
+  %171 = shl nsw i64 %170, 7
+  %172 = add nsw i64 %165, 255
+  %173 = add nsw i64 %172, %171
+  %174 = sdiv i64 %173, 256
+  %175 = add nsw i64 %164, %174
+  %176 = shl i64 %175, 9
+  %177 = getelementptr i8, ptr %0, i64 352
+  store i64 %176, ptr %177, align 8
+  br label %common.ret
 }
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(read, argmem: readwrite, inaccessiblemem: none)
 define internal fastcc void @"$Plan.buffer_shape"(ptr noalias nocapture writeonly %0, ptr nocapture readonly %1, i32 %2) unnamed_addr #18 {
 entry:
   %3 = load ptr, ptr %1, align 8
-  %4 = getelementptr i8, ptr %1, i64 20
+  %4 = getelementptr i8, ptr %1, i64 148
   %5 = load i32, ptr %4, align 4
-  %6 = getelementptr i8, ptr %1, i64 155
-  %7 = getelementptr i8, ptr %1, i64 72
+  %6 = getelementptr i8, ptr %1, i64 283
+  %7 = getelementptr i8, ptr %1, i64 200
   %8 = load i32, ptr %7, align 4
-  %9 = getelementptr i8, ptr %1, i64 144
+  %9 = getelementptr i8, ptr %1, i64 272
   %10 = load i32, ptr %9, align 4
   %11 = icmp ult i32 %10, 32
   br i1 %11, label %switch.hole_check, label %merge53.i
@@ -38594,7 +39280,7 @@ and.lhs.true.i:                                   ; preds = %merge.i
   %30 = getelementptr i8, ptr %3, i64 156
   %31 = load i32, ptr %30, align 4
   %.val = load i8, ptr %6, align 1
-  %32 = getelementptr i8, ptr %1, i64 92
+  %32 = getelementptr i8, ptr %1, i64 220
   %33 = load i32, ptr %32, align 4
   %34 = icmp sgt i32 %5, 1
   %35 = getelementptr i8, ptr %3, i64 96
@@ -38615,15 +39301,15 @@ and.lhs.true.i:                                   ; preds = %merge.i
   %42 = add i32 %31, %41
   %43 = sdiv i32 %layout.val71.val, %5
   %44 = sdiv i32 %layout.val.val, %5
-  %45 = getelementptr i8, ptr %1, i64 48
+  %45 = getelementptr i8, ptr %1, i64 176
   %46 = load <2 x i32>, ptr %45, align 4
   %47 = getelementptr i8, ptr %3, i64 112
   %48 = load i32, ptr %47, align 4
-  %49 = getelementptr i8, ptr %1, i64 216
+  %49 = getelementptr i8, ptr %1, i64 344
   %50 = load i64, ptr %49, align 8
-  %51 = getelementptr i8, ptr %1, i64 292
-  %.elt64 = getelementptr i8, ptr %1, i64 308
-  %.elt68 = getelementptr i8, ptr %1, i64 316
+  %51 = getelementptr i8, ptr %1, i64 420
+  %.elt64 = getelementptr i8, ptr %1, i64 436
+  %.elt68 = getelementptr i8, ptr %1, i64 444
   %.unpack69 = load i32, ptr %.elt68, align 4
   %52 = sext i32 %5 to i64
   %53 = sext i32 %8 to i64
@@ -38763,7 +39449,7 @@ entry:
   tail call fastcc void @"$anon (./terra/scheduling/batch.t:114)"(ptr %0, ptr nonnull %3, ptr %2)
   %76 = getelementptr i8, ptr %0, i64 216
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i)
-  %77 = load i32, ptr %10, align 4, !noalias !62
+  %77 = load i32, ptr %10, align 4, !noalias !63
   store i32 %77, ptr %narrow.i, align 8
   %.sroa.2.0.narrow.sroa_idx.i = getelementptr inbounds i8, ptr %narrow.i, i64 4
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %10, i64 24, i1 false)
@@ -39503,187 +40189,182 @@ entry:
   ret void
 }
 
-; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: read)
-define internal fastcc i64 @"$buffers.host_bytes"(ptr nocapture readonly %0) unnamed_addr #24 {
+; Function Attrs: nofree nounwind
+define internal fastcc range(i32 0, 2) i32 @"$Plan.check_page_tables"(ptr nocapture readonly %0, ptr %1) unnamed_addr #0 {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 136
-  %2 = load i32, ptr %1, align 4
-  %3 = sext i32 %2 to i64
-  %4 = shl nsw i64 %3, 2
-  %5 = add nsw i64 %4, 63
-  %6 = sdiv i64 %5, 64
-  %7 = mul nsw i64 %6, 192
-  %8 = getelementptr i8, ptr %0, i64 140
-  %9 = load i32, ptr %8, align 4
-  %10 = sext i32 %9 to i64
-  %11 = shl nsw i64 %10, 2
-  %12 = add nsw i64 %11, 63
-  %13 = sdiv i64 %12, 64
-  %14 = getelementptr i8, ptr %0, i64 148
-  %15 = load i32, ptr %14, align 4
-  %16 = sext i32 %15 to i64
-  %17 = shl nsw i64 %16, 2
-  %18 = add nsw i64 %17, 63
-  %19 = sdiv i64 %18, 64
-  %20 = shl nsw i64 %16, 3
-  %21 = add nsw i64 %20, 63
-  %22 = sdiv i64 %21, 64
-  %23 = insertelement <2 x i32> poison, i32 %9, i64 0
-  %24 = insertelement <2 x i32> %23, i32 %15, i64 1
-  %25 = add <2 x i32> %24, <i32 1, i32 1>
-  %26 = sext <2 x i32> %25 to <2 x i64>
-  %27 = shl nsw <2 x i64> %26, <i64 2, i64 2>
-  %28 = add nsw <2 x i64> %27, <i64 63, i64 63>
-  %29 = sdiv <2 x i64> %28, <i64 64, i64 64>
-  %30 = getelementptr i8, ptr %0, i64 152
-  %31 = load i32, ptr %30, align 4
-  %32 = sext i32 %31 to i64
-  %33 = shl nsw i64 %32, 2
-  %34 = add nsw i64 %33, 63
-  %35 = sdiv i64 %34, 64
-  %36 = getelementptr i8, ptr %0, i64 156
-  %37 = load i32, ptr %36, align 4
-  %38 = sext i32 %37 to i64
-  %39 = getelementptr i8, ptr %0, i64 160
-  %.val.i.i = load i32, ptr %39, align 4
-  %40 = sext i32 %.val.i.i to i64
-  %41 = add nsw i64 %40, 31
-  %42 = sdiv i64 %41, 32
-  %43 = shl nsw i64 %38, 2
-  %44 = mul nsw i64 %43, %42
-  %45 = add nsw i64 %44, 63
-  %46 = sdiv i64 %45, 64
-  %47 = getelementptr i8, ptr %0, i64 144
-  %48 = load i32, ptr %47, align 4
-  %49 = mul i32 %48, %9
-  %50 = sext i32 %49 to i64
-  %51 = shl nsw i64 %50, 2
-  %52 = add nsw i64 %51, 63
-  %53 = sdiv i64 %52, 64
-  %reass.add62.i.i = add nsw i64 %22, %13
-  %54 = extractelement <2 x i64> %29, i64 0
-  %reass.add63.i.i = add nsw i64 %reass.add62.i.i, %54
-  %55 = extractelement <2 x i64> %29, i64 1
-  %reass.add64.i.i = add nsw i64 %reass.add63.i.i, %55
-  %reass.add65.i.i = add nsw i64 %reass.add64.i.i, %46
-  %reass.add66.i.i = add nsw i64 %reass.add65.i.i, %53
-  %reass.mul.i.i = shl i64 %reass.add66.i.i, 6
-  %reass.mul69.i.i = mul nsw i64 %19, 768
-  %reass.add70.i.i = add nsw i64 %35, %13
-  %reass.mul71.i.i = shl nsw i64 %reass.add70.i.i, 7
-  %56 = add nsw i64 %7, 255
-  %57 = add nsw i64 %56, %reass.mul69.i.i
-  %58 = add i64 %57, %reass.mul71.i.i
-  %59 = add i64 %58, %reass.mul.i.i
-  %60 = sdiv i64 %59, 256
-  %61 = mul nsw i64 %19, 192
-  %62 = mul i32 %15, 20
-  %63 = sext i32 %62 to i64
-  %64 = shl nsw i64 %63, 2
-  %65 = add nsw i64 %64, 63
-  %66 = sdiv i64 %65, 64
-  %67 = shl nsw i64 %66, 7
-  %68 = add nsw i64 %61, 255
-  %69 = add nsw i64 %68, %67
-  %70 = sdiv i64 %69, 256
-  %71 = add nsw i64 %60, %70
-  %72 = shl i64 %71, 9
-  ret i64 %72
+  %raw.i = alloca [1024 x i8], align 1
+  %2 = getelementptr i8, ptr %0, i64 176
+  %3 = load i32, ptr %2, align 4
+  %4 = sext i32 %3 to i64
+  %5 = getelementptr i8, ptr %0, i64 296
+  %6 = load i32, ptr %5, align 4
+  %7 = sext i32 %6 to i64
+  %8 = mul nsw i64 %7, %4
+  %9 = icmp sgt i64 %8, 2147483647
+  br i1 %9, label %then, label %common.ret
+
+then:                                             ; preds = %entry
+  %.not = icmp eq ptr %1, null
+  br i1 %.not, label %common.ret, label %then2
+
+then2:                                            ; preds = %then
+  %10 = getelementptr i8, ptr %0, i64 180
+  %11 = load i32, ptr %10, align 4
+  %12 = getelementptr i8, ptr %0, i64 184
+  %13 = load i32, ptr %12, align 4
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.509", i32 %3, i32 %11, i32 %13, i64 2147483647)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
+  %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
+  %16 = icmp sgt i64 %15, 0
+  br i1 %16, label %then2.i.i, label %"$printable.clean.exit"
+
+then2.i.i:                                        ; preds = %then2
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %1, i64 %spec.select.i.i, i1 false)
+  br label %"$printable.clean.exit"
+
+"$printable.clean.exit":                          ; preds = %then2, %then2.i.i
+  %17 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %17, align 1
+  %18 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %19 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %19, i64 %18)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
+  br label %common.ret
+
+common.ret:                                       ; preds = %entry, %"$printable.clean.exit", %then
+  %common.ret.op = phi i32 [ 1, %then ], [ 1, %"$printable.clean.exit" ], [ 0, %entry ]
+  ret i32 %common.ret.op
 }
 
 ; Function Attrs: nofree nounwind
 define internal fastcc void @"$Plan.choose_pages"(ptr nocapture %0) unnamed_addr #0 {
 entry:
   %reason.i = alloca [512 x i8], align 1
-  %1 = getelementptr i8, ptr %0, i64 160
+  %1 = getelementptr i8, ptr %0, i64 288
   %2 = load i64, ptr %1, align 8
-  %3 = getelementptr i8, ptr %0, i64 200
+  %3 = getelementptr i8, ptr %0, i64 328
   %4 = load i64, ptr %3, align 8
-  %5 = getelementptr i8, ptr %0, i64 208
+  %5 = getelementptr i8, ptr %0, i64 336
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, %4
-  %8 = getelementptr i8, ptr %0, i64 152
+  %8 = getelementptr i8, ptr %0, i64 280
   %9 = load i8, ptr %8, align 1
   %10 = trunc i8 %9 to i1
-  br i1 %10, label %then.i4.i, label %"$Plan.room_for_pages.exit"
+  br i1 %10, label %"$Plan.room_for_pages.exit", label %"$Plan.room_for_pages.exit.thread"
 
-then.i4.i:                                        ; preds = %entry
-  %11 = getelementptr i8, ptr %0, i64 20
+"$Plan.room_for_pages.exit":                      ; preds = %entry
+  %11 = getelementptr i8, ptr %0, i64 148
   %12 = load i32, ptr %11, align 4
   %13 = sext i32 %12 to i64
   %14 = mul i64 %7, %13
-  %15 = getelementptr i8, ptr %0, i64 224
+  %15 = getelementptr i8, ptr %0, i64 352
   %16 = load i64, ptr %15, align 8
-  %17 = add i64 %14, %16
-  br label %"$Plan.room_for_pages.exit"
-
-"$Plan.room_for_pages.exit":                      ; preds = %entry, %then.i4.i
-  %.pn.i = phi i64 [ %17, %then.i4.i ], [ %7, %entry ]
-  %common.ret.op.i.i = phi i64 [ %13, %then.i4.i ], [ 1, %entry ]
-  %18 = sub i64 %2, %.pn.i
-  %.in.i = getelementptr i8, ptr %0, i64 192
+  %17 = add i64 %16, %14
+  %18 = sub i64 %2, %17
+  %.in.i = getelementptr i8, ptr %0, i64 320
   %19 = load i64, ptr %.in.i, align 8
-  %20 = mul i64 %19, %common.ret.op.i.i
+  %20 = mul i64 %19, %13
   %21 = sdiv i64 %18, %20
-  %22 = getelementptr i8, ptr %0, i64 48
+  %22 = getelementptr i8, ptr %0, i64 60
   %23 = load i32, ptr %22, align 4
-  %24 = sext i32 %23 to i64
-  %25 = getelementptr i8, ptr %0, i64 168
-  %26 = load i32, ptr %25, align 4
-  %27 = sext i32 %26 to i64
-  %28 = mul nsw i64 %27, %24
-  %29 = getelementptr i8, ptr %0, i64 176
-  store i64 %28, ptr %29, align 8
-  %30 = getelementptr i8, ptr %0, i64 60
-  %31 = load i32, ptr %30, align 4
-  %32 = icmp sgt i32 %31, 0
-  %33 = zext nneg i32 %31 to i64
-  %spec.select = tail call i64 @llvm.smin.i64(i64 %28, i64 %21)
-  %num_pages.0 = select i1 %32, i64 %33, i64 %spec.select
-  %34 = getelementptr i8, ptr %0, i64 56
-  %35 = load i32, ptr %34, align 4
-  %36 = sdiv i32 2147483647, %35
-  %.sext = sext i32 %36 to i64
-  %37 = icmp eq i32 %31, 0
-  %38 = tail call i64 @llvm.smin.i64(i64 %num_pages.0, i64 %.sext)
-  %num_pages.1 = select i1 %37, i64 %38, i64 %num_pages.0
-  %39 = icmp slt i64 %num_pages.1, %27
-  %or.cond49 = select i1 %32, i1 %39, i1 false
-  br i1 %or.cond49, label %then7, label %else8
+  %24 = icmp sgt i32 %23, 0
+  br i1 %24, label %then.i, label %and.lhs.true.i
 
-then7:                                            ; preds = %"$Plan.room_for_pages.exit"
+"$Plan.room_for_pages.exit.thread":               ; preds = %entry
+  %25 = sub i64 %2, %7
+  %.in.i51 = getelementptr i8, ptr %0, i64 320
+  %26 = load i64, ptr %.in.i51, align 8
+  %27 = sdiv i64 %25, %26
+  %28 = getelementptr i8, ptr %0, i64 60
+  %29 = load i32, ptr %28, align 4
+  %30 = icmp sgt i32 %29, 0
+  br i1 %30, label %then.i, label %"$Plan.most_pages_of_pool.exit"
+
+then.i:                                           ; preds = %"$Plan.room_for_pages.exit.thread", %"$Plan.room_for_pages.exit"
+  %31 = phi i32 [ %29, %"$Plan.room_for_pages.exit.thread" ], [ %23, %"$Plan.room_for_pages.exit" ]
+  %32 = phi i64 [ %27, %"$Plan.room_for_pages.exit.thread" ], [ %21, %"$Plan.room_for_pages.exit" ]
+  %33 = zext nneg i32 %31 to i64
+  br label %"$Plan.most_pages_of_pool.exit"
+
+then2.i:                                          ; preds = %and.lhs.true.i
+  %34 = sdiv i64 %21, 4
+  %35 = getelementptr i8, ptr %0, i64 296
+  %36 = load i32, ptr %35, align 4
+  %37 = sext i32 %36 to i64
+  %38 = icmp slt i64 %34, %37
+  %39 = tail call i64 @llvm.smin.i64(i64 %21, i64 %37)
+  %40 = select i1 %38, i64 %39, i64 %34
+  br label %"$Plan.most_pages_of_pool.exit"
+
+and.lhs.true.i:                                   ; preds = %"$Plan.room_for_pages.exit"
+  %41 = getelementptr i8, ptr %0, i64 96
+  %42 = load i64, ptr %41, align 8
+  %43 = icmp eq i64 %42, 0
+  br i1 %43, label %then2.i, label %"$Plan.most_pages_of_pool.exit"
+
+"$Plan.most_pages_of_pool.exit":                  ; preds = %"$Plan.room_for_pages.exit.thread", %then.i, %then2.i, %and.lhs.true.i
+  %44 = phi i64 [ %32, %then.i ], [ %21, %then2.i ], [ %21, %and.lhs.true.i ], [ %27, %"$Plan.room_for_pages.exit.thread" ]
+  %common.ret.op.i = phi i64 [ %33, %then.i ], [ %40, %then2.i ], [ %21, %and.lhs.true.i ], [ %27, %"$Plan.room_for_pages.exit.thread" ]
+  %45 = getelementptr i8, ptr %0, i64 176
+  %46 = load i32, ptr %45, align 4
+  %47 = sext i32 %46 to i64
+  %48 = getelementptr i8, ptr %0, i64 296
+  %49 = load i32, ptr %48, align 4
+  %50 = sext i32 %49 to i64
+  %51 = mul nsw i64 %50, %47
+  %52 = getelementptr i8, ptr %0, i64 304
+  store i64 %51, ptr %52, align 8
+  %53 = getelementptr i8, ptr %0, i64 188
+  %54 = load i32, ptr %53, align 4
+  %55 = icmp sgt i32 %54, 0
+  %56 = zext nneg i32 %54 to i64
+  %spec.select = tail call i64 @llvm.smin.i64(i64 %51, i64 %common.ret.op.i)
+  %num_pages.0 = select i1 %55, i64 %56, i64 %spec.select
+  %57 = getelementptr i8, ptr %0, i64 184
+  %58 = load i32, ptr %57, align 4
+  %59 = sdiv i32 2147483647, %58
+  %.sext = sext i32 %59 to i64
+  %60 = icmp eq i32 %54, 0
+  %61 = tail call i64 @llvm.smin.i64(i64 %num_pages.0, i64 %.sext)
+  %num_pages.1 = select i1 %60, i64 %61, i64 %num_pages.0
+  %62 = icmp slt i64 %num_pages.1, %50
+  %or.cond52 = select i1 %55, i1 %62, i1 false
+  br i1 %or.cond52, label %then7, label %else8
+
+then7:                                            ; preds = %"$Plan.most_pages_of_pool.exit"
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
-  %40 = getelementptr i8, ptr %0, i64 52
-  %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.509", i64 %num_pages.0, i32 %35, i32 %41, i32 %26)
-  %43 = getelementptr i8, ptr %0, i64 320
-  store i8 0, ptr %43, align 1
-  %44 = getelementptr i8, ptr %0, i64 321
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %44, i64 512, ptr nonnull @"$string.9", ptr nonnull %reason.i)
+  %63 = getelementptr i8, ptr %0, i64 180
+  %64 = load i32, ptr %63, align 4
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.510", i64 %num_pages.0, i32 %58, i32 %64, i32 %49)
+  %66 = getelementptr i8, ptr %0, i64 448
+  store i8 0, ptr %66, align 1
+  %67 = getelementptr i8, ptr %0, i64 449
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %67, i64 512, ptr nonnull @"$string.9", ptr nonnull %reason.i)
   call void @llvm.lifetime.end.p0(i64 512, ptr nonnull %reason.i)
   br label %merge6
 
-else8:                                            ; preds = %"$Plan.room_for_pages.exit"
-  %46 = icmp sgt i64 %num_pages.1, %.sext
-  br i1 %46, label %then10, label %else11
+else8:                                            ; preds = %"$Plan.most_pages_of_pool.exit"
+  %69 = icmp sgt i64 %num_pages.1, %.sext
+  br i1 %69, label %then10, label %else11
 
 then10:                                           ; preds = %else8
-  %47 = getelementptr i8, ptr %0, i64 320
-  store i8 0, ptr %47, align 1
-  %48 = getelementptr i8, ptr %0, i64 321
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %48, ptr noundef nonnull align 1 dereferenceable(52) @"$string.510", i64 52, i1 false)
+  %70 = getelementptr i8, ptr %0, i64 448
+  store i8 0, ptr %70, align 1
+  %71 = getelementptr i8, ptr %0, i64 449
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %71, ptr noundef nonnull align 1 dereferenceable(52) @"$string.511", i64 52, i1 false)
   br label %merge6
 
 else11:                                           ; preds = %else8
-  br i1 %39, label %then12, label %else13
+  br i1 %62, label %then12, label %else13
 
 then12:                                           ; preds = %else11
-  tail call fastcc void @"$Plan.refuse_memory"(ptr nonnull %0, i64 %27)
+  tail call fastcc void @"$Plan.refuse_memory"(ptr nonnull %0, i64 %50)
   br label %merge6
 
 else13:                                           ; preds = %else11
-  %49 = icmp sgt i64 %num_pages.1, %21
-  br i1 %49, label %then14, label %merge6
+  %72 = icmp sgt i64 %num_pages.1, %44
+  br i1 %72, label %then14, label %merge6
 
 then14:                                           ; preds = %else13
   tail call fastcc void @"$Plan.refuse_memory"(ptr nonnull %0, i64 %num_pages.1)
@@ -39691,9 +40372,9 @@ then14:                                           ; preds = %else13
 
 merge6:                                           ; preds = %else13, %then14, %then12, %then10, %then7
   %num_pages.2 = phi i64 [ %num_pages.1, %then7 ], [ %num_pages.1, %then10 ], [ 0, %then12 ], [ %num_pages.1, %then14 ], [ %num_pages.1, %else13 ]
-  %50 = trunc i64 %num_pages.2 to i32
-  %51 = getelementptr i8, ptr %0, i64 184
-  store i32 %50, ptr %51, align 4
+  %73 = trunc i64 %num_pages.2 to i32
+  %74 = getelementptr i8, ptr %0, i64 312
+  store i32 %73, ptr %74, align 4
   ret void
 }
 
@@ -39702,32 +40383,32 @@ define internal fastcc void @"$Plan.refuse_memory"(ptr nocapture %0, i64 %1) unn
 entry:
   %suggestion = alloca [128 x i8], align 1
   %reason = alloca [512 x i8], align 1
-  %2 = getelementptr i8, ptr %0, i64 200
+  %2 = getelementptr i8, ptr %0, i64 328
   %3 = load i64, ptr %2, align 8
-  %4 = getelementptr i8, ptr %0, i64 208
+  %4 = getelementptr i8, ptr %0, i64 336
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, %3
-  %7 = getelementptr i8, ptr %0, i64 152
+  %7 = getelementptr i8, ptr %0, i64 280
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %then.i4.i.i, label %"$Plan.num_sharing.exit"
 
 "$Plan.num_sharing.exit":                         ; preds = %entry
-  %10 = getelementptr i8, ptr %0, i64 192
+  %10 = getelementptr i8, ptr %0, i64 320
   %11 = load i64, ptr %10, align 8
   %12 = mul i64 %11, %1
   %13 = add i64 %12, %6
   br label %"$Plan.room_for_pages.exit.i"
 
 then.i4.i.i:                                      ; preds = %entry
-  %14 = getelementptr i8, ptr %0, i64 20
+  %14 = getelementptr i8, ptr %0, i64 148
   %15 = load i32, ptr %14, align 4
   %16 = sext i32 %15 to i64
   %17 = mul i64 %6, %16
-  %18 = getelementptr i8, ptr %0, i64 224
+  %18 = getelementptr i8, ptr %0, i64 352
   %19 = load i64, ptr %18, align 8
   %20 = add i64 %17, %19
-  %21 = getelementptr i8, ptr %0, i64 192
+  %21 = getelementptr i8, ptr %0, i64 320
   %22 = load i64, ptr %21, align 8
   %23 = mul i64 %22, %1
   %24 = mul i64 %23, %16
@@ -39740,22 +40421,22 @@ then.i4.i.i:                                      ; preds = %entry
   %28 = phi i64 [ %22, %then.i4.i.i ], [ %11, %"$Plan.num_sharing.exit" ]
   %.pn.i.i = phi i64 [ %20, %then.i4.i.i ], [ %6, %"$Plan.num_sharing.exit" ]
   %common.ret.op.i.i.i = phi i64 [ %16, %then.i4.i.i ], [ 1, %"$Plan.num_sharing.exit" ]
-  %29 = getelementptr i8, ptr %0, i64 160
+  %29 = getelementptr i8, ptr %0, i64 288
   %30 = load i64, ptr %29, align 8
   %31 = sub i64 %30, %.pn.i.i
   %32 = mul i64 %common.ret.op.i.i.i, %28
   %33 = sdiv i64 %31, %32
-  %34 = getelementptr i8, ptr %0, i64 56
+  %34 = getelementptr i8, ptr %0, i64 184
   %35 = load i32, ptr %34, align 4
   %36 = icmp slt i64 %33, 1
   br i1 %36, label %then.i18, label %else.i
 
 then.i18:                                         ; preds = %"$Plan.room_for_pages.exit.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.511", i64 101, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.512", i64 101, i1 false)
   br label %"$Plan.suggest.exit"
 
 else.i:                                           ; preds = %"$Plan.room_for_pages.exit.i"
-  %37 = getelementptr i8, ptr %0, i64 60
+  %37 = getelementptr i8, ptr %0, i64 188
   %38 = load i32, ptr %37, align 4
   %39 = icmp eq i32 %38, 0
   br i1 %39, label %then1.i, label %else2.i
@@ -39763,24 +40444,24 @@ else.i:                                           ; preds = %"$Plan.room_for_pag
 then1.i:                                          ; preds = %else.i
   %40 = sext i32 %35 to i64
   %41 = mul i64 %33, %40
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.512", i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.513", i64 %41)
   br label %"$Plan.suggest.exit"
 
 else2.i:                                          ; preds = %else.i
-  %43 = getelementptr i8, ptr %0, i64 168
+  %43 = getelementptr i8, ptr %0, i64 296
   %44 = load i32, ptr %43, align 4
   %45 = sext i32 %44 to i64
   %.not.i = icmp slt i64 %33, %45
   br i1 %.not.i, label %else4.i, label %then3.i
 
 then3.i:                                          ; preds = %else2.i
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.513", i64 %33)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.514", i64 %33)
   br label %"$Plan.suggest.exit"
 
 else4.i:                                          ; preds = %else2.i
   %47 = sext i32 %35 to i64
   %48 = mul nsw i64 %33, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.514", i64 %33, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.515", i64 %33, i64 %48)
   br label %"$Plan.suggest.exit"
 
 "$Plan.suggest.exit":                             ; preds = %then.i18, %then1.i, %then3.i, %else4.i
@@ -39794,7 +40475,7 @@ else4.i:                                          ; preds = %else2.i
   br label %"$Plan.num_sharing.exit27"
 
 then.i26:                                         ; preds = %"$Plan.suggest.exit"
-  %54 = getelementptr i8, ptr %0, i64 20
+  %54 = getelementptr i8, ptr %0, i64 148
   %55 = load i32, ptr %54, align 4
   %56 = sext i32 %55 to i64
   %57 = mul i64 %50, %56
@@ -39808,16 +40489,16 @@ then.i26:                                         ; preds = %"$Plan.suggest.exit
   %common.ret.op.i25 = phi i64 [ %56, %then.i26 ], [ 1, %"$Plan.num_sharing.exit24" ]
   %62 = load i64, ptr %27, align 8
   %63 = mul i64 %62, %common.ret.op.i25
-  %64 = getelementptr i8, ptr %0, i64 52
+  %64 = getelementptr i8, ptr %0, i64 180
   %65 = load i32, ptr %64, align 4
-  %66 = getelementptr i8, ptr %0, i64 168
+  %66 = getelementptr i8, ptr %0, i64 296
   %67 = load i32, ptr %66, align 4
   %68 = load i64, ptr %29, align 8
   %69 = sub i64 %26, %68
-  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.515", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
-  %71 = getelementptr i8, ptr %0, i64 320
+  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.516", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
+  %71 = getelementptr i8, ptr %0, i64 448
   store i8 0, ptr %71, align 1
-  %72 = getelementptr i8, ptr %0, i64 321
+  %72 = getelementptr i8, ptr %0, i64 449
   %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %72, i64 512, ptr nonnull @"$string.9", ptr nonnull %reason)
   ret void
 }
@@ -39892,10 +40573,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
 
 merge:                                            ; preds = %or.lhs.false1
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i)
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 7288
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 7416
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 8544
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 8576
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 8672
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 8704
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = icmp slt i64 %39, %40
@@ -39905,8 +40586,8 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %44, label %forbody.lr.ph.i.i, label %"$EventRing.take.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %45 = getelementptr i8, ptr %spec.select.i.i, i64 8568
-  %46 = getelementptr i8, ptr %spec.select.i.i, i64 8552
+  %45 = getelementptr i8, ptr %spec.select.i.i, i64 8696
+  %46 = getelementptr i8, ptr %spec.select.i.i, i64 8680
   %wide.trip.count.i.i = zext nneg i32 %43 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %47 = icmp eq i32 %43, 1
@@ -39966,11 +40647,11 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$EventRing.take.exit.i":                         ; preds = %merge.loopexit.i.i, %merge
   %72 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %73 = getelementptr i8, ptr %spec.select.i.i, i64 8568
+  %73 = getelementptr i8, ptr %spec.select.i.i, i64 8696
   %74 = load i64, ptr %73, align 8
   %75 = sext i32 %43 to i64
   %76 = add i64 %74, %75
-  %77 = getelementptr i8, ptr %spec.select.i.i, i64 8552
+  %77 = getelementptr i8, ptr %spec.select.i.i, i64 8680
   %78 = load i64, ptr %77, align 8
   %79 = add i64 %78, -1
   %80 = and i64 %79, %76
@@ -39983,13 +40664,13 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
   br i1 %83, label %then3.i, label %"$Loop.poll.exit"
 
 then3.i:                                          ; preds = %"$EventRing.take.exit.i"
-  %84 = getelementptr i8, ptr %spec.select.i.i, i64 8584
+  %84 = getelementptr i8, ptr %spec.select.i.i, i64 8712
   %85 = load i32, ptr %84, align 4
   %86 = call i64 @read(i32 %85, ptr nonnull %value.i, i64 8)
   br label %"$Loop.poll.exit"
 
 "$Loop.poll.exit":                                ; preds = %"$EventRing.take.exit.i", %then3.i
-  %87 = getelementptr i8, ptr %spec.select.i.i, i64 7328
+  %87 = getelementptr i8, ptr %spec.select.i.i, i64 7456
   %88 = tail call i32 @pthread_cond_signal(ptr %87)
   %89 = tail call i32 @pthread_mutex_unlock(ptr %35)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %value.i)
@@ -40077,7 +40758,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6240
+  %35 = getelementptr i8, ptr %24, i64 6368
   %36 = tail call fastcc range(i32 0, 6) i32 @"$Loop.order"(ptr %35, i64 %1, i1 zeroext false, ptr %2)
   br label %common.ret
 }
@@ -40165,20 +40846,20 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %33 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %34 = getelementptr i8, ptr %23, i64 6240
-  %35 = getelementptr i8, ptr %23, i64 7184
+  %34 = getelementptr i8, ptr %23, i64 6368
+  %35 = getelementptr i8, ptr %23, i64 7312
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %23, i64 7272
+  %37 = getelementptr i8, ptr %23, i64 7400
   %38 = load i64, ptr %37, align 8
   %39 = add i64 %38, 1
   store i64 %39, ptr %37, align 8
-  %40 = getelementptr i8, ptr %23, i64 7280
+  %40 = getelementptr i8, ptr %23, i64 7408
   %41 = load i64, ptr %40, align 8
   %.not8.i.i.i = icmp eq i64 %41, %38
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %42 = getelementptr i8, ptr %23, i64 7224
+  %42 = getelementptr i8, ptr %23, i64 7352
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -40190,7 +40871,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %45 = tail call i32 @pthread_mutex_unlock(ptr nonnull %35)
   tail call fastcc void @"$Loop.land"(ptr nonnull %34)
-  %46 = getelementptr i8, ptr %23, i64 5952
+  %46 = getelementptr i8, ptr %23, i64 6080
   %.val.i.i = load ptr, ptr %46, align 8
   tail call fastcc void @"$Rank.stop_profile"(ptr %.val.i.i)
   %47 = load ptr, ptr %46, align 8
@@ -40207,7 +40888,7 @@ then.i.i:                                         ; preds = %"$Loop.enter_turn.e
   br i1 %.not23.i.i, label %"$Engine.begin_profile.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.570", i64 29, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.577", i64 29, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -40230,7 +40911,7 @@ then2.i.i.i.i:                                    ; preds = %then2.i.i15
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %59 = shl i32 %51, 4
   %60 = add i32 %59, 16
-  %61 = getelementptr i8, ptr %23, i64 5960
+  %61 = getelementptr i8, ptr %23, i64 6088
   %62 = load ptr, ptr %61, align 8
   %63 = getelementptr i8, ptr %47, i64 24
   %64 = load ptr, ptr %63, align 8
@@ -40265,7 +40946,7 @@ or.lhs.false1.i.i.i:                              ; preds = %merge.i.i
   br i1 %or.cond.i.i.i12, label %then.i.i.i14, label %merge.i.i.i13
 
 then3.i.i.i:                                      ; preds = %then.i.i.i14
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.571", i32 %60)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.578", i32 %60)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %79 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -40416,21 +41097,21 @@ merge4.i.i:                                       ; preds = %forcond.i.i.i.i, %m
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i.ph.i.i, %"$Profile.free.exit.i.i" ], [ 0, %merge4.i.i ], [ 3, %then.i.i ], [ 3, %"$printable.clean.exit.i.i" ]
   %113 = icmp eq i32 %common.ret.op.i.i, 0
   %114 = zext i1 %113 to i8
-  %115 = getelementptr i8, ptr %23, i64 8904
+  %115 = getelementptr i8, ptr %23, i64 9032
   store i8 %114, ptr %115, align 1
   call fastcc void @"$Loop.publish"(ptr %34)
-  %116 = getelementptr i8, ptr %23, i64 7288
+  %116 = getelementptr i8, ptr %23, i64 7416
   %117 = call i32 @pthread_mutex_lock(ptr %116)
-  %118 = getelementptr i8, ptr %23, i64 7435
+  %118 = getelementptr i8, ptr %23, i64 7563
   store i8 1, ptr %118, align 1
-  %119 = getelementptr i8, ptr %23, i64 7328
+  %119 = getelementptr i8, ptr %23, i64 7456
   %120 = call i32 @pthread_cond_signal(ptr %119)
   %121 = call i32 @pthread_mutex_unlock(ptr %116)
   %122 = call i32 @pthread_mutex_lock(ptr %35)
   %123 = load i64, ptr %40, align 8
   %124 = add i64 %123, 1
   store i64 %124, ptr %40, align 8
-  %125 = getelementptr i8, ptr %23, i64 7224
+  %125 = getelementptr i8, ptr %23, i64 7352
   %126 = call i32 @pthread_cond_broadcast(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %35)
   br label %common.ret
@@ -40536,7 +41217,7 @@ then:                                             ; preds = %entry
   br i1 %.not25, label %common.ret, label %then3
 
 then3:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.572", ptr nonnull @"$string.573")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.580")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -40636,20 +41317,20 @@ then2.i.i29:                                      ; preds = %then10
 
 merge5:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 6240
-  %43 = getelementptr i8, ptr %31, i64 7184
+  %42 = getelementptr i8, ptr %31, i64 6368
+  %43 = getelementptr i8, ptr %31, i64 7312
   %44 = tail call i32 @pthread_mutex_lock(ptr %43)
-  %45 = getelementptr i8, ptr %31, i64 7272
+  %45 = getelementptr i8, ptr %31, i64 7400
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %46, 1
   store i64 %47, ptr %45, align 8
-  %48 = getelementptr i8, ptr %31, i64 7280
+  %48 = getelementptr i8, ptr %31, i64 7408
   %49 = load i64, ptr %48, align 8
   %.not8.i.i.i = icmp eq i64 %49, %46
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge5
-  %50 = getelementptr i8, ptr %31, i64 7224
+  %50 = getelementptr i8, ptr %31, i64 7352
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -40661,7 +41342,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge5
   %53 = tail call i32 @pthread_mutex_unlock(ptr nonnull %43)
   tail call fastcc void @"$Loop.land"(ptr nonnull %42)
-  %54 = getelementptr i8, ptr %31, i64 5952
+  %54 = getelementptr i8, ptr %31, i64 6080
   %55 = load ptr, ptr %54, align 8
   %56 = getelementptr i8, ptr %55, i64 1880
   %57 = load ptr, ptr %56, align 8
@@ -40673,7 +41354,7 @@ then.i:                                           ; preds = %"$Loop.enter_turn.e
   br i1 %.not.i, label %"$Engine.end_profile.exit", label %then3.i
 
 then3.i:                                          ; preds = %then.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.574", i64 21, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.581", i64 21, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %59 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -40719,7 +41400,7 @@ then.i3.i.i.i:                                    ; preds = %else.i
   store i8 0, ptr %64, align 8
   %69 = getelementptr i8, ptr %57, i64 1600
   %70 = load i64, ptr %69, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.575")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.582")
   %71 = load i64, ptr %65, align 8
   %72 = add i64 %71, 1
   %73 = load i64, ptr %66, align 8
@@ -40797,7 +41478,7 @@ then2.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i82.i.i
 
 "$JsonWriter.integer.exit.i.i":                   ; preds = %then2.i.i.i.i.i.i, %merge.i.i.i.i82.i.i, %then.i.i.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.576")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.583")
   %95 = load i64, ptr %65, align 8
   %96 = add i64 %95, 1
   %97 = load i64, ptr %66, align 8
@@ -41002,7 +41683,7 @@ then.i.i.i14.i.i:                                 ; preds = %merge.i.i.i.i.i9.i.
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr readonly %140)
   %151 = getelementptr i8, ptr %122, i64 8
   %152 = load i64, ptr %151, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.577")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.584")
   %153 = load i64, ptr %65, align 8
   %154 = add i64 %153, 1
   %155 = load i64, ptr %66, align 8
@@ -41080,7 +41761,7 @@ then2.i.i.i.i139.i.i:                             ; preds = %merge.i.i.i.i138.i.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i135.i.i)
   %175 = getelementptr i8, ptr %122, i64 16
   %176 = load i64, ptr %175, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.578")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.585")
   %177 = load i64, ptr %65, align 8
   %178 = add i64 %177, 1
   %179 = load i64, ptr %66, align 8
@@ -41283,21 +41964,21 @@ then.i.i.i61.i.i:                                 ; preds = %merge.i.i.i.i.i56.i
   %code.0.i = phi i32 [ %227, %"$write_profile.exit.i" ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ]
   %.val.i = load ptr, ptr %54, align 8
   call fastcc void @"$Rank.stop_profile"(ptr %.val.i)
-  %228 = getelementptr i8, ptr %31, i64 8904
+  %228 = getelementptr i8, ptr %31, i64 9032
   store i8 0, ptr %228, align 1
   call fastcc void @"$Loop.publish"(ptr %42)
-  %229 = getelementptr i8, ptr %31, i64 7288
+  %229 = getelementptr i8, ptr %31, i64 7416
   %230 = call i32 @pthread_mutex_lock(ptr %229)
-  %231 = getelementptr i8, ptr %31, i64 7435
+  %231 = getelementptr i8, ptr %31, i64 7563
   store i8 1, ptr %231, align 1
-  %232 = getelementptr i8, ptr %31, i64 7328
+  %232 = getelementptr i8, ptr %31, i64 7456
   %233 = call i32 @pthread_cond_signal(ptr %232)
   %234 = call i32 @pthread_mutex_unlock(ptr %229)
   %235 = call i32 @pthread_mutex_lock(ptr %43)
   %236 = load i64, ptr %48, align 8
   %237 = add i64 %236, 1
   store i64 %237, ptr %48, align 8
-  %238 = getelementptr i8, ptr %31, i64 7224
+  %238 = getelementptr i8, ptr %31, i64 7352
   %239 = call i32 @pthread_cond_broadcast(ptr %238)
   %240 = call i32 @pthread_mutex_unlock(ptr %43)
   br label %common.ret
@@ -41315,7 +41996,7 @@ then:                                             ; preds = %entry
   br i1 %.not23, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.572", ptr nonnull @"$string.579")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.586")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -41414,19 +42095,19 @@ then2.i.i27:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 7184
+  %42 = getelementptr i8, ptr %31, i64 7312
   %43 = tail call i32 @pthread_mutex_lock(ptr %42)
-  %44 = getelementptr i8, ptr %31, i64 7272
+  %44 = getelementptr i8, ptr %31, i64 7400
   %45 = load i64, ptr %44, align 8
   %46 = add i64 %45, 1
   store i64 %46, ptr %44, align 8
-  %47 = getelementptr i8, ptr %31, i64 7280
+  %47 = getelementptr i8, ptr %31, i64 7408
   %48 = load i64, ptr %47, align 8
   %.not8.i.i.i = icmp eq i64 %48, %45
   br i1 %.not8.i.i.i, label %"$Engine.measure_read.exit", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %49 = getelementptr i8, ptr %31, i64 7224
+  %49 = getelementptr i8, ptr %31, i64 7352
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -41436,24 +42117,24 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %.not.i.i.i29, label %"$Engine.measure_read.exit", label %whilebody.i.i.i
 
 "$Engine.measure_read.exit":                      ; preds = %whilebody.i.i.i, %merge4
-  %52 = getelementptr i8, ptr %31, i64 6240
+  %52 = getelementptr i8, ptr %31, i64 6368
   %53 = tail call i32 @pthread_mutex_unlock(ptr nonnull %42)
   tail call fastcc void @"$Loop.land"(ptr nonnull %52)
-  %54 = getelementptr i8, ptr %31, i64 5944
+  %54 = getelementptr i8, ptr %31, i64 6072
   %55 = tail call fastcc i32 @"$RankGroup.run"(ptr %54, ptr nonnull @"$measure_job", ptr nonnull %1, ptr %2)
   tail call fastcc void @"$Loop.publish"(ptr %52)
-  %56 = getelementptr i8, ptr %31, i64 7288
+  %56 = getelementptr i8, ptr %31, i64 7416
   %57 = tail call i32 @pthread_mutex_lock(ptr %56)
-  %58 = getelementptr i8, ptr %31, i64 7435
+  %58 = getelementptr i8, ptr %31, i64 7563
   store i8 1, ptr %58, align 1
-  %59 = getelementptr i8, ptr %31, i64 7328
+  %59 = getelementptr i8, ptr %31, i64 7456
   %60 = tail call i32 @pthread_cond_signal(ptr %59)
   %61 = tail call i32 @pthread_mutex_unlock(ptr %56)
   %62 = tail call i32 @pthread_mutex_lock(ptr %42)
   %63 = load i64, ptr %47, align 8
   %64 = add i64 %63, 1
   store i64 %64, ptr %47, align 8
-  %65 = getelementptr i8, ptr %31, i64 7224
+  %65 = getelementptr i8, ptr %31, i64 7352
   %66 = tail call i32 @pthread_cond_broadcast(ptr %65)
   %67 = tail call i32 @pthread_mutex_unlock(ptr %42)
   br label %common.ret
@@ -41500,7 +42181,7 @@ then5:                                            ; preds = %merge
 
 then2.i:                                          ; preds = %then5
   %19 = load i32, ptr %0, align 4
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.580", i32 %19, ptr nonnull %cause.i)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.587", i32 %19, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %21 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %21, i64 1023)
@@ -41614,24 +42295,24 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6240
+  %35 = getelementptr i8, ptr %24, i64 6368
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %36 = icmp eq ptr %2, null
   %spec.select.i = select i1 %36, ptr %own.i, ptr %2
   store i8 0, ptr %spec.select.i, align 1
-  %37 = getelementptr i8, ptr %24, i64 7184
+  %37 = getelementptr i8, ptr %24, i64 7312
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %24, i64 7272
+  %39 = getelementptr i8, ptr %24, i64 7400
   %40 = load i64, ptr %39, align 8
   %41 = add i64 %40, 1
   store i64 %41, ptr %39, align 8
-  %42 = getelementptr i8, ptr %24, i64 7280
+  %42 = getelementptr i8, ptr %24, i64 7408
   %43 = load i64, ptr %42, align 8
   %.not8.i.i.i = icmp eq i64 %43, %40
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %44 = getelementptr i8, ptr %24, i64 7224
+  %44 = getelementptr i8, ptr %24, i64 7352
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -41643,17 +42324,17 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %47 = tail call i32 @pthread_mutex_unlock(ptr nonnull %37)
   tail call fastcc void @"$Loop.land"(ptr nonnull %35)
-  %48 = getelementptr i8, ptr %24, i64 7288
+  %48 = getelementptr i8, ptr %24, i64 7416
   %49 = tail call i32 @pthread_mutex_lock(ptr %48)
   %50 = icmp slt i32 %1, 0
-  %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 6256
+  %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 6384
   %.pre.i = load i32, ptr %.phi.trans.insert.i, align 4
   %51 = icmp slt i32 %.pre.i, %1
   %or.cond.i = select i1 %50, i1 true, i1 %51
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.581", i32 %1, i32 %.pre.i)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.588", i32 %1, i32 %.pre.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %53 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %53, i64 1023)
@@ -41674,13 +42355,13 @@ then2.i.i.i.i.i.i:                                ; preds = %then.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$Loop.enter_turn.exit.i"
-  %58 = getelementptr i8, ptr %24, i64 6544
+  %58 = getelementptr i8, ptr %24, i64 6672
   %59 = load i64, ptr %58, align 8
   %60 = icmp sgt i64 %59, 0
   br i1 %60, label %forbody.lr.ph.i.i.i.i.i, label %merge4.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i.i.i
-  %61 = getelementptr i8, ptr %24, i64 6536
+  %61 = getelementptr i8, ptr %24, i64 6664
   %62 = load ptr, ptr %61, align 8
   %min.iters.check = icmp ult i64 %59, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.i.preheader, label %vector.ph
@@ -41796,7 +42477,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %161 = add <4 x i64> %157, %vec.phi43
   %index.next = add nuw i64 %index, 16
   %162 = icmp eq i64 %index.next, %n.vec
-  br i1 %162, label %middle.block, label %vector.body, !llvm.loop !65
+  br i1 %162, label %middle.block, label %vector.body, !llvm.loop !66
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = add <4 x i64> %159, %158
@@ -41821,7 +42502,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   %168 = add i64 %167, %count.01.i.i.i.i.i
   %169 = add nuw nsw i64 %i.02.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %169, %59
-  br i1 %exitcond.not.i.i.i.i.i, label %"$Scheduler.count_references.exit.i.i.i.i", label %forbody.i.i.i.i.i, !llvm.loop !66
+  br i1 %exitcond.not.i.i.i.i.i, label %"$Scheduler.count_references.exit.i.i.i.i", label %forbody.i.i.i.i.i, !llvm.loop !67
 
 "$Scheduler.count_references.exit.i.i.i.i":       ; preds = %forbody.i.i.i.i.i, %middle.block
   %.lcssa40 = phi i64 [ %163, %middle.block ], [ %168, %forbody.i.i.i.i.i ]
@@ -41830,7 +42511,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %171, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.582", i32 %1, i64 %.lcssa40)
+  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.589", i32 %1, i64 %.lcssa40)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56.i.i.i.i)
   %173 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i57.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %173, i64 1023)
@@ -41851,15 +42532,15 @@ then2.i.i58.i.i.i.i:                              ; preds = %then5.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
-  %178 = getelementptr i8, ptr %24, i64 8544
-  %179 = getelementptr i8, ptr %24, i64 8536
+  %178 = getelementptr i8, ptr %24, i64 8672
+  %179 = getelementptr i8, ptr %24, i64 8664
   %180 = load i32, ptr %179, align 4
   %181 = shl i32 %180, 1
   %182 = sext i32 %181 to i64
-  %183 = getelementptr i8, ptr %24, i64 8576
+  %183 = getelementptr i8, ptr %24, i64 8704
   %184 = load i64, ptr %183, align 8
   %185 = add i64 %184, %182
-  %186 = getelementptr i8, ptr %24, i64 8552
+  %186 = getelementptr i8, ptr %24, i64 8680
   %187 = load i64, ptr %186, align 8
   %.not.i.i.i.i.i = icmp sgt i64 %185, %187
   br i1 %.not.i.i.i.i.i, label %condition.i.i.i.i.i.i, label %merge12.i.i.i.i
@@ -41871,7 +42552,7 @@ condition.i.i.i.i.i.i:                            ; preds = %merge4.i.i.i.i, %co
   br i1 %188, label %condition.i.i.i.i.i.i, label %"$power_above.exit.i.i.i.i.i"
 
 "$power_above.exit.i.i.i.i.i":                    ; preds = %condition.i.i.i.i.i.i
-  %190 = getelementptr i8, ptr %24, i64 8560
+  %190 = getelementptr i8, ptr %24, i64 8688
   %191 = load i64, ptr %190, align 8
   %.not9.i.i.i.i.i = icmp sgt i64 %power.0.i.i.i.i.i.i, %191
   br i1 %.not9.i.i.i.i.i, label %then13.i.i.i.i, label %and.rhs.i.i.i.i.i
@@ -41888,7 +42569,7 @@ merge.i.i.i.i.i.i:                                ; preds = %and.rhs.i.i.i.i.i
   br i1 %194, label %forbody.lr.ph.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i.i.i.i.i.i
-  %195 = getelementptr i8, ptr %24, i64 8568
+  %195 = getelementptr i8, ptr %24, i64 8696
   %196 = load i64, ptr %195, align 8
   %197 = add i64 %187, -1
   %xtraiter = and i64 %184, 3
@@ -41946,18 +42627,18 @@ forbody.i.i.i.i.i.i.epil:                         ; preds = %merge1.i.i.i.i.i.i.
   %223 = add nuw nsw i64 %i.013.i.i.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i.i.i, label %forbody.i.i.i.i.i.i.epil, !llvm.loop !67
+  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i.i.i, label %forbody.i.i.i.i.i.i.epil, !llvm.loop !68
 
 merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.i.i.epil, %merge.i.i.i.i.i.i
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
   store ptr %193, ptr %178, align 8
   store i64 %power.0.i.i.i.i.i.i, ptr %186, align 8
-  %224 = getelementptr i8, ptr %24, i64 8568
+  %224 = getelementptr i8, ptr %24, i64 8696
   store i64 0, ptr %224, align 8
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.583", i64 %184)
+  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.590", i64 %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i)
   %226 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i61.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %226, i64 1023)
@@ -41978,13 +42659,13 @@ then2.i.i62.i.i.i.i:                              ; preds = %then13.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
-  %231 = getelementptr i8, ptr %24, i64 7437
+  %231 = getelementptr i8, ptr %24, i64 7565
   %232 = load i8, ptr %231, align 1
   %233 = trunc i8 %232 to i1
   br i1 %233, label %merge20.i.i.i.i, label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %merge12.i.i.i.i
-  %234 = getelementptr i8, ptr %24, i64 7438
+  %234 = getelementptr i8, ptr %24, i64 7566
   %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.14", ptr %234)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %236 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -42006,15 +42687,15 @@ then2.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge20.i.i.i.i:                                  ; preds = %merge12.i.i.i.i
-  %241 = getelementptr i8, ptr %24, i64 8496
+  %241 = getelementptr i8, ptr %24, i64 8624
   %242 = load i64, ptr %241, align 8
   %243 = icmp sgt i64 %242, 0
   br i1 %243, label %forbody.lr.ph.i68.i.i.i.i, label %and.lhs.true.i.i.i
 
 forbody.lr.ph.i68.i.i.i.i:                        ; preds = %merge20.i.i.i.i
-  %244 = getelementptr i8, ptr %24, i64 8488
+  %244 = getelementptr i8, ptr %24, i64 8616
   %245 = load ptr, ptr %244, align 8
-  %246 = getelementptr i8, ptr %24, i64 6260
+  %246 = getelementptr i8, ptr %24, i64 6388
   %247 = load i32, ptr %246, align 4
   %248 = add i32 %247, -2
   br label %forbody.i69.i.i.i.i
@@ -42040,7 +42721,7 @@ forbody.i69.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i71.i.i.i.i:                                 ; preds = %forbody.i69.i.i.i.i
   %258 = load i64, ptr %251, align 8
-  %259 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.584", i32 %1, i64 %258, i32 %256)
+  %259 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.591", i32 %1, i64 %258, i32 %256)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i66.i.i.i.i)
   %260 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i73.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %260, i64 1023)
@@ -42065,7 +42746,7 @@ then.i.i.i15:                                     ; preds = %and.lhs.true.i.i.i
   br label %merge.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, %merge20.i.i.i.i
-  %265 = getelementptr i8, ptr %24, i64 8672
+  %265 = getelementptr i8, ptr %24, i64 8800
   %266 = load i32, ptr %265, align 4
   %267 = icmp sgt i32 %266, %1
   br i1 %267, label %then.i.i.i15, label %merge.i.i
@@ -42077,15 +42758,15 @@ and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, 
 
 merge.i.i:                                        ; preds = %and.lhs.true.i.i.i, %then.i.i.i15
   %269 = tail call i32 @pthread_mutex_unlock(ptr %48)
-  %270 = getelementptr i8, ptr %24, i64 6328
-  %271 = getelementptr i8, ptr %24, i64 6520
-  %272 = getelementptr i8, ptr %24, i64 6376
+  %270 = getelementptr i8, ptr %24, i64 6456
+  %271 = getelementptr i8, ptr %24, i64 6648
+  %272 = getelementptr i8, ptr %24, i64 6504
   %273 = load i32, ptr %272, align 4
   %274 = icmp sgt i32 %273, %1
   br i1 %274, label %and.lhs.true.lr.ph.i.i.i, label %"$Scheduler.preempt_down_to.exit.i.i"
 
 and.lhs.true.lr.ph.i.i.i:                         ; preds = %merge.i.i
-  %275 = getelementptr i8, ptr %24, i64 6512
+  %275 = getelementptr i8, ptr %24, i64 6640
   %276 = load i64, ptr %271, align 8
   %277 = icmp sgt i64 %276, 0
   br i1 %277, label %whilebody.i.i6.i, label %"$Scheduler.preempt_down_to.exit.i.i"
@@ -42112,7 +42793,7 @@ and.lhs.true.i42.i.i:                             ; preds = %whilebody.i.i6.i
   br i1 %.not.i.i, label %then2.i.i14, label %merge1.i.i
 
 then2.i.i14:                                      ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.585", i32 %286, i32 %1)
+  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.592", i32 %286, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %288 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %288, i64 1023)
@@ -42134,7 +42815,7 @@ then2.i.i43.i.i:                                  ; preds = %then2.i.i14
 
 merge1.i.i:                                       ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
   %293 = tail call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %35)
-  %294 = getelementptr i8, ptr %24, i64 6380
+  %294 = getelementptr i8, ptr %24, i64 6508
   %295 = load i32, ptr %272, align 4
   %296 = load i32, ptr %294, align 4
   %297 = add i32 %296, %295
@@ -42142,14 +42823,14 @@ merge1.i.i:                                       ; preds = %"$Scheduler.preempt
   br i1 %298, label %whilebody.lr.ph.i.i5.i, label %merge.i.i.i12
 
 whilebody.lr.ph.i.i5.i:                           ; preds = %merge1.i.i
-  %299 = getelementptr i8, ptr %24, i64 6392
-  %300 = getelementptr i8, ptr %24, i64 6424
-  %301 = getelementptr i8, ptr %24, i64 6388
-  %302 = getelementptr i8, ptr %24, i64 6384
-  %303 = getelementptr i8, ptr %24, i64 6448
-  %304 = getelementptr i8, ptr %24, i64 6440
-  %305 = getelementptr i8, ptr %24, i64 6372
-  %306 = getelementptr i8, ptr %24, i64 6416
+  %299 = getelementptr i8, ptr %24, i64 6520
+  %300 = getelementptr i8, ptr %24, i64 6552
+  %301 = getelementptr i8, ptr %24, i64 6516
+  %302 = getelementptr i8, ptr %24, i64 6512
+  %303 = getelementptr i8, ptr %24, i64 6576
+  %304 = getelementptr i8, ptr %24, i64 6568
+  %305 = getelementptr i8, ptr %24, i64 6500
+  %306 = getelementptr i8, ptr %24, i64 6544
   br label %whilebody.i46.i.i
 
 whilebody.i46.i.i:                                ; preds = %"$PagePool.evict_oldest.exit.i.i.i", %whilebody.lr.ph.i.i5.i
@@ -42244,15 +42925,15 @@ then.i.i.i50.i.i:                                 ; preds = %merge.i.i.i.i.i
   br i1 %356, label %whilebody.i46.i.i, label %merge.i.i.i12
 
 merge.i.i.i12:                                    ; preds = %"$PagePool.evict_oldest.exit.i.i.i", %merge1.i.i
-  %357 = getelementptr i8, ptr %24, i64 6364
+  %357 = getelementptr i8, ptr %24, i64 6492
   %358 = load i32, ptr %357, align 4
   %359 = icmp sgt i32 %358, %1
   br i1 %359, label %forbody.lr.ph.i.i.i, label %merge8.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i.i12
-  %360 = getelementptr i8, ptr %24, i64 6424
-  %361 = getelementptr i8, ptr %24, i64 6464
-  %362 = getelementptr i8, ptr %24, i64 6472
+  %360 = getelementptr i8, ptr %24, i64 6552
+  %361 = getelementptr i8, ptr %24, i64 6592
+  %362 = getelementptr i8, ptr %24, i64 6600
   %363 = zext nneg i32 %1 to i64
   %wide.trip.count.i.i.i = sext i32 %358 to i64
   br label %forbody.i.i.i
@@ -42335,13 +43016,13 @@ then9.i.i:                                        ; preds = %"$PagePool.plan_res
 merge8.i.i:                                       ; preds = %then9.i.i, %"$PagePool.plan_resize.exit.i.i", %merge.i.i.i12
   %390 = phi i1 [ false, %"$PagePool.plan_resize.exit.i.i" ], [ true, %then9.i.i ], [ false, %merge.i.i.i12 ]
   %num_moves.0.lcssa.i65.i.i = phi i32 [ %num_moves.1.i.i.i, %"$PagePool.plan_resize.exit.i.i" ], [ %num_moves.1.i.i.i, %then9.i.i ], [ 0, %merge.i.i.i12 ]
-  %391 = getelementptr i8, ptr %24, i64 6360
+  %391 = getelementptr i8, ptr %24, i64 6488
   %392 = load i32, ptr %391, align 4
   %393 = icmp sgt i32 %392, 0
   br i1 %393, label %forbody.lr.ph.i.i.i.i, label %forcond1.preheader.i.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i
-  %394 = getelementptr i8, ptr %24, i64 6456
+  %394 = getelementptr i8, ptr %24, i64 6584
   %wide.trip.count.i.i.i.i = zext nneg i32 %392 to i64
   %xtraiter56 = and i64 %wide.trip.count.i.i.i.i, 7
   %395 = icmp ult i32 %392, 8
@@ -42366,18 +43047,18 @@ forbody.i.i.i.i.epil:                             ; preds = %forcond1.preheader.
   %indvars.iv.next.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.epil, 1
   %epil.iter57.next = add i64 %epil.iter57, 1
   %epil.iter57.cmp.not = icmp eq i64 %epil.iter57.next, %xtraiter56
-  br i1 %epil.iter57.cmp.not, label %forcond1.preheader.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !68
+  br i1 %epil.iter57.cmp.not, label %forcond1.preheader.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !69
 
 forcond1.preheader.i.i.i.i:                       ; preds = %forcond1.preheader.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil, %merge8.i.i
   br i1 %390, label %forbody2.lr.ph.i.i.i.i, label %merge3.i.i.i.i
 
 forbody2.lr.ph.i.i.i.i:                           ; preds = %forcond1.preheader.i.i.i.i
-  %399 = getelementptr i8, ptr %24, i64 6464
-  %400 = getelementptr i8, ptr %24, i64 6472
-  %401 = getelementptr i8, ptr %24, i64 6456
-  %402 = getelementptr i8, ptr %24, i64 6424
-  %403 = getelementptr i8, ptr %24, i64 6368
-  %404 = getelementptr i8, ptr %24, i64 6432
+  %399 = getelementptr i8, ptr %24, i64 6592
+  %400 = getelementptr i8, ptr %24, i64 6600
+  %401 = getelementptr i8, ptr %24, i64 6584
+  %402 = getelementptr i8, ptr %24, i64 6552
+  %403 = getelementptr i8, ptr %24, i64 6496
+  %404 = getelementptr i8, ptr %24, i64 6560
   %wide.trip.count69.i.i.i.i = zext nneg i32 %num_moves.0.lcssa.i65.i.i to i64
   br label %forbody2.i.i.i.i
 
@@ -42467,8 +43148,8 @@ merge3.i.i.i.i:                                   ; preds = %forbody2.i.i.i.i, %
   br i1 %451, label %forbody6.lr.ph.i.i.i.i, label %merge7.i.i.i.i
 
 forbody6.lr.ph.i.i.i.i:                           ; preds = %merge3.i.i.i.i
-  %452 = getelementptr i8, ptr %24, i64 6424
-  %453 = getelementptr i8, ptr %24, i64 6456
+  %452 = getelementptr i8, ptr %24, i64 6552
+  %453 = getelementptr i8, ptr %24, i64 6584
   %wide.trip.count74.i.i.i.i = zext nneg i32 %450 to i64
   br label %forbody6.i.i.i.i
 
@@ -42555,14 +43236,14 @@ merge.i23.i.i.i.i.i:                              ; preds = %"$PagePool.new_name
   br i1 %exitcond75.not.i.i.i.i, label %merge7.i.i.i.i, label %forbody6.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %"$PagePool.rename_links.exit.i.i.i.i", %merge3.i.i.i.i
-  %489 = getelementptr i8, ptr %24, i64 6384
+  %489 = getelementptr i8, ptr %24, i64 6512
   %490 = load i32, ptr %489, align 4
   %491 = icmp sgt i32 %490, 0
   br i1 %491, label %forbody9.lr.ph.i.i.i.i, label %merge10.i.i.i.i
 
 forbody9.lr.ph.i.i.i.i:                           ; preds = %merge7.i.i.i.i
-  %492 = getelementptr i8, ptr %24, i64 6448
-  %493 = getelementptr i8, ptr %24, i64 6456
+  %492 = getelementptr i8, ptr %24, i64 6576
+  %493 = getelementptr i8, ptr %24, i64 6584
   %wide.trip.count79.i.i.i.i = zext nneg i32 %490 to i64
   %xtraiter61 = and i64 %wide.trip.count79.i.i.i.i, 3
   %494 = icmp ult i32 %490, 4
@@ -42674,16 +43355,16 @@ merge.i.i.i58.i.i.epil:                           ; preds = %forbody9.i.i.i.i.ep
   %indvars.iv.next77.i.i.i.i.epil = add nuw nsw i64 %indvars.iv76.i.i.i.i.epil, 1
   %epil.iter62.next = add i64 %epil.iter62, 1
   %epil.iter62.cmp.not = icmp eq i64 %epil.iter62.next, %xtraiter61
-  br i1 %epil.iter62.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !69
+  br i1 %epil.iter62.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !70
 
 merge10.i.i.i.i:                                  ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil", %merge7.i.i.i.i
-  %535 = getelementptr i8, ptr %24, i64 6388
+  %535 = getelementptr i8, ptr %24, i64 6516
   %536 = load i32, ptr %535, align 4
   %537 = icmp eq i32 %536, -1
   br i1 %537, label %"$PagePool.new_name.exit55.i.i.i.i", label %merge.i53.i.i.i.i
 
 merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
-  %538 = getelementptr i8, ptr %24, i64 6456
+  %538 = getelementptr i8, ptr %24, i64 6584
   %539 = load ptr, ptr %538, align 8
   %540 = sext i32 %536 to i64
   %541 = getelementptr i32, ptr %539, i64 %540
@@ -42693,13 +43374,13 @@ merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
 "$PagePool.new_name.exit55.i.i.i.i":              ; preds = %merge.i53.i.i.i.i, %merge10.i.i.i.i
   %common.ret.op.i54.i.i.i.i = phi i32 [ %542, %merge.i53.i.i.i.i ], [ -1, %merge10.i.i.i.i ]
   store i32 %common.ret.op.i54.i.i.i.i, ptr %535, align 4
-  %543 = getelementptr i8, ptr %24, i64 6392
+  %543 = getelementptr i8, ptr %24, i64 6520
   %544 = load i32, ptr %543, align 4
   %545 = icmp eq i32 %544, -1
   br i1 %545, label %"$PagePool.new_name.exit58.i.i.i.i", label %merge.i56.i.i.i.i
 
 merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name.exit55.i.i.i.i"
-  %546 = getelementptr i8, ptr %24, i64 6456
+  %546 = getelementptr i8, ptr %24, i64 6584
   %547 = load ptr, ptr %546, align 8
   %548 = sext i32 %544 to i64
   %549 = getelementptr i32, ptr %547, i64 %548
@@ -42710,18 +43391,18 @@ merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name
   %common.ret.op.i57.i.i.i.i = phi i32 [ %550, %merge.i56.i.i.i.i ], [ -1, %"$PagePool.new_name.exit55.i.i.i.i" ]
   store i32 %common.ret.op.i57.i.i.i.i, ptr %543, align 4
   store i32 %1, ptr %357, align 4
-  %551 = getelementptr i8, ptr %24, i64 6408
+  %551 = getelementptr i8, ptr %24, i64 6536
   %552 = load i64, ptr %551, align 8
   %553 = add i64 %552, 1
   store i64 %553, ptr %551, align 8
-  %554 = getelementptr i8, ptr %24, i64 6372
+  %554 = getelementptr i8, ptr %24, i64 6500
   store i32 0, ptr %554, align 4
   %.not66.i.i = icmp eq i32 %1, 0
   br i1 %.not66.i.i, label %"$PagePool.commit_resize.exit.i.i.i", label %forbody.lr.ph.i.i.i55.i.i
 
 forbody.lr.ph.i.i.i55.i.i:                        ; preds = %"$PagePool.new_name.exit58.i.i.i.i"
-  %555 = getelementptr i8, ptr %24, i64 6424
-  %556 = getelementptr i8, ptr %24, i64 6440
+  %555 = getelementptr i8, ptr %24, i64 6552
+  %556 = getelementptr i8, ptr %24, i64 6568
   %xtraiter66 = and i32 %1, 1
   %557 = icmp eq i32 %1, 1
   br i1 %557, label %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i55.i.i.new
@@ -42832,16 +43513,16 @@ then.i60.i.i.i.i.epil:                            ; preds = %and.lhs.true.i.i.i.
   br label %"$PagePool.commit_resize.exit.i.i.i"
 
 "$PagePool.commit_resize.exit.i.i.i":             ; preds = %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", %then.i60.i.i.i.i.epil, %and.lhs.true.i.i.i.i.i.epil, %forbody.i.i.i56.i.i.epil, %"$PagePool.new_name.exit58.i.i.i.i"
-  %610 = getelementptr i8, ptr %24, i64 6512
+  %610 = getelementptr i8, ptr %24, i64 6640
   %611 = load i64, ptr %271, align 8
   %612 = icmp sgt i64 %611, 0
   br i1 %612, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$PagePool.commit_resize.exit.i.i.i"
-  %613 = getelementptr i8, ptr %24, i64 6456
-  %614 = getelementptr i8, ptr %24, i64 6480
-  %615 = getelementptr i8, ptr %24, i64 6752
-  %616 = getelementptr i8, ptr %24, i64 6756
+  %613 = getelementptr i8, ptr %24, i64 6584
+  %614 = getelementptr i8, ptr %24, i64 6608
+  %615 = getelementptr i8, ptr %24, i64 6880
+  %616 = getelementptr i8, ptr %24, i64 6884
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge3.i7.i.i.i, %forbody.lr.ph.i5.i.i.i
@@ -42911,16 +43592,16 @@ merge3.i7.i.i.i:                                  ; preds = %merge4.i.i54.i.i, %
   br i1 %exitcond21.not.i.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i", label %forbody.i6.i.i.i
 
 "$Scheduler.rename_pages.exit.i.i.i":             ; preds = %merge3.i7.i.i.i, %"$PagePool.commit_resize.exit.i.i.i"
-  %653 = getelementptr i8, ptr %24, i64 6536
+  %653 = getelementptr i8, ptr %24, i64 6664
   %654 = load i64, ptr %58, align 8
   %655 = icmp sgt i64 %654, 0
   br i1 %655, label %forbody.lr.ph.i11.i.i.i, label %"$Loop.resize_pool.exit"
 
 forbody.lr.ph.i11.i.i.i:                          ; preds = %"$Scheduler.rename_pages.exit.i.i.i"
-  %656 = getelementptr i8, ptr %24, i64 6456
-  %657 = getelementptr i8, ptr %24, i64 6480
-  %658 = getelementptr i8, ptr %24, i64 6752
-  %659 = getelementptr i8, ptr %24, i64 6756
+  %656 = getelementptr i8, ptr %24, i64 6584
+  %657 = getelementptr i8, ptr %24, i64 6608
+  %658 = getelementptr i8, ptr %24, i64 6880
+  %659 = getelementptr i8, ptr %24, i64 6884
   br label %forbody.i12.i.i.i
 
 forbody.i12.i.i.i:                                ; preds = %merge3.i14.i.i.i, %forbody.lr.ph.i11.i.i.i
@@ -42993,16 +43674,16 @@ merge3.i14.i.i.i:                                 ; preds = %merge4.i24.i.i.i, %
   %common.ret.op.i.i = phi i32 [ 3, %"$printable.clean.exit.i.i" ], [ %389, %then9.i.i ], [ %common.ret.op.i9.i.ph.i.i, %"$Loop.begin_resize.exit.thread.i.i" ], [ 0, %"$Scheduler.rename_pages.exit.i.i.i" ], [ 0, %merge3.i14.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %35)
   %696 = call i32 @pthread_mutex_lock(ptr %48)
-  %697 = getelementptr i8, ptr %24, i64 7435
+  %697 = getelementptr i8, ptr %24, i64 7563
   store i8 1, ptr %697, align 1
-  %698 = getelementptr i8, ptr %24, i64 7328
+  %698 = getelementptr i8, ptr %24, i64 7456
   %699 = call i32 @pthread_cond_signal(ptr %698)
   %700 = call i32 @pthread_mutex_unlock(ptr %48)
   %701 = call i32 @pthread_mutex_lock(ptr %37)
   %702 = load i64, ptr %42, align 8
   %703 = add i64 %702, 1
   store i64 %703, ptr %42, align 8
-  %704 = getelementptr i8, ptr %24, i64 7224
+  %704 = getelementptr i8, ptr %24, i64 7352
   %705 = call i32 @pthread_cond_broadcast(ptr %704)
   %706 = call i32 @pthread_mutex_unlock(ptr %37)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -43401,7 +44082,7 @@ then:                                             ; preds = %forbody
 
 then.i:                                           ; preds = %then
   %35 = load i64, ptr %28, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.586", i64 %30, i64 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.593", i64 %30, i64 %35)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -43823,7 +44504,7 @@ then2:                                            ; preds = %then
 
 then2.i:                                          ; preds = %then2
   %30 = load i32, ptr %0, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.587", i32 %30, ptr nonnull %cause.i)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.594", i32 %30, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %32 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %32, i64 1023)
@@ -43867,7 +44548,7 @@ then6:                                            ; preds = %else
 
 then2.i39:                                        ; preds = %then6
   %44 = load i32, ptr %0, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.588", i32 %44, ptr nonnull %cause.i37)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.595", i32 %44, ptr nonnull %cause.i37)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i36)
   %46 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i40 = call i64 @llvm.smin.i64(i64 %46, i64 1023)
@@ -43915,7 +44596,7 @@ then11:                                           ; preds = %merge
 
 then2.i47:                                        ; preds = %then11
   %62 = load i32, ptr %0, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.589", i32 %62, ptr nonnull %cause.i45)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.596", i32 %62, ptr nonnull %cause.i45)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i44)
   %64 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i48 = call i64 @llvm.smin.i64(i64 %64, i64 1023)
@@ -44001,7 +44682,7 @@ then5:                                            ; preds = %then2
 
 then2.i:                                          ; preds = %then5
   %31 = load i32, ptr %0, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.590", i32 %31, ptr nonnull %cause.i)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.597", i32 %31, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %33 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %33, i64 1023)
@@ -44053,7 +44734,7 @@ then10:                                           ; preds = %merge1
 
 then2.i34:                                        ; preds = %then10
   %52 = load i32, ptr %0, align 4
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.555", i32 %52, ptr nonnull %cause.i32)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.562", i32 %52, ptr nonnull %cause.i32)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i31)
   %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i35 = call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -44112,7 +44793,7 @@ then:                                             ; preds = %entry
 
 then2.i:                                          ; preds = %then
   %15 = load i32, ptr %0, align 4
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.591", i32 %15, ptr nonnull %cause.i)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.598", i32 %15, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %17 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -44243,7 +44924,7 @@ or.lhs.false.i:                                   ; preds = %"$status.clear.exit
   br i1 %.not.i, label %or.lhs.false.split.i, label %and.lhs.true.i
 
 or.lhs.false.split.i:                             ; preds = %or.lhs.false.i
-  %37 = getelementptr i8, ptr %25, i64 7288
+  %37 = getelementptr i8, ptr %25, i64 7416
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   br label %merge.i
 
@@ -44252,14 +44933,14 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false.i
   br i1 %39, label %then.i, label %forbody.lr.ph.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %and.lhs.true.i
-  %40 = getelementptr i8, ptr %25, i64 7288
+  %40 = getelementptr i8, ptr %25, i64 7416
   %41 = tail call i32 @pthread_mutex_lock(ptr %40)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i.i)
-  %42 = getelementptr i8, ptr %25, i64 8496
-  %43 = getelementptr i8, ptr %25, i64 8488
+  %42 = getelementptr i8, ptr %25, i64 8624
+  %43 = getelementptr i8, ptr %25, i64 8616
   %44 = ptrtoint ptr %raw.i.i.i.i to i64
   %45 = ptrtoint ptr %raw.i46.i.i.i.i to i64
-  %46 = getelementptr i8, ptr %25, i64 7436
+  %46 = getelementptr i8, ptr %25, i64 7564
   %47 = ptrtoint ptr %raw.i50.i.i.i.i to i64
   %48 = ptrtoint ptr %raw.i.i.i.i.i to i64
   %wide.trip.count.i.i = zext nneg i32 %2 to i64
@@ -44320,7 +45001,7 @@ merge.i.i.i12:                                    ; preds = %forbody.i.i.i.i
   br i1 %.not1.i.i.i.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge.i.i.i12
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.593", i64 %50)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.600", i64 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %68 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %68, i64 1023)
@@ -44346,7 +45027,7 @@ merge.i.i.i.i:                                    ; preds = %merge.i.i.i12
   br i1 %.not43.i.i.i.i, label %merge4.i.i.i.i, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.594", i32 %65, i64 %50, i32 %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.601", i32 %65, i64 %50, i32 %73)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i46.i.i.i.i)
   %75 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i47.i.i.i.i = call i64 @llvm.smin.i64(i64 %75, i64 1023)
@@ -44372,7 +45053,7 @@ merge4.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   br i1 %81, label %then13.i.i.i.i, label %merge4.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %merge4.i.i.i.i
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.595", i32 %65, i64 %50, i32 %80)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.602", i32 %65, i64 %50, i32 %80)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i.i.i)
   %83 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i51.i.i.i.i = call i64 @llvm.smin.i64(i64 %83, i64 1023)
@@ -44453,7 +45134,7 @@ merge1.i.i:                                       ; preds = %then3.i.i, %and.lhs
   br label %merge.i
 
 then2.i:                                          ; preds = %then.i
-  %108 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.592", i32 %2)
+  %108 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.599", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %109 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %109, i64 1023)
@@ -44475,9 +45156,9 @@ then2.i.i.i:                                      ; preds = %then2.i
 
 merge.i:                                          ; preds = %"$Loop.give_masks.exit.i", %or.lhs.false.split.i
   %phi.call.i = phi i32 [ %worst.1.i.i, %"$Loop.give_masks.exit.i" ], [ 0, %or.lhs.false.split.i ]
-  %114 = getelementptr i8, ptr %25, i64 7328
+  %114 = getelementptr i8, ptr %25, i64 7456
   %115 = call i32 @pthread_cond_signal(ptr %114)
-  %116 = getelementptr i8, ptr %25, i64 7288
+  %116 = getelementptr i8, ptr %25, i64 7416
   %117 = call i32 @pthread_mutex_unlock(ptr %116)
   br label %common.ret
 }
@@ -44579,7 +45260,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %35 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %36 = getelementptr i8, ptr %25, i64 6240
+  %36 = getelementptr i8, ptr %25, i64 6368
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i)
   %.not.i.i = icmp eq ptr %3, null
   br i1 %.not.i.i, label %"$status.clear.exit.i", label %then.i.i
@@ -44589,20 +45270,20 @@ then.i.i:                                         ; preds = %merge
   br label %"$status.clear.exit.i"
 
 "$status.clear.exit.i":                           ; preds = %then.i.i, %merge
-  %37 = getelementptr i8, ptr %25, i64 7288
+  %37 = getelementptr i8, ptr %25, i64 7416
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %25, i64 6248
-  %40 = load ptr, ptr %39, align 8, !noalias !70
+  %39 = getelementptr i8, ptr %25, i64 6376
+  %40 = load ptr, ptr %39, align 8, !noalias !71
   %41 = getelementptr i8, ptr %40, i64 72
-  %42 = load i32, ptr %41, align 4, !noalias !70
-  %43 = getelementptr i8, ptr %25, i64 6264
-  %44 = load i32, ptr %43, align 4, !noalias !70
-  %45 = getelementptr i8, ptr %25, i64 6300
-  %46 = load i32, ptr %45, align 4, !noalias !70
-  %47 = getelementptr i8, ptr %25, i64 6260
-  %48 = load i32, ptr %47, align 4, !noalias !70
-  %49 = getelementptr i8, ptr %25, i64 8672
-  %50 = load i32, ptr %49, align 4, !noalias !70
+  %42 = load i32, ptr %41, align 4, !noalias !71
+  %43 = getelementptr i8, ptr %25, i64 6392
+  %44 = load i32, ptr %43, align 4, !noalias !71
+  %45 = getelementptr i8, ptr %25, i64 6428
+  %46 = load i32, ptr %45, align 4, !noalias !71
+  %47 = getelementptr i8, ptr %25, i64 6388
+  %48 = load i32, ptr %47, align 4, !noalias !71
+  %49 = getelementptr i8, ptr %25, i64 8800
+  %50 = load i32, ptr %49, align 4, !noalias !71
   store i32 %42, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
   store i32 %44, ptr %.sroa.2.0.limits.sroa_idx.i, align 4
@@ -44621,7 +45302,7 @@ then.i.i.i13:                                     ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i13
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.596", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.603", i64 20, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -44650,7 +45331,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i11
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.597", i32 %59, i32 152)
+  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.604", i32 %59, i32 152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i84.i.i.i)
   %61 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i85.i.i.i = tail call i64 @llvm.smin.i64(i64 %61, i64 1023)
@@ -44689,7 +45370,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.601", i32 %72)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.608", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %75 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %75, i64 1023)
@@ -44719,7 +45400,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.602", i32 %81, i32 %72)
+  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.609", i32 %81, i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i95.i.i.i.i)
   %83 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i96.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %83, i64 1023)
@@ -44749,7 +45430,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.603", i64 %89)
+  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.610", i64 %89)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i99.i.i.i.i)
   %92 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i100.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -44779,7 +45460,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.604", i32 %98)
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.611", i32 %98)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -44797,7 +45478,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %103, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.605", i32 %98, i32 %42)
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.612", i32 %98, i32 %42)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -44817,7 +45498,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i88.i.i.i
 
 then2.i.i88.i.i.i:                                ; preds = %then.i.i.i.i.i
-  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.606", i32 %111, i32 %48, i32 %50)
+  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.613", i32 %111, i32 %48, i32 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %114 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %114, i64 1023)
@@ -44853,14 +45534,14 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.617", i32 %122)
+  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.624", i32 %122)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge21.i.i.i:                                    ; preds = %merge17.i.i.i
   %125 = getelementptr i8, ptr %1, i64 72
   %126 = load ptr, ptr %125, align 8
-  %127 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.618", ptr %126, i32 %122, i32 %42, ptr %3)
+  %127 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.625", ptr %126, i32 %122, i32 %42, ptr %3)
   %.not79.i.i.i = icmp eq i32 %127, 0
   br i1 %.not79.i.i.i, label %merge30.i.i.i, label %"$Loop.submit.exit"
 
@@ -45252,7 +45933,7 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %forcond.i.i.i45.i.i
   %295 = load i64, ptr %279, align 8
   %.not.i.i.i.i38.i.i.i = icmp slt i64 %295, %294
   %.pre.i.i.i.i.i.i = load ptr, ptr %277, align 8
-  br i1 %.not.i.i.i.i38.i.i.i, label %merge.i.i.i.i39.i.i.i, label %"$Vector.push.629.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i38.i.i.i, label %merge.i.i.i.i39.i.i.i, label %"$Vector.push.636.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i39.i.i.i:                            ; preds = %and.lhs.true.i.i.i.i.i
   %296 = shl i64 %295, 1
@@ -45267,9 +45948,9 @@ merge7.i.i.i.i42.i.i.i:                           ; preds = %merge.i.i.i.i39.i.i
   store ptr %298, ptr %277, align 8
   store i64 %spec.store.select.i.i.i.i41.i.i.i, ptr %279, align 8
   %.pre10.i.i.i43.i.i.i = load i64, ptr %278, align 8
-  br label %"$Vector.push.629.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.636.exit.thread.i.i.i.i.i"
 
-"$Vector.push.629.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i42.i.i.i, %and.lhs.true.i.i.i.i.i
+"$Vector.push.636.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i42.i.i.i, %and.lhs.true.i.i.i.i.i
   %300 = phi i64 [ %.pre10.i.i.i43.i.i.i, %merge7.i.i.i.i42.i.i.i ], [ %293, %and.lhs.true.i.i.i.i.i ]
   %301 = phi ptr [ %298, %merge7.i.i.i.i42.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i ]
   %302 = getelementptr %103, ptr %301, i64 %300
@@ -45279,7 +45960,7 @@ merge7.i.i.i.i42.i.i.i:                           ; preds = %merge.i.i.i.i39.i.i
   store i64 %304, ptr %278, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.629.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i48.i.i.i", %forbody.lr.ph.i.i.i44.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.636.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i48.i.i.i", %forbody.lr.ph.i.i.i44.i.i.i
   %305 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %305, %273
   br i1 %exitcond.not.i.i.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i.i.i.i
@@ -45426,7 +46107,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %368 = load i32, ptr %68, align 4
-  %369 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.631", i32 %368)
+  %369 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.638", i32 %368)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %370 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %370, i64 1023)
@@ -45459,7 +46140,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %379 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.632", i64 %376, i32 %46)
+  %379 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.639", i64 %376, i32 %46)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i)
   %380 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i61.i.i = tail call i64 @llvm.smin.i64(i64 %380, i64 1023)
@@ -45481,7 +46162,7 @@ then2.i.i62.i.i:                                  ; preds = %then16.i.i
 
 merge.i:                                          ; preds = %merge1.i.i
   %385 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %386 = getelementptr i8, ptr %25, i64 7437
+  %386 = getelementptr i8, ptr %25, i64 7565
   %387 = load i8, ptr %386, align 1
   %388 = trunc i8 %387 to i1
   br i1 %388, label %merge.i33.i, label %then.i.i26.i
@@ -45490,7 +46171,7 @@ then.i.i26.i:                                     ; preds = %merge.i
   br i1 %.not.i.i, label %then6.i, label %then2.i.i28.i
 
 then2.i.i28.i:                                    ; preds = %then.i.i26.i
-  %389 = getelementptr i8, ptr %25, i64 7438
+  %389 = getelementptr i8, ptr %25, i64 7566
   %390 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.14", ptr %389)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i25.i)
   %391 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
@@ -45512,8 +46193,8 @@ then2.i.i.i.i32.i:                                ; preds = %then2.i.i28.i
   br label %then6.i
 
 merge.i33.i:                                      ; preds = %merge.i
-  %396 = load i32, ptr %47, align 4, !noalias !73
-  %397 = load i32, ptr %49, align 4, !noalias !73
+  %396 = load i32, ptr %47, align 4, !noalias !74
+  %397 = load i32, ptr %49, align 4, !noalias !74
   %.val63.i.i = load i32, ptr %157, align 4
   %.val64.i.i = load i32, ptr %134, align 4
   %398 = add i32 %396, -2
@@ -45527,7 +46208,7 @@ then.i67.i.i:                                     ; preds = %merge.i33.i
   br i1 %.not.i.i, label %then6.i, label %then2.i69.i.i
 
 then2.i69.i.i:                                    ; preds = %then.i67.i.i
-  %403 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.606", i32 %401, i32 %396, i32 %397)
+  %403 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.613", i32 %401, i32 %396, i32 %397)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i)
   %404 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i70.i.i = tail call i64 @llvm.smin.i64(i64 %404, i64 1023)
@@ -45548,9 +46229,9 @@ then2.i.i.i72.i.i:                                ; preds = %then2.i69.i.i
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i33.i
-  %409 = getelementptr i8, ptr %25, i64 8496
+  %409 = getelementptr i8, ptr %25, i64 8624
   %410 = load i64, ptr %409, align 8
-  %411 = getelementptr i8, ptr %25, i64 8536
+  %411 = getelementptr i8, ptr %25, i64 8664
   %412 = load i32, ptr %411, align 4
   %413 = sext i32 %412 to i64
   %.not.i74.i.i = icmp slt i64 %410, %413
@@ -45560,11 +46241,11 @@ then.i75.i.i:                                     ; preds = %merge2.i.i
   br i1 %.not.i.i, label %then6.i, label %then2.i76.i.i
 
 then2.i76.i.i:                                    ; preds = %then.i75.i.i
-  %414 = getelementptr i8, ptr %25, i64 6268
+  %414 = getelementptr i8, ptr %25, i64 6396
   %415 = load i32, ptr %414, align 4
-  %416 = getelementptr i8, ptr %25, i64 6276
+  %416 = getelementptr i8, ptr %25, i64 6404
   %417 = load i32, ptr %416, align 4
-  %418 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.633", i64 %410, i32 %415, i32 %417)
+  %418 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.640", i64 %410, i32 %415, i32 %417)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
   %419 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %419, i64 1023)
@@ -45590,16 +46271,16 @@ merge7.i.i:                                       ; preds = %merge2.i.i
   br i1 %425, label %then12.i36.i, label %merge11.i34.i
 
 then12.i36.i:                                     ; preds = %merge7.i.i
-  %426 = getelementptr i8, ptr %25, i64 8608
+  %426 = getelementptr i8, ptr %25, i64 8736
   %427 = load ptr, ptr %426, align 8
   %.not.i82.i.i = icmp eq ptr %427, null
   br i1 %.not.i82.i.i, label %merge.i.i37.i, label %merge11.i34.i
 
 merge.i.i37.i:                                    ; preds = %then12.i36.i
-  %428 = getelementptr i8, ptr %25, i64 6296
+  %428 = getelementptr i8, ptr %25, i64 6424
   %429 = load i32, ptr %428, align 4
   %430 = sext i32 %429 to i64
-  %431 = getelementptr i8, ptr %25, i64 6308
+  %431 = getelementptr i8, ptr %25, i64 6436
   %432 = load i32, ptr %431, align 4
   %433 = sext i32 %432 to i64
   %434 = shl nsw i64 %430, 2
@@ -45613,7 +46294,7 @@ then2.i84.i.i:                                    ; preds = %merge.i.i37.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i38.i
 
 then5.i.i38.i:                                    ; preds = %then2.i84.i.i
-  %438 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.634", i32 %429)
+  %438 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.641", i32 %429)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i81.i.i)
   %439 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i85.i.i = tail call i64 @llvm.smin.i64(i64 %439, i64 1023)
@@ -45636,7 +46317,7 @@ then2.i.i.i87.i.i:                                ; preds = %then5.i.i38.i
 merge11.i34.i:                                    ; preds = %merge.i.i37.i, %then12.i36.i, %merge7.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %all.i.i.i)
-  %444 = getelementptr i8, ptr %25, i64 7432
+  %444 = getelementptr i8, ptr %25, i64 7560
   %445 = load i8, ptr %444, align 1
   %446 = trunc i8 %445 to i1
   br i1 %446, label %merge20.i.i, label %merge.i89.i.i
@@ -45644,7 +46325,7 @@ merge11.i34.i:                                    ; preds = %merge.i.i37.i, %the
 merge.i89.i.i:                                    ; preds = %merge11.i34.i
   %447 = call i32 @sigfillset(ptr nonnull %all.i.i.i)
   %448 = call i32 @pthread_sigmask(i32 2, ptr nonnull %all.i.i.i, ptr nonnull %previous.i.i.i)
-  %449 = getelementptr i8, ptr %25, i64 7424
+  %449 = getelementptr i8, ptr %25, i64 7552
   %450 = call i32 @pthread_create(ptr %449, ptr null, ptr nonnull @"$engine_thread", ptr nonnull %36)
   %451 = call i32 @pthread_sigmask(i32 2, ptr nonnull %previous.i.i.i, ptr null)
   %.not.i90.i.i = icmp eq i32 %450, 0
@@ -45655,7 +46336,7 @@ then2.i91.i.i:                                    ; preds = %merge.i89.i.i
 
 then5.i93.i.i:                                    ; preds = %then2.i91.i.i
   %452 = call ptr @strerror(i32 %450)
-  %453 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.635", ptr %452)
+  %453 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.643", ptr %452)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i)
   %454 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i94.i.i = call i64 @llvm.smin.i64(i64 %454, i64 1023)
@@ -45687,21 +46368,21 @@ merge1.i.i.i:                                     ; preds = %merge.i89.i.i
 merge20.i.i:                                      ; preds = %merge1.i.i.i, %merge11.i34.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %all.i.i.i)
-  %459 = getelementptr i8, ptr %25, i64 8592
+  %459 = getelementptr i8, ptr %25, i64 8720
   %460 = load i64, ptr %459, align 8
   store i64 %460, ptr %calloc.i.i.i, align 8
   %461 = add i64 %460, 1
   store i64 %461, ptr %459, align 8
-  %462 = getelementptr i8, ptr %25, i64 8464
+  %462 = getelementptr i8, ptr %25, i64 8592
   %463 = load ptr, ptr %462, align 8
-  %464 = getelementptr i8, ptr %25, i64 8472
+  %464 = getelementptr i8, ptr %25, i64 8600
   %465 = load i64, ptr %464, align 8
   %466 = getelementptr ptr, ptr %463, i64 %465
   store ptr %calloc.i.i.i, ptr %466, align 8
   %467 = load i64, ptr %464, align 8
   %468 = add i64 %467, 1
   store i64 %468, ptr %464, align 8
-  %469 = getelementptr i8, ptr %25, i64 8488
+  %469 = getelementptr i8, ptr %25, i64 8616
   %470 = load ptr, ptr %469, align 8
   %471 = load i64, ptr %409, align 8
   %472 = getelementptr ptr, ptr %470, i64 %471
@@ -45715,9 +46396,9 @@ merge20.i.i:                                      ; preds = %merge1.i.i.i, %merg
   br i1 %.not.i35.i, label %"$Loop.enqueue.exit.i", label %then25.i.i
 
 then25.i.i:                                       ; preds = %merge20.i.i
-  %476 = getelementptr i8, ptr %25, i64 8512
+  %476 = getelementptr i8, ptr %25, i64 8640
   %477 = load ptr, ptr %476, align 8
-  %478 = getelementptr i8, ptr %25, i64 8520
+  %478 = getelementptr i8, ptr %25, i64 8648
   %479 = load i64, ptr %478, align 8
   %480 = getelementptr ptr, ptr %477, i64 %479
   store ptr %calloc.i.i.i, ptr %480, align 8
@@ -45727,7 +46408,7 @@ then25.i.i:                                       ; preds = %merge20.i.i
   br label %"$Loop.enqueue.exit.i"
 
 "$Loop.enqueue.exit.i":                           ; preds = %then25.i.i, %merge20.i.i
-  %483 = getelementptr i8, ptr %25, i64 7328
+  %483 = getelementptr i8, ptr %25, i64 7456
   %484 = call i32 @pthread_cond_signal(ptr %483)
   %.not22.i = icmp eq ptr %2, null
   br i1 %.not22.i, label %merge2.thread.i, label %then3.i
@@ -45767,7 +46448,7 @@ then:                                             ; preds = %entry
   br i1 %.not28, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.598", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.605", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -45802,7 +46483,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.599", i32 %1, i32 %12)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.606", i32 %1, i32 %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i29)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i30 = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -45824,7 +46505,7 @@ then2.i.i31:                                      ; preds = %then9
 
 merge4:                                           ; preds = %merge
   %20 = load i32, ptr %2, align 4
-  %21 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.600", ptr %0, i32 %1, i32 %20, ptr %3)
+  %21 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.607", ptr %0, i32 %1, i32 %20, ptr %3)
   br label %common.ret
 }
 
@@ -45847,7 +46528,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.607", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.614", double %6)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %8 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %8, i64 1023)
@@ -45885,7 +46566,7 @@ then.i:                                           ; preds = %merge
 
 then5.i:                                          ; preds = %then.i
   %16 = fpext float %14 to double
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.608", ptr nonnull @"$string.610", double %16, double 0.000000e+00)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.615", ptr nonnull @"$string.617", double %16, double 0.000000e+00)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -45927,7 +46608,7 @@ and.lhs.true.i110:                                ; preds = %merge4
 
 then9.i:                                          ; preds = %then.i108
   %28 = fpext float %24 to double
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.609", ptr nonnull @"$string.611", double %28, double 0.000000e+00)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.616", ptr nonnull @"$string.618", double %28, double 0.000000e+00)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31.i)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i32.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -45958,7 +46639,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not104, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.612", i32 %36)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.619", i32 %36)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -45977,7 +46658,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %44 = fpext float %40 to double
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.613", double %44)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.620", double %44)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -45994,7 +46675,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %50 = fpext float %47 to double
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.614", double %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.621", double %50)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -46011,7 +46692,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %56 = fpext float %53 to double
-  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.615", double %56)
+  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.622", double %56)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -46027,7 +46708,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not103, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.616", i32 %59, i32 20)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.623", i32 %59, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 }
@@ -46049,7 +46730,7 @@ then:                                             ; preds = %entry
   br i1 %.not70, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.619", i32 %4, i32 1024)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.626", i32 %4, i32 1024)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -46089,7 +46770,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %15 = add nuw nsw i32 %4, 1
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.620", i32 %15)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.627", i32 %15)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
   %17 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -46123,7 +46804,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not68, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.621", i32 %22)
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.628", i32 %22)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75)
   %24 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i76 = tail call i64 @llvm.smin.i64(i64 %24, i64 1023)
@@ -46163,7 +46844,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %34 = trunc nuw nsw i64 %indvars.iv to i32
-  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.622", i32 %34, i32 %32)
+  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.629", i32 %34, i32 %32)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i79)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i80 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -46189,7 +46870,7 @@ merge24:                                          ; preds = %forcond
   %43 = getelementptr i32, ptr %13, i64 %wide.trip.count
   %44 = load i32, ptr %43, align 4
   %45 = load i32, ptr %1, align 4
-  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.623", ptr %42, i32 %44, i32 %45, ptr %2)
+  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.630", ptr %42, i32 %44, i32 %45, ptr %2)
   br label %common.ret
 }
 
@@ -46214,7 +46895,7 @@ then:                                             ; preds = %entry
   br i1 %.not81, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.624", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.631", i32 %7, i32 %5)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -46242,7 +46923,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i8, ptr %0, i64 104
   %17 = load ptr, ptr %16, align 8
   %18 = load i32, ptr %1, align 4
-  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.625", ptr %17, i32 %7, i32 %18, ptr %2)
+  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.632", ptr %17, i32 %7, i32 %18, ptr %2)
   %.not = icmp eq i32 %19, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -46262,7 +46943,7 @@ and.lhs.true:                                     ; preds = %merge4
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.626", i32 %20)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.633", i32 %20)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -46313,7 +46994,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %40 = trunc nuw nsw i64 %indvars.iv102 to i32
   %41 = fpext float %34 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.627", i32 %40, double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.634", i32 %40, double %41)
   tail call fastcc void @"$printable.clean"(ptr nonnull %2, i64 1024)
   br label %common.ret
 
@@ -46335,7 +47016,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %46 = trunc nuw nsw i64 %indvars.iv102 to i32
-  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.628", i32 %46, i32 %39)
+  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.635", i32 %46, i32 %39)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i86)
   %48 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i87 = tail call i64 @llvm.smin.i64(i64 %48, i64 1023)
@@ -46646,7 +47327,7 @@ forbody.i.i.i.i.epil:                             ; preds = %merge1.i.i.i.i.loop
   %136 = add nuw nsw i64 %i.013.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !76
+  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !77
 
 merge1.i.i.i.i:                                   ; preds = %merge1.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil, %merge.i.i.i.i
   call void @free(ptr %.pre.i.i.i.i)
@@ -46770,7 +47451,7 @@ forbody.i.i27.i.i.epil:                           ; preds = %merge1.i.i25.i.i.lo
   %184 = add nuw nsw i64 %i.013.i.i28.i.i.epil, 1
   %epil.iter78.next = add i64 %epil.iter78, 1
   %epil.iter78.cmp.not = icmp eq i64 %epil.iter78.next, %xtraiter77
-  br i1 %epil.iter78.cmp.not, label %merge1.i.i25.i.i, label %forbody.i.i27.i.i.epil, !llvm.loop !77
+  br i1 %epil.iter78.cmp.not, label %merge1.i.i25.i.i, label %forbody.i.i27.i.i.epil, !llvm.loop !78
 
 merge1.i.i25.i.i:                                 ; preds = %merge1.i.i25.i.i.loopexit.unr-lcssa, %forbody.i.i27.i.i.epil, %merge.i.i23.i.i
   call void @free(ptr %.pre.i.i24.i.i)
@@ -47065,7 +47746,7 @@ forbody.i.i.i14.i.epil:                           ; preds = %"$Loop.take_masks.e
   %325 = add nuw nsw i64 %i.04.i.i.i.i.epil, 1
   %epil.iter83.next = add i64 %epil.iter83, 1
   %epil.iter83.cmp.not = icmp eq i64 %epil.iter83.next, %xtraiter82
-  br i1 %epil.iter83.cmp.not, label %"$Loop.take_masks.exit.i.i.i", label %forbody.i.i.i14.i.epil, !llvm.loop !78
+  br i1 %epil.iter83.cmp.not, label %"$Loop.take_masks.exit.i.i.i", label %forbody.i.i.i14.i.epil, !llvm.loop !79
 
 "$Loop.take_masks.exit.i.i.i":                    ; preds = %"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i14.i.epil, %merge.i.i10.i
   store i8 0, ptr %13, align 1
@@ -47917,7 +48598,7 @@ forbody.i.i.i.i.i.i.i.i.i.epil:                   ; preds = %"$PagePool.prefix_h
   %indvars.iv.next.i.i.i.i.i.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.i.i.epil, 1
   %epil.iter88.next = add i64 %epil.iter88, 1
   %epil.iter88.cmp.not = icmp eq i64 %epil.iter88.next, %xtraiter87
-  br i1 %epil.iter88.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i.i.i.epil, !llvm.loop !79
+  br i1 %epil.iter88.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i.i.i.epil, !llvm.loop !80
 
 "$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i":     ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i.i.i.i.i.epil, %merge.i.i.i.i.i.i.i.i.i
   %hash.1.lcssa.i.i.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i.i.i ], [ %.lcssa68.ph, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %736, %forbody.i.i.i.i.i.i.i.i.i.epil ]
@@ -48123,7 +48804,7 @@ forbody.i35.i.i.i.i.i.i.epil:                     ; preds = %"$Scheduler.count_c
   %indvars.iv.next.i37.i.i.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i36.i.i.i.i.i.i.epil, 1
   %epil.iter94.next = add i64 %epil.iter94, 1
   %epil.iter94.cmp.not = icmp eq i64 %epil.iter94.next, %xtraiter93
-  br i1 %epil.iter94.cmp.not, label %"$Scheduler.count_cached.exit.i.i.i.i.i.i", label %forbody.i35.i.i.i.i.i.i.epil, !llvm.loop !80
+  br i1 %epil.iter94.cmp.not, label %"$Scheduler.count_cached.exit.i.i.i.i.i.i", label %forbody.i35.i.i.i.i.i.i.epil, !llvm.loop !81
 
 "$Scheduler.count_cached.exit.i.i.i.i.i.i":       ; preds = %"$Scheduler.count_cached.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.epil", %"$Scheduler.find_prefix.exit.i.i.i.i.i.i"
   %count.0.lcssa.i.i.i.i.i.i.i = phi i32 [ 0, %"$Scheduler.find_prefix.exit.i.i.i.i.i.i" ], [ %.lcssa72.ph, %"$Scheduler.count_cached.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %822, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.epil" ]
@@ -49997,10 +50678,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
   br i1 %or.cond, label %common.ret, label %merge
 
 merge:                                            ; preds = %or.lhs.false1
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 7288
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 7416
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 8880
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 8896
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 9008
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 9024
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = tail call i64 @llvm.smin.i64(i64 %39, i64 %40)
@@ -50009,7 +50690,7 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %43, label %forbody.lr.ph.i.i, label %"$Loop.take_steps.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %44 = getelementptr i8, ptr %spec.select.i.i, i64 8888
+  %44 = getelementptr i8, ptr %spec.select.i.i, i64 9016
   %wide.trip.count.i.i = and i64 %41, 2147483647
   %xtraiter = and i64 %41, 1
   %45 = icmp eq i64 %wide.trip.count.i.i, 1
@@ -50063,7 +50744,7 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$Loop.take_steps.exit":                          ; preds = %merge, %merge.loopexit.i.i
   %64 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %65 = getelementptr i8, ptr %spec.select.i.i, i64 8888
+  %65 = getelementptr i8, ptr %spec.select.i.i, i64 9016
   %66 = load i64, ptr %65, align 8
   %sext.i.i = shl i64 %41, 32
   %67 = ashr exact i64 %sext.i.i, 32
@@ -50368,15 +51049,15 @@ then.i:                                           ; preds = %merge
 
 merge.i:                                          ; preds = %then.i, %merge
   %time_ns.0.i = phi i64 [ %35, %then.i ], [ 0, %merge ]
-  %36 = getelementptr i8, ptr %23, i64 7288
+  %36 = getelementptr i8, ptr %23, i64 7416
   %37 = call i32 @pthread_mutex_lock(ptr %36)
-  %38 = getelementptr i8, ptr %23, i64 8576
+  %38 = getelementptr i8, ptr %23, i64 8704
   %39 = load i64, ptr %38, align 8
   %40 = icmp eq i64 %39, 0
   br i1 %40, label %whilebody.lr.ph.i, label %"$Loop.wait.exit"
 
 whilebody.lr.ph.i:                                ; preds = %merge.i
-  %41 = getelementptr i8, ptr %23, i64 7376
+  %41 = getelementptr i8, ptr %23, i64 7504
   %42 = icmp eq i64 %time_ns.0.i, 0
   %43 = sdiv i64 %time_ns.0.i, 1000000000
   %44 = srem i64 %time_ns.0.i, 1000000000
@@ -50614,40 +51295,40 @@ and.lhs.true.i13:                                 ; preds = %forbody.i
 
 define internal fastcc void @"$close_engine"(ptr %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 8912
+  %1 = getelementptr i8, ptr %0, i64 9040
   %2 = load i32, ptr %1, align 4
   %3 = icmp sgt i32 %2, 2
   br i1 %3, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %entry
-  %4 = getelementptr i8, ptr %0, i64 6240
+  %4 = getelementptr i8, ptr %0, i64 6368
   %5 = load ptr, ptr %4, align 8
   %6 = icmp eq ptr %5, null
   br i1 %6, label %"$Loop.free.exit.i", label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i
-  %7 = getelementptr i8, ptr %0, i64 7432
+  %7 = getelementptr i8, ptr %0, i64 7560
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %merge.i.i.i, label %"$Loop.stop.exit.i.i"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
-  %10 = getelementptr i8, ptr %0, i64 7288
+  %10 = getelementptr i8, ptr %0, i64 7416
   %11 = tail call i32 @pthread_mutex_lock(ptr %10)
-  %12 = getelementptr i8, ptr %0, i64 7433
+  %12 = getelementptr i8, ptr %0, i64 7561
   store i8 1, ptr %12, align 1
-  %13 = getelementptr i8, ptr %0, i64 7328
+  %13 = getelementptr i8, ptr %0, i64 7456
   %14 = tail call i32 @pthread_cond_broadcast(ptr %13)
   %15 = tail call i32 @pthread_mutex_unlock(ptr %10)
-  %16 = getelementptr i8, ptr %0, i64 7424
+  %16 = getelementptr i8, ptr %0, i64 7552
   %17 = load i64, ptr %16, align 8
   %18 = tail call i32 @pthread_join(i64 %17, ptr null)
   store i8 0, ptr %7, align 1
   br label %"$Loop.stop.exit.i.i"
 
 "$Loop.stop.exit.i.i":                            ; preds = %merge.i.i.i, %merge.i.i
-  %19 = getelementptr i8, ptr %0, i64 8464
-  %20 = getelementptr i8, ptr %0, i64 8472
+  %19 = getelementptr i8, ptr %0, i64 8592
+  %20 = getelementptr i8, ptr %0, i64 8600
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.i.i, label %merge1.i.i
@@ -50667,16 +51348,16 @@ merge1.i.i:                                       ; preds = %forbody.i.i, %"$Loo
   %27 = load ptr, ptr %19, align 8
   tail call void @free(ptr %27)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %19, i8 0, i64 24, i1 false)
-  %28 = getelementptr i8, ptr %0, i64 8488
+  %28 = getelementptr i8, ptr %0, i64 8616
   %29 = load ptr, ptr %28, align 8
   tail call void @free(ptr %29)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %28, i8 0, i64 24, i1 false)
-  %30 = getelementptr i8, ptr %0, i64 8512
+  %30 = getelementptr i8, ptr %0, i64 8640
   %31 = load ptr, ptr %30, align 8
   tail call void @free(ptr %31)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %30, i8 0, i64 24, i1 false)
-  %32 = getelementptr i8, ptr %0, i64 6488
-  %33 = getelementptr i8, ptr %0, i64 6496
+  %32 = getelementptr i8, ptr %0, i64 6616
+  %33 = getelementptr i8, ptr %0, i64 6624
   %34 = load i64, ptr %33, align 8
   %35 = icmp sgt i64 %34, 0
   br i1 %35, label %forbody.i.i.i.i, label %"$free_sequences.exit.i.i.i"
@@ -50699,8 +51380,8 @@ forbody.i.i.i.i:                                  ; preds = %merge1.i.i, %forbod
   %43 = load ptr, ptr %32, align 8
   tail call void @free(ptr %43)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %32, i8 0, i64 24, i1 false)
-  %44 = getelementptr i8, ptr %0, i64 6512
-  %45 = getelementptr i8, ptr %0, i64 6520
+  %44 = getelementptr i8, ptr %0, i64 6640
+  %45 = getelementptr i8, ptr %0, i64 6648
   %46 = load i64, ptr %45, align 8
   %47 = icmp sgt i64 %46, 0
   br i1 %47, label %forbody.i12.i.i.i, label %"$free_sequences.exit15.i.i.i"
@@ -50723,8 +51404,8 @@ forbody.i12.i.i.i:                                ; preds = %"$free_sequences.ex
   %55 = load ptr, ptr %44, align 8
   tail call void @free(ptr %55)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %44, i8 0, i64 24, i1 false)
-  %56 = getelementptr i8, ptr %0, i64 6536
-  %57 = getelementptr i8, ptr %0, i64 6544
+  %56 = getelementptr i8, ptr %0, i64 6664
+  %57 = getelementptr i8, ptr %0, i64 6672
   %58 = load i64, ptr %57, align 8
   %59 = icmp sgt i64 %58, 0
   br i1 %59, label %forbody.i16.i.i.i, label %"$free_sequences.exit19.i.i.i"
@@ -50747,8 +51428,8 @@ forbody.i16.i.i.i:                                ; preds = %"$free_sequences.ex
   %67 = load ptr, ptr %56, align 8
   tail call void @free(ptr %67)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %56, i8 0, i64 24, i1 false)
-  %68 = getelementptr i8, ptr %0, i64 6560
-  %69 = getelementptr i8, ptr %0, i64 6568
+  %68 = getelementptr i8, ptr %0, i64 6688
+  %69 = getelementptr i8, ptr %0, i64 6696
   %70 = load i64, ptr %69, align 8
   %71 = icmp sgt i64 %70, 0
   br i1 %71, label %forbody.i20.i.i.i, label %"$Scheduler.free.exit.i.i"
@@ -50771,66 +51452,66 @@ forbody.i20.i.i.i:                                ; preds = %"$free_sequences.ex
   %79 = load ptr, ptr %68, align 8
   tail call void @free(ptr %79)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %68, i8 0, i64 24, i1 false)
-  %80 = getelementptr i8, ptr %0, i64 6584
+  %80 = getelementptr i8, ptr %0, i64 6712
   %81 = load ptr, ptr %80, align 8
   tail call void @free(ptr %81)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %80, i8 0, i64 24, i1 false)
-  %82 = getelementptr i8, ptr %0, i64 6608
+  %82 = getelementptr i8, ptr %0, i64 6736
   %83 = load ptr, ptr %82, align 8
   tail call void @free(ptr %83)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %82, i8 0, i64 24, i1 false)
-  %84 = getelementptr i8, ptr %0, i64 6632
+  %84 = getelementptr i8, ptr %0, i64 6760
   %85 = load ptr, ptr %84, align 8
   tail call void @free(ptr %85)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %84, i8 0, i64 24, i1 false)
-  %86 = getelementptr i8, ptr %0, i64 6656
+  %86 = getelementptr i8, ptr %0, i64 6784
   %87 = load ptr, ptr %86, align 8
   tail call void @free(ptr %87)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %86, i8 0, i64 24, i1 false)
-  %88 = getelementptr i8, ptr %0, i64 6680
+  %88 = getelementptr i8, ptr %0, i64 6808
   %89 = load ptr, ptr %88, align 8
   tail call void @free(ptr %89)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %88, i8 0, i64 24, i1 false)
-  %90 = getelementptr i8, ptr %0, i64 6704
+  %90 = getelementptr i8, ptr %0, i64 6832
   %91 = load ptr, ptr %90, align 8
   tail call void @free(ptr %91)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %90, i8 0, i64 24, i1 false)
-  %92 = getelementptr i8, ptr %0, i64 6728
+  %92 = getelementptr i8, ptr %0, i64 6856
   %93 = load ptr, ptr %92, align 8
   tail call void @free(ptr %93)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %92, i8 0, i64 24, i1 false)
-  %94 = getelementptr i8, ptr %0, i64 6360
-  %95 = getelementptr i8, ptr %0, i64 6424
+  %94 = getelementptr i8, ptr %0, i64 6488
+  %95 = getelementptr i8, ptr %0, i64 6552
   %96 = load ptr, ptr %95, align 8
   tail call void @free(ptr %96)
-  %97 = getelementptr i8, ptr %0, i64 6432
+  %97 = getelementptr i8, ptr %0, i64 6560
   %98 = load ptr, ptr %97, align 8
   tail call void @free(ptr %98)
-  %99 = getelementptr i8, ptr %0, i64 6440
+  %99 = getelementptr i8, ptr %0, i64 6568
   %100 = load ptr, ptr %99, align 8
   tail call void @free(ptr %100)
-  %101 = getelementptr i8, ptr %0, i64 6448
+  %101 = getelementptr i8, ptr %0, i64 6576
   %102 = load ptr, ptr %101, align 8
   tail call void @free(ptr %102)
-  %103 = getelementptr i8, ptr %0, i64 6456
+  %103 = getelementptr i8, ptr %0, i64 6584
   %104 = load ptr, ptr %103, align 8
   tail call void @free(ptr %104)
-  %105 = getelementptr i8, ptr %0, i64 6464
+  %105 = getelementptr i8, ptr %0, i64 6592
   %106 = load ptr, ptr %105, align 8
   tail call void @free(ptr %106)
-  %107 = getelementptr i8, ptr %0, i64 6472
+  %107 = getelementptr i8, ptr %0, i64 6600
   %108 = load ptr, ptr %107, align 8
   tail call void @free(ptr %108)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(120) %94, i8 0, i64 120, i1 false)
-  %109 = getelementptr i8, ptr %0, i64 8544
+  %109 = getelementptr i8, ptr %0, i64 8672
   %110 = load ptr, ptr %109, align 8
   tail call void @free(ptr %110)
   store ptr null, ptr %109, align 8
-  %111 = getelementptr i8, ptr %0, i64 8880
+  %111 = getelementptr i8, ptr %0, i64 9008
   %112 = load ptr, ptr %111, align 8
   tail call void @free(ptr %112)
   store ptr null, ptr %111, align 8
-  %113 = getelementptr i8, ptr %0, i64 8584
+  %113 = getelementptr i8, ptr %0, i64 8712
   %114 = load i32, ptr %113, align 4
   %115 = icmp sgt i32 %114, -1
   br i1 %115, label %then3.i.i, label %merge2.i.i
@@ -50840,23 +51521,23 @@ then3.i.i:                                        ; preds = %"$Scheduler.free.ex
   br label %merge2.i.i
 
 merge2.i.i:                                       ; preds = %then3.i.i, %"$Scheduler.free.exit.i.i"
-  %117 = getelementptr i8, ptr %0, i64 8608
+  %117 = getelementptr i8, ptr %0, i64 8736
   %118 = load ptr, ptr %117, align 8
   tail call void @free(ptr %118)
-  %119 = getelementptr i8, ptr %0, i64 7328
+  %119 = getelementptr i8, ptr %0, i64 7456
   %120 = tail call i32 @pthread_cond_destroy(ptr %119)
-  %121 = getelementptr i8, ptr %0, i64 7376
+  %121 = getelementptr i8, ptr %0, i64 7504
   %122 = tail call i32 @pthread_cond_destroy(ptr %121)
-  %123 = getelementptr i8, ptr %0, i64 7288
+  %123 = getelementptr i8, ptr %0, i64 7416
   %124 = tail call i32 @pthread_mutex_destroy(ptr %123)
-  %125 = getelementptr i8, ptr %0, i64 7184
-  %126 = getelementptr i8, ptr %0, i64 7224
+  %125 = getelementptr i8, ptr %0, i64 7312
+  %126 = getelementptr i8, ptr %0, i64 7352
   %127 = tail call i32 @pthread_cond_destroy(ptr %126)
   %128 = tail call i32 @pthread_mutex_destroy(ptr %125)
   br label %"$Loop.free.exit.i"
 
 "$Loop.free.exit.i":                              ; preds = %merge2.i.i, %then.i
-  %129 = getelementptr i8, ptr %0, i64 8944
+  %129 = getelementptr i8, ptr %0, i64 9072
   %130 = load ptr, ptr %129, align 8
   tail call void @free(ptr %130)
   %.pr.i = load i32, ptr %1, align 4
@@ -50868,8 +51549,8 @@ merge.i:                                          ; preds = %"$Loop.free.exit.i"
   br i1 %132, label %then2.i, label %merge1.i
 
 then2.i:                                          ; preds = %merge.i
-  %133 = getelementptr i8, ptr %0, i64 5944
-  %134 = getelementptr i8, ptr %0, i64 5952
+  %133 = getelementptr i8, ptr %0, i64 6072
+  %134 = getelementptr i8, ptr %0, i64 6080
   %135 = load ptr, ptr %134, align 8
   %136 = icmp eq ptr %135, null
   br i1 %136, label %"$load.free_ranks.exit.i", label %merge.i15.i
@@ -50880,7 +51561,7 @@ merge.i15.i:                                      ; preds = %then2.i
   br i1 %138, label %forbody.lr.ph.i.i, label %"$load.free_ranks.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i15.i
-  %139 = getelementptr i8, ptr %0, i64 5960
+  %139 = getelementptr i8, ptr %0, i64 6088
   %wide.trip.count.i.i = zext nneg i32 %137 to i64
   br label %forbody.i16.i
 
@@ -51057,20 +51738,20 @@ then3.1.i.i.i.i:                                  ; preds = %merge1.1.i.i.i.i
   br i1 %exitcond25.not.i.i, label %"$load.free_ranks.exit.i", label %forbody7.i.i
 
 "$load.free_ranks.exit.i":                        ; preds = %"$unload_rank.exit.i.i", %merge1.i20.i, %merge.i15.i, %then2.i
-  %231 = getelementptr i8, ptr %0, i64 5992
+  %231 = getelementptr i8, ptr %0, i64 6120
   %232 = tail call i32 @pthread_mutex_lock(ptr %231)
-  %233 = getelementptr i8, ptr %0, i64 6140
+  %233 = getelementptr i8, ptr %0, i64 6268
   store i8 1, ptr %233, align 1
-  %234 = getelementptr i8, ptr %0, i64 6032
+  %234 = getelementptr i8, ptr %0, i64 6160
   %235 = tail call i32 @pthread_cond_broadcast(ptr %234)
   %236 = tail call i32 @pthread_mutex_unlock(ptr %231)
-  %237 = getelementptr i8, ptr %0, i64 5984
+  %237 = getelementptr i8, ptr %0, i64 6112
   %238 = load i32, ptr %237, align 4
   %239 = icmp sgt i32 %238, 0
   br i1 %239, label %forbody.lr.ph.i27.i, label %merge.i24.i
 
 forbody.lr.ph.i27.i:                              ; preds = %"$load.free_ranks.exit.i"
-  %240 = getelementptr i8, ptr %0, i64 5976
+  %240 = getelementptr i8, ptr %0, i64 6104
   %wide.trip.count.i28.i = zext nneg i32 %238 to i64
   br label %forbody.i29.i
 
@@ -51085,13 +51766,13 @@ forbody.i29.i:                                    ; preds = %forbody.i29.i, %for
   br i1 %exitcond.not.i32.i, label %merge.i24.i, label %forbody.i29.i
 
 merge.i24.i:                                      ; preds = %forbody.i29.i, %"$load.free_ranks.exit.i"
-  %245 = getelementptr i8, ptr %0, i64 5968
+  %245 = getelementptr i8, ptr %0, i64 6096
   %246 = load ptr, ptr %245, align 8
   %.not.i25.i = icmp eq ptr %246, null
   br i1 %.not.i25.i, label %"$RankGroup.free.exit.i", label %then.i.i
 
 then.i.i:                                         ; preds = %merge.i24.i
-  %247 = getelementptr i8, ptr %0, i64 5960
+  %247 = getelementptr i8, ptr %0, i64 6088
   %248 = load ptr, ptr %247, align 8
   %249 = getelementptr i8, ptr %248, i64 40
   %250 = load ptr, ptr %249, align 8
@@ -51101,17 +51782,17 @@ then.i.i:                                         ; preds = %merge.i24.i
 "$RankGroup.free.exit.i":                         ; preds = %then.i.i, %merge.i24.i
   %251 = load ptr, ptr %134, align 8
   tail call void @free(ptr %251)
-  %252 = getelementptr i8, ptr %0, i64 6160
+  %252 = getelementptr i8, ptr %0, i64 6288
   %253 = load ptr, ptr %252, align 8
   tail call void @free(ptr %253)
-  %254 = getelementptr i8, ptr %0, i64 6168
+  %254 = getelementptr i8, ptr %0, i64 6296
   %255 = load ptr, ptr %254, align 8
   tail call void @free(ptr %255)
-  %256 = getelementptr i8, ptr %0, i64 5976
+  %256 = getelementptr i8, ptr %0, i64 6104
   %257 = load ptr, ptr %256, align 8
   tail call void @free(ptr %257)
   %258 = tail call i32 @pthread_cond_destroy(ptr %234)
-  %259 = getelementptr i8, ptr %0, i64 6080
+  %259 = getelementptr i8, ptr %0, i64 6208
   %260 = tail call i32 @pthread_cond_destroy(ptr %259)
   %261 = tail call i32 @pthread_mutex_destroy(ptr %231)
   %.pre.i = load i32, ptr %1, align 4
@@ -51278,7 +51959,7 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false5.i.i
 
 merge5:                                           ; preds = %then.i5.i, %then.i
   %63 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %64 = getelementptr i8, ptr %24, i64 6240
+  %64 = getelementptr i8, ptr %24, i64 6368
   tail call fastcc void @"$Loop.free_state"(ptr %64, ptr nonnull %51)
   br label %common.ret
 }
@@ -51572,12 +52253,12 @@ common.ret:                                       ; preds = %"$find_engine.exit.
 
 or.lhs.false:                                     ; preds = %"$find_engine.exit"
   %31 = load i32, ptr %1, align 4
-  %.not = icmp eq i32 %31, 456
+  %.not = icmp eq i32 %31, 472
   br i1 %.not, label %merge, label %common.ret
 
 merge:                                            ; preds = %or.lhs.false
   %32 = getelementptr i8, ptr %spec.select.i.i, i64 5104
-  %33 = getelementptr i8, ptr %spec.select.i.i, i64 5944
+  %33 = getelementptr i8, ptr %spec.select.i.i, i64 6072
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
   %36 = getelementptr i8, ptr %spec.select.i.i, i64 4336
@@ -51597,27 +52278,27 @@ merge:                                            ; preds = %or.lhs.false
   %47 = load i32, ptr %46, align 4
   %48 = getelementptr i8, ptr %1, i64 212
   store i32 %47, ptr %48, align 4
-  %49 = getelementptr i8, ptr %spec.select.i.i, i64 5124
+  %49 = getelementptr i8, ptr %spec.select.i.i, i64 5252
   %50 = load i32, ptr %49, align 4
   %51 = getelementptr i8, ptr %1, i64 4
   store i32 %50, ptr %51, align 4
-  %52 = getelementptr i8, ptr %spec.select.i.i, i64 5152
+  %52 = getelementptr i8, ptr %spec.select.i.i, i64 5280
   %53 = load i32, ptr %52, align 4
   %54 = getelementptr i8, ptr %1, i64 216
   store i32 %53, ptr %54, align 4
-  %55 = getelementptr i8, ptr %spec.select.i.i, i64 5156
+  %55 = getelementptr i8, ptr %spec.select.i.i, i64 5284
   %56 = load i32, ptr %55, align 4
   %57 = getelementptr i8, ptr %1, i64 220
   store i32 %56, ptr %57, align 4
-  %58 = getelementptr i8, ptr %spec.select.i.i, i64 5160
+  %58 = getelementptr i8, ptr %spec.select.i.i, i64 5288
   %59 = load i32, ptr %58, align 4
   %60 = getelementptr i8, ptr %1, i64 224
   store i32 %59, ptr %60, align 4
-  %61 = getelementptr i8, ptr %spec.select.i.i, i64 5168
+  %61 = getelementptr i8, ptr %spec.select.i.i, i64 5296
   %62 = load i32, ptr %61, align 4
   %63 = getelementptr i8, ptr %1, i64 232
   store i32 %62, ptr %63, align 4
-  %64 = getelementptr i8, ptr %spec.select.i.i, i64 5176
+  %64 = getelementptr i8, ptr %spec.select.i.i, i64 5304
   %65 = load i32, ptr %64, align 4
   %66 = getelementptr i8, ptr %1, i64 236
   store i32 %65, ptr %66, align 4
@@ -51626,194 +52307,263 @@ merge:                                            ; preds = %or.lhs.false
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(128) %67, ptr noundef nonnull align 1 dereferenceable(128) %68, i64 128, i1 false)
   %69 = getelementptr i8, ptr %1, i64 136
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(64) %69, ptr noundef nonnull align 1 dereferenceable(64) %36, i64 64, i1 false)
-  %70 = getelementptr i8, ptr %spec.select.i.i, i64 5252
-  %71 = load i32, ptr %70, align 4
-  %72 = getelementptr i8, ptr %1, i64 228
-  store i32 %71, ptr %72, align 4
-  %73 = getelementptr i8, ptr %spec.select.i.i, i64 5072
-  %74 = load i64, ptr %73, align 8
-  %75 = getelementptr i8, ptr %1, i64 272
-  store i64 %74, ptr %75, align 8
-  %76 = getelementptr i8, ptr %spec.select.i.i, i64 5048
-  %77 = load i64, ptr %76, align 8
-  %78 = getelementptr i8, ptr %1, i64 280
-  store i64 %77, ptr %78, align 8
-  %79 = getelementptr i8, ptr %spec.select.i.i, i64 5304
-  %80 = load i64, ptr %79, align 8
-  %81 = mul i64 %80, %35
-  %82 = getelementptr i8, ptr %1, i64 288
-  store i64 %81, ptr %82, align 8
-  %83 = getelementptr i8, ptr %spec.select.i.i, i64 5296
-  %84 = load i64, ptr %83, align 8
-  %85 = getelementptr i8, ptr %spec.select.i.i, i64 5288
-  %86 = load i32, ptr %85, align 4
-  %87 = sext i32 %86 to i64
-  %88 = mul i64 %84, %35
-  %89 = mul i64 %88, %87
-  %90 = getelementptr i8, ptr %1, i64 296
-  store i64 %89, ptr %90, align 8
-  %91 = getelementptr i8, ptr %spec.select.i.i, i64 5312
-  %92 = load i64, ptr %91, align 8
-  %93 = mul i64 %92, %35
-  %94 = getelementptr i8, ptr %1, i64 304
-  store i64 %93, ptr %94, align 8
-  %95 = load i32, ptr %70, align 4
   %.val.i = load ptr, ptr %32, align 8
-  %96 = getelementptr i8, ptr %.val.i, i64 92
-  %97 = load i32, ptr %96, align 4
-  %98 = getelementptr i8, ptr %.val.i, i64 104
-  %99 = load i32, ptr %98, align 4
-  %100 = getelementptr i8, ptr %.val.i, i64 108
-  %101 = load i32, ptr %100, align 4
-  %102 = icmp ult i32 %95, 32
-  br i1 %102, label %switch.hole_check, label %merge53.i.i.i
+  %70 = getelementptr i8, ptr %.val.i, i64 132
+  %.val.val.i = load i32, ptr %70, align 4
+  %71 = getelementptr i8, ptr %1, i64 456
+  store i32 %.val.val.i, ptr %71, align 4
+  %72 = getelementptr i8, ptr %spec.select.i.i, i64 5156
+  %73 = load i32, ptr %72, align 4
+  %74 = icmp sgt i32 %73, 0
+  br i1 %74, label %"$Plan.max_seq_from.exit.i", label %else.i.i
 
-merge53.i.i.i:                                    ; preds = %switch.hole_check, %merge
-  %103 = icmp eq i32 %95, 32
-  %spec.select.i.i.i = select i1 %103, i64 8, i64 0
+else.i.i:                                         ; preds = %merge
+  %75 = load i32, ptr %55, align 4
+  %76 = sext i32 %75 to i64
+  %.val.i.i = load ptr, ptr %32, align 8
+  %77 = getelementptr i8, ptr %.val.i.i, i64 132
+  %.val.val.i.i = load i32, ptr %77, align 4
+  %78 = sext i32 %.val.val.i.i to i64
+  %79 = icmp eq i32 %.val.val.i.i, %75
+  br i1 %79, label %"$Plan.max_seq_from.exit.i", label %else2.i.i
+
+else2.i.i:                                        ; preds = %else.i.i
+  %80 = getelementptr i8, ptr %spec.select.i.i, i64 5164
+  %81 = load i32, ptr %80, align 4
+  %82 = icmp eq i32 %81, 0
+  br i1 %82, label %"$Plan.positions_of_pool.exit.i.i", label %merge.i.i.i7
+
+merge.i.i.i7:                                     ; preds = %else2.i.i
+  %83 = sext i32 %81 to i64
+  %84 = load i32, ptr %58, align 4
+  %85 = sext i32 %84 to i64
+  %86 = mul nsw i64 %85, %83
+  %87 = tail call i64 @llvm.smin.i64(i64 %78, i64 %86)
+  br label %"$Plan.positions_of_pool.exit.i.i"
+
+"$Plan.positions_of_pool.exit.i.i":               ; preds = %merge.i.i.i7, %else2.i.i
+  %common.ret.op.i.i.i = phi i64 [ %87, %merge.i.i.i7 ], [ %78, %else2.i.i ]
+  %88 = icmp eq i64 %common.ret.op.i.i.i, %76
+  %spec.select.i.i8 = select i1 %88, i32 3, i32 4
+  br label %"$Plan.max_seq_from.exit.i"
+
+"$Plan.max_seq_from.exit.i":                      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %merge
+  %common.ret.op.i.i = phi i32 [ 0, %merge ], [ 1, %else.i.i ], [ %spec.select.i.i8, %"$Plan.positions_of_pool.exit.i.i" ]
+  %89 = getelementptr i8, ptr %1, i64 460
+  store i32 %common.ret.op.i.i, ptr %89, align 4
+  %90 = getelementptr i8, ptr %spec.select.i.i, i64 5152
+  %91 = load i32, ptr %90, align 4
+  %92 = icmp sgt i32 %91, 0
+  br i1 %92, label %"$Plan.max_batch_from.exit.i", label %else.i65.i
+
+else.i65.i:                                       ; preds = %"$Plan.max_seq_from.exit.i"
+  %93 = load i32, ptr %52, align 4
+  %94 = getelementptr i8, ptr %spec.select.i.i, i64 5384
+  %.val.i66.i = load i8, ptr %94, align 1
+  %95 = trunc i8 %.val.i66.i to i1
+  %96 = select i1 %95, i32 64, i32 256
+  %97 = icmp eq i32 %93, %96
+  br i1 %97, label %"$Plan.max_batch_from.exit.i", label %else2.i67.i
+
+else2.i67.i:                                      ; preds = %else.i65.i
+  %98 = getelementptr i8, ptr %spec.select.i.i, i64 5164
+  %99 = load i32, ptr %98, align 4
+  %100 = icmp sgt i32 %99, 0
+  %spec.select.i68.i = select i1 %100, i32 3, i32 4
+  br label %"$Plan.max_batch_from.exit.i"
+
+"$Plan.max_batch_from.exit.i":                    ; preds = %else2.i67.i, %else.i65.i, %"$Plan.max_seq_from.exit.i"
+  %common.ret.op.i69.i = phi i32 [ 0, %"$Plan.max_seq_from.exit.i" ], [ 2, %else.i65.i ], [ %spec.select.i68.i, %else2.i67.i ]
+  %101 = getelementptr i8, ptr %1, i64 464
+  store i32 %common.ret.op.i69.i, ptr %101, align 4
+  %102 = getelementptr i8, ptr %spec.select.i.i, i64 5380
+  %103 = load i32, ptr %102, align 4
+  %104 = getelementptr i8, ptr %1, i64 228
+  store i32 %103, ptr %104, align 4
+  %105 = getelementptr i8, ptr %spec.select.i.i, i64 5072
+  %106 = load i64, ptr %105, align 8
+  %107 = getelementptr i8, ptr %1, i64 272
+  store i64 %106, ptr %107, align 8
+  %108 = getelementptr i8, ptr %spec.select.i.i, i64 5048
+  %109 = load i64, ptr %108, align 8
+  %110 = getelementptr i8, ptr %1, i64 280
+  store i64 %109, ptr %110, align 8
+  %111 = getelementptr i8, ptr %spec.select.i.i, i64 5432
+  %112 = load i64, ptr %111, align 8
+  %113 = mul i64 %112, %35
+  %114 = getelementptr i8, ptr %1, i64 288
+  store i64 %113, ptr %114, align 8
+  %115 = getelementptr i8, ptr %spec.select.i.i, i64 5424
+  %116 = load i64, ptr %115, align 8
+  %117 = getelementptr i8, ptr %spec.select.i.i, i64 5416
+  %118 = load i32, ptr %117, align 4
+  %119 = sext i32 %118 to i64
+  %120 = mul i64 %116, %35
+  %121 = mul i64 %120, %119
+  %122 = getelementptr i8, ptr %1, i64 296
+  store i64 %121, ptr %122, align 8
+  %123 = getelementptr i8, ptr %spec.select.i.i, i64 5440
+  %124 = load i64, ptr %123, align 8
+  %125 = mul i64 %124, %35
+  %126 = getelementptr i8, ptr %1, i64 304
+  store i64 %125, ptr %126, align 8
+  %127 = load i32, ptr %102, align 4
+  %.val64.i = load ptr, ptr %32, align 8
+  %128 = getelementptr i8, ptr %.val64.i, i64 92
+  %129 = load i32, ptr %128, align 4
+  %130 = getelementptr i8, ptr %.val64.i, i64 104
+  %131 = load i32, ptr %130, align 4
+  %132 = getelementptr i8, ptr %.val64.i, i64 108
+  %133 = load i32, ptr %132, align 4
+  %134 = icmp ult i32 %127, 32
+  br i1 %134, label %switch.hole_check, label %merge53.i.i.i
+
+merge53.i.i.i:                                    ; preds = %switch.hole_check, %"$Plan.max_batch_from.exit.i"
+  %135 = icmp eq i32 %127, 32
+  %spec.select.i.i.i = select i1 %135, i64 8, i64 0
   br label %"$Engine.describe.exit"
 
-switch.hole_check:                                ; preds = %merge
-  %switch.shifted = lshr i32 -1048569, %95
+switch.hole_check:                                ; preds = %"$Plan.max_batch_from.exit.i"
+  %switch.shifted = lshr i32 -1048569, %127
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %104 = zext nneg i32 %95 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %104
+  %136 = zext nneg i32 %127 to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %136
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$Engine.describe.exit"
 
 "$Engine.describe.exit":                          ; preds = %switch.lookup, %merge53.i.i.i
-  %common.ret.op.i.i.i = phi i64 [ %spec.select.i.i.i, %merge53.i.i.i ], [ %switch.load, %switch.lookup ]
-  %105 = sext i32 %97 to i64
-  %106 = shl nsw i64 %105, 1
-  %107 = sext i32 %99 to i64
-  %108 = mul i64 %106, %107
-  %109 = sext i32 %101 to i64
-  %110 = mul i64 %108, %109
-  %111 = mul i64 %110, %common.ret.op.i.i.i
-  %112 = getelementptr i8, ptr %1, i64 312
-  store i64 %111, ptr %112, align 8
-  %113 = getelementptr i8, ptr %spec.select.i.i, i64 8920
-  %114 = load i64, ptr %113, align 8
-  %115 = getelementptr i8, ptr %1, i64 320
-  store i64 %114, ptr %115, align 8
-  %116 = getelementptr i8, ptr %spec.select.i.i, i64 6232
-  %117 = load i64, ptr %116, align 8
-  %118 = getelementptr i8, ptr %1, i64 400
-  store i64 %117, ptr %118, align 8
-  %119 = getelementptr i8, ptr %spec.select.i.i, i64 6224
-  %120 = load i64, ptr %119, align 8
-  %121 = getelementptr i8, ptr %1, i64 416
-  store i64 %120, ptr %121, align 8
-  %122 = getelementptr i8, ptr %spec.select.i.i, i64 8928
-  %123 = load i64, ptr %122, align 8
-  %124 = getelementptr i8, ptr %1, i64 432
-  store i64 %123, ptr %124, align 8
-  %125 = getelementptr i8, ptr %spec.select.i.i, i64 8936
-  %126 = load i64, ptr %125, align 8
-  %127 = getelementptr i8, ptr %1, i64 440
-  store i64 %126, ptr %127, align 8
-  %128 = getelementptr i8, ptr %spec.select.i.i, i64 5952
-  %129 = load ptr, ptr %128, align 8
-  %130 = getelementptr i8, ptr %129, i64 1872
-  %131 = load i32, ptr %130, align 4
-  %132 = getelementptr i8, ptr %1, i64 448
-  store i32 %131, ptr %132, align 4
-  %133 = getelementptr i8, ptr %spec.select.i.i, i64 5258
-  %134 = load i8, ptr %133, align 1
-  %135 = and i8 %134, 1
-  %136 = zext nneg i8 %135 to i32
-  %137 = getelementptr i8, ptr %1, i64 452
-  store i32 %136, ptr %137, align 4
-  %138 = getelementptr i8, ptr %spec.select.i.i, i64 7288
-  %139 = tail call i32 @pthread_mutex_lock(ptr %138)
-  %140 = getelementptr i8, ptr %spec.select.i.i, i64 8672
-  %141 = load i32, ptr %140, align 4
-  %142 = getelementptr i8, ptr %1, i64 240
-  store i32 %141, ptr %142, align 4
-  %143 = getelementptr i8, ptr %spec.select.i.i, i64 8676
-  %144 = load i32, ptr %143, align 4
-  %145 = getelementptr i8, ptr %1, i64 244
-  store i32 %144, ptr %145, align 4
-  %146 = getelementptr i8, ptr %spec.select.i.i, i64 8684
-  %147 = load i32, ptr %146, align 4
-  %148 = getelementptr i8, ptr %1, i64 248
-  store i32 %147, ptr %148, align 4
-  %149 = getelementptr i8, ptr %spec.select.i.i, i64 8680
-  %150 = load i32, ptr %149, align 4
-  %151 = getelementptr i8, ptr %1, i64 252
-  store i32 %150, ptr %151, align 4
-  %152 = getelementptr i8, ptr %spec.select.i.i, i64 8496
-  %153 = load i64, ptr %152, align 8
-  %154 = trunc i64 %153 to i32
-  %155 = getelementptr i8, ptr %1, i64 256
-  store i32 %154, ptr %155, align 4
-  %156 = getelementptr i8, ptr %spec.select.i.i, i64 8696
-  %157 = load i32, ptr %156, align 4
-  %158 = getelementptr i8, ptr %spec.select.i.i, i64 8472
-  %159 = load i64, ptr %158, align 8
-  %160 = trunc i64 %159 to i32
-  %161 = add i32 %157, %160
-  %162 = getelementptr i8, ptr %1, i64 260
-  store i32 %161, ptr %162, align 4
-  %163 = getelementptr i8, ptr %spec.select.i.i, i64 8704
-  %164 = load i32, ptr %163, align 4
-  %165 = getelementptr i8, ptr %1, i64 264
-  store i32 %164, ptr %165, align 4
-  %166 = getelementptr i8, ptr %1, i64 268
-  store i32 0, ptr %166, align 4
-  %167 = getelementptr i8, ptr %spec.select.i.i, i64 7437
-  %168 = load i8, ptr %167, align 1
-  %169 = and i8 %168, 1
-  %spec.store.select.i.i = zext nneg i8 %169 to i32
-  store i32 %spec.store.select.i.i, ptr %166, align 4
-  %170 = getelementptr i8, ptr %spec.select.i.i, i64 8616
-  %171 = load i64, ptr %170, align 8
-  %172 = getelementptr i8, ptr %1, i64 328
-  store i64 %171, ptr %172, align 8
-  %173 = getelementptr i8, ptr %spec.select.i.i, i64 8624
-  %174 = load i64, ptr %173, align 8
-  %175 = getelementptr i8, ptr %1, i64 336
-  store i64 %174, ptr %175, align 8
-  %176 = getelementptr i8, ptr %spec.select.i.i, i64 8632
-  %177 = load i64, ptr %176, align 8
-  %178 = getelementptr i8, ptr %1, i64 344
-  store i64 %177, ptr %178, align 8
-  %179 = getelementptr i8, ptr %spec.select.i.i, i64 8640
-  %180 = load i64, ptr %179, align 8
-  %181 = getelementptr i8, ptr %1, i64 352
-  store i64 %180, ptr %181, align 8
-  %182 = getelementptr i8, ptr %spec.select.i.i, i64 8648
-  %183 = load i64, ptr %182, align 8
-  %184 = getelementptr i8, ptr %1, i64 360
-  store i64 %183, ptr %184, align 8
-  %185 = getelementptr i8, ptr %spec.select.i.i, i64 8688
-  %186 = load i64, ptr %185, align 8
-  %187 = getelementptr i8, ptr %1, i64 368
-  store i64 %186, ptr %187, align 8
-  %188 = getelementptr i8, ptr %spec.select.i.i, i64 8664
-  %189 = load i64, ptr %188, align 8
-  %190 = getelementptr i8, ptr %1, i64 376
-  store i64 %189, ptr %190, align 8
-  %191 = getelementptr i8, ptr %spec.select.i.i, i64 8656
-  %192 = load i64, ptr %191, align 8
-  %193 = getelementptr i8, ptr %1, i64 424
-  store i64 %192, ptr %193, align 8
-  %194 = getelementptr i8, ptr %spec.select.i.i, i64 8712
-  %195 = load i64, ptr %194, align 8
-  %196 = getelementptr i8, ptr %1, i64 384
-  store i64 %195, ptr %196, align 8
-  %197 = getelementptr i8, ptr %spec.select.i.i, i64 8728
-  %198 = load i64, ptr %197, align 8
-  %199 = getelementptr i8, ptr %1, i64 408
-  store i64 %198, ptr %199, align 8
-  %200 = getelementptr i8, ptr %spec.select.i.i, i64 8720
-  %201 = load i64, ptr %200, align 8
-  %202 = getelementptr i8, ptr %1, i64 392
-  store i64 %201, ptr %202, align 8
-  %203 = tail call i32 @pthread_mutex_unlock(ptr %138)
+  %common.ret.op.i.i70.i = phi i64 [ %spec.select.i.i.i, %merge53.i.i.i ], [ %switch.load, %switch.lookup ]
+  %137 = sext i32 %129 to i64
+  %138 = shl nsw i64 %137, 1
+  %139 = sext i32 %131 to i64
+  %140 = mul i64 %138, %139
+  %141 = sext i32 %133 to i64
+  %142 = mul i64 %140, %141
+  %143 = mul i64 %142, %common.ret.op.i.i70.i
+  %144 = getelementptr i8, ptr %1, i64 312
+  store i64 %143, ptr %144, align 8
+  %145 = getelementptr i8, ptr %spec.select.i.i, i64 9048
+  %146 = load i64, ptr %145, align 8
+  %147 = getelementptr i8, ptr %1, i64 320
+  store i64 %146, ptr %147, align 8
+  %148 = getelementptr i8, ptr %spec.select.i.i, i64 6360
+  %149 = load i64, ptr %148, align 8
+  %150 = getelementptr i8, ptr %1, i64 400
+  store i64 %149, ptr %150, align 8
+  %151 = getelementptr i8, ptr %spec.select.i.i, i64 6352
+  %152 = load i64, ptr %151, align 8
+  %153 = getelementptr i8, ptr %1, i64 416
+  store i64 %152, ptr %153, align 8
+  %154 = getelementptr i8, ptr %spec.select.i.i, i64 9056
+  %155 = load i64, ptr %154, align 8
+  %156 = getelementptr i8, ptr %1, i64 432
+  store i64 %155, ptr %156, align 8
+  %157 = getelementptr i8, ptr %spec.select.i.i, i64 9064
+  %158 = load i64, ptr %157, align 8
+  %159 = getelementptr i8, ptr %1, i64 440
+  store i64 %158, ptr %159, align 8
+  %160 = getelementptr i8, ptr %spec.select.i.i, i64 6080
+  %161 = load ptr, ptr %160, align 8
+  %162 = getelementptr i8, ptr %161, i64 1872
+  %163 = load i32, ptr %162, align 4
+  %164 = getelementptr i8, ptr %1, i64 448
+  store i32 %163, ptr %164, align 4
+  %165 = getelementptr i8, ptr %spec.select.i.i, i64 5386
+  %166 = load i8, ptr %165, align 1
+  %167 = and i8 %166, 1
+  %168 = zext nneg i8 %167 to i32
+  %169 = getelementptr i8, ptr %1, i64 452
+  store i32 %168, ptr %169, align 4
+  %170 = getelementptr i8, ptr %spec.select.i.i, i64 7416
+  %171 = tail call i32 @pthread_mutex_lock(ptr %170)
+  %172 = getelementptr i8, ptr %spec.select.i.i, i64 8800
+  %173 = load i32, ptr %172, align 4
+  %174 = getelementptr i8, ptr %1, i64 240
+  store i32 %173, ptr %174, align 4
+  %175 = getelementptr i8, ptr %spec.select.i.i, i64 8804
+  %176 = load i32, ptr %175, align 4
+  %177 = getelementptr i8, ptr %1, i64 244
+  store i32 %176, ptr %177, align 4
+  %178 = getelementptr i8, ptr %spec.select.i.i, i64 8812
+  %179 = load i32, ptr %178, align 4
+  %180 = getelementptr i8, ptr %1, i64 248
+  store i32 %179, ptr %180, align 4
+  %181 = getelementptr i8, ptr %spec.select.i.i, i64 8808
+  %182 = load i32, ptr %181, align 4
+  %183 = getelementptr i8, ptr %1, i64 252
+  store i32 %182, ptr %183, align 4
+  %184 = getelementptr i8, ptr %spec.select.i.i, i64 8624
+  %185 = load i64, ptr %184, align 8
+  %186 = trunc i64 %185 to i32
+  %187 = getelementptr i8, ptr %1, i64 256
+  store i32 %186, ptr %187, align 4
+  %188 = getelementptr i8, ptr %spec.select.i.i, i64 8824
+  %189 = load i32, ptr %188, align 4
+  %190 = getelementptr i8, ptr %spec.select.i.i, i64 8600
+  %191 = load i64, ptr %190, align 8
+  %192 = trunc i64 %191 to i32
+  %193 = add i32 %189, %192
+  %194 = getelementptr i8, ptr %1, i64 260
+  store i32 %193, ptr %194, align 4
+  %195 = getelementptr i8, ptr %spec.select.i.i, i64 8832
+  %196 = load i32, ptr %195, align 4
+  %197 = getelementptr i8, ptr %1, i64 264
+  store i32 %196, ptr %197, align 4
+  %198 = getelementptr i8, ptr %1, i64 268
+  store i32 0, ptr %198, align 4
+  %199 = getelementptr i8, ptr %spec.select.i.i, i64 7565
+  %200 = load i8, ptr %199, align 1
+  %201 = and i8 %200, 1
+  %spec.store.select.i.i = zext nneg i8 %201 to i32
+  store i32 %spec.store.select.i.i, ptr %198, align 4
+  %202 = getelementptr i8, ptr %spec.select.i.i, i64 8744
+  %203 = load i64, ptr %202, align 8
+  %204 = getelementptr i8, ptr %1, i64 328
+  store i64 %203, ptr %204, align 8
+  %205 = getelementptr i8, ptr %spec.select.i.i, i64 8752
+  %206 = load i64, ptr %205, align 8
+  %207 = getelementptr i8, ptr %1, i64 336
+  store i64 %206, ptr %207, align 8
+  %208 = getelementptr i8, ptr %spec.select.i.i, i64 8760
+  %209 = load i64, ptr %208, align 8
+  %210 = getelementptr i8, ptr %1, i64 344
+  store i64 %209, ptr %210, align 8
+  %211 = getelementptr i8, ptr %spec.select.i.i, i64 8768
+  %212 = load i64, ptr %211, align 8
+  %213 = getelementptr i8, ptr %1, i64 352
+  store i64 %212, ptr %213, align 8
+  %214 = getelementptr i8, ptr %spec.select.i.i, i64 8776
+  %215 = load i64, ptr %214, align 8
+  %216 = getelementptr i8, ptr %1, i64 360
+  store i64 %215, ptr %216, align 8
+  %217 = getelementptr i8, ptr %spec.select.i.i, i64 8816
+  %218 = load i64, ptr %217, align 8
+  %219 = getelementptr i8, ptr %1, i64 368
+  store i64 %218, ptr %219, align 8
+  %220 = getelementptr i8, ptr %spec.select.i.i, i64 8792
+  %221 = load i64, ptr %220, align 8
+  %222 = getelementptr i8, ptr %1, i64 376
+  store i64 %221, ptr %222, align 8
+  %223 = getelementptr i8, ptr %spec.select.i.i, i64 8784
+  %224 = load i64, ptr %223, align 8
+  %225 = getelementptr i8, ptr %1, i64 424
+  store i64 %224, ptr %225, align 8
+  %226 = getelementptr i8, ptr %spec.select.i.i, i64 8840
+  %227 = load i64, ptr %226, align 8
+  %228 = getelementptr i8, ptr %1, i64 384
+  store i64 %227, ptr %228, align 8
+  %229 = getelementptr i8, ptr %spec.select.i.i, i64 8856
+  %230 = load i64, ptr %229, align 8
+  %231 = getelementptr i8, ptr %1, i64 408
+  store i64 %230, ptr %231, align 8
+  %232 = getelementptr i8, ptr %spec.select.i.i, i64 8848
+  %233 = load i64, ptr %232, align 8
+  %234 = getelementptr i8, ptr %1, i64 392
+  store i64 %233, ptr %234, align 8
+  %235 = tail call i32 @pthread_mutex_unlock(ptr %170)
   br label %common.ret
 }
 
@@ -51829,7 +52579,7 @@ entry:
   %6 = getelementptr inbounds i8, ptr %wanted, i64 16
   store ptr @"$string.54", ptr %6, align 8
   %7 = getelementptr inbounds i8, ptr %wanted, i64 4
-  %8 = getelementptr inbounds i8, ptr %wanted, i64 32
+  %8 = getelementptr inbounds i8, ptr %wanted, i64 36
   %9 = getelementptr inbounds i8, ptr %wanted, i64 40
   store i32 16, ptr %9, align 8
   %10 = getelementptr inbounds i8, ptr %wanted, i64 56
@@ -51847,16 +52597,16 @@ entry:
   %16 = getelementptr inbounds i8, ptr %wanted, i64 80
   store i64 0, ptr %16, align 8
   store ptr %0, ptr %4, align 8
-  store i32 %1, ptr %8, align 8
-  %17 = getelementptr inbounds i8, ptr %wanted, i64 36
-  store i32 %2, ptr %17, align 4
+  %17 = getelementptr inbounds i8, ptr %wanted, i64 32
+  store i32 %1, ptr %17, align 8
+  store i32 %2, ptr %8, align 4
   store i32 %3, ptr %7, align 4
   %18 = call i32 @init_engine_with(ptr nonnull %wanted, ptr nonnull %engine, ptr nonnull %message)
   %.not = icmp eq i32 %18, 0
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %19 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.682", ptr nonnull %message)
+  %19 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.690", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -51883,7 +52633,7 @@ then:                                             ; preds = %entry
   br i1 %.not30, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.644", i64 49, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.652", i64 49, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %4 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %4, i64 1023)
@@ -51909,7 +52659,7 @@ common.ret:                                       ; preds = %merge.i, %then13, %
 
 merge:                                            ; preds = %entry
   store ptr null, ptr %1, align 8
-  %9 = tail call dereferenceable_or_null(8952) ptr @calloc(i64 1, i64 8952)
+  %9 = tail call dereferenceable_or_null(9080) ptr @calloc(i64 1, i64 9080)
   %10 = icmp eq ptr %9, null
   br i1 %10, label %then5, label %merge4
 
@@ -51918,7 +52668,7 @@ then5:                                            ; preds = %merge
   br i1 %.not29, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.645", i64 30, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.653", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i32 = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -51957,7 +52707,7 @@ merge.i.i:                                        ; preds = %merge4
   br i1 %.not68.i.i, label %merge2.i.i, label %then13
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %24 = getelementptr i8, ptr %9, i64 8912
+  %24 = getelementptr i8, ptr %9, i64 9040
   store i32 1, ptr %24, align 4
   %25 = getelementptr i8, ptr %0, i64 116
   %26 = load i32, ptr %25, align 4
@@ -52088,7 +52838,7 @@ merge.critedge.i.i.i:                             ; preds = %merge.i.i77.i.i
   br i1 %.not19.i.i.i, label %merge2.i.i.i, label %then13
 
 merge2.i.i.i:                                     ; preds = %merge.critedge.i.i.i
-  %77 = getelementptr i8, ptr %9, i64 5424
+  %77 = getelementptr i8, ptr %9, i64 5552
   %78 = load i8, ptr %77, align 1
   %79 = trunc i8 %78 to i1
   br i1 %79, label %merge12.i.i, label %merge.i20.i.i.i
@@ -52101,8 +52851,8 @@ then2.i.i78.i.i:                                  ; preds = %merge.i20.i.i.i
   %80 = load ptr, ptr %74, align 8
   %81 = getelementptr i8, ptr %80, i64 8
   %82 = load ptr, ptr %81, align 8
-  %83 = getelementptr i8, ptr %9, i64 5425
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.646", ptr %82, ptr %83)
+  %83 = getelementptr i8, ptr %9, i64 5553
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.654", ptr %82, ptr %83)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i74.i.i)
   %85 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i79.i.i = call i64 @llvm.smin.i64(i64 %85, i64 1023)
@@ -52124,9 +52874,9 @@ then2.i.i.i.i81.i.i:                              ; preds = %then2.i.i78.i.i
 
 merge12.i.i:                                      ; preds = %merge2.i.i.i
   store i32 2, ptr %24, align 4
-  %90 = getelementptr i8, ptr %9, i64 5944
+  %90 = getelementptr i8, ptr %9, i64 6072
   %91 = load ptr, ptr %50, align 8
-  %92 = getelementptr i8, ptr %9, i64 5124
+  %92 = getelementptr i8, ptr %9, i64 5252
   %93 = load i32, ptr %92, align 4
   %94 = call fastcc i32 @"$RankGroup.init"(ptr %90, ptr %91, i32 %93, ptr %2)
   %.not71.i.i = icmp eq i32 %94, 0
@@ -52158,7 +52908,7 @@ merge.i:                                          ; preds = %"$Engine.open.exit.
   %reass.mul.i = mul i64 %101, 1000000000
   %102 = extractelement <2 x i64> %100, i64 1
   %103 = add i64 %102, %reass.mul.i
-  %104 = getelementptr i8, ptr %9, i64 8920
+  %104 = getelementptr i8, ptr %9, i64 9048
   store i64 %103, ptr %104, align 8
   %105 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
   store ptr %105, ptr %1, align 8
@@ -52170,7 +52920,7 @@ then2.i:                                          ; preds = %merge.i
   br i1 %.not17.i, label %then13, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.681", i64 39, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.689", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %107 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %107, i64 1023)
@@ -52258,7 +53008,7 @@ forbody.preheader.new:                            ; preds = %forbody.preheader
   br label %forbody
 
 then4:                                            ; preds = %then
-  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.647", i32 %2)
+  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.655", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -52368,7 +53118,7 @@ then.i:                                           ; preds = %forbody.i
 
 then3.i:                                          ; preds = %then.i
   %65 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.648", i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.656", i32 %65)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %67 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %67, i64 1023)
@@ -52406,7 +53156,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %77 = call ptr @strerror(i32 %76)
-  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.649", i32 %73, ptr %77)
+  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.657", i32 %73, ptr %77)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i)
   %79 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i37.i = call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -52542,7 +53292,7 @@ entry:
   %loading = alloca %107, align 8
   %3 = getelementptr i8, ptr %0, i64 24
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr i8, ptr %1, i64 68
+  %5 = getelementptr i8, ptr %1, i64 196
   %6 = load i32, ptr %5, align 4
   %7 = load i32, ptr %0, align 4
   %8 = sext i32 %6 to i64
@@ -52594,12 +53344,12 @@ entry:
   %6 = getelementptr i8, ptr %0, i64 32
   store ptr %5, ptr %6, align 8
   %7 = load ptr, ptr %1, align 8
-  %8 = getelementptr i8, ptr %7, i64 144
+  %8 = getelementptr i8, ptr %7, i64 272
   %9 = load i32, ptr %8, align 4
   %10 = getelementptr i8, ptr %0, i64 8
   store i32 %9, ptr %10, align 4
   %11 = load ptr, ptr %1, align 8
-  %12 = getelementptr i8, ptr %11, i64 154
+  %12 = getelementptr i8, ptr %11, i64 282
   %13 = load i8, ptr %12, align 1
   %14 = trunc i8 %13 to i1
   %15 = getelementptr i8, ptr %0, i64 4
@@ -52610,7 +53360,7 @@ entry:
   %19 = getelementptr i8, ptr %0, i64 1889
   store i8 %18, ptr %19, align 1
   %20 = load ptr, ptr %1, align 8
-  %21 = getelementptr i8, ptr %20, i64 128
+  %21 = getelementptr i8, ptr %20, i64 256
   %22 = load i32, ptr %21, align 4
   %23 = icmp ne i32 %22, 0
   %24 = zext i1 %23 to i8
@@ -52690,7 +53440,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 then2.i.i:                                        ; preds = %then.i
   %62 = load i32, ptr %0, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.650", i32 %62, ptr nonnull %cause.i.i)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.658", i32 %62, ptr nonnull %cause.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %64 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %64, i64 1023)
@@ -52738,7 +53488,7 @@ then4.i:                                          ; preds = %merge1.i, %merge1.1
 
 then2.i25.i:                                      ; preds = %then4.i
   %79 = load i32, ptr %0, align 4
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.650", i32 %79, ptr nonnull %cause.i23.i)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.658", i32 %79, ptr nonnull %cause.i23.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i22.i)
   %81 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i26.i = call i64 @llvm.smin.i64(i64 %81, i64 1023)
@@ -52783,10 +53533,10 @@ merge.i:                                          ; preds = %merge2
   %94 = getelementptr i8, ptr %93, i64 168
   %95 = load ptr, ptr %94, align 8
   %96 = load ptr, ptr %38, align 8
-  %97 = getelementptr i8, ptr %.val48, i64 232
+  %97 = getelementptr i8, ptr %.val48, i64 360
   %98 = getelementptr i8, ptr %0, i64 1808
   %99 = load ptr, ptr %98, align 8
-  %100 = getelementptr i8, ptr %.val48, i64 216
+  %100 = getelementptr i8, ptr %.val48, i64 344
   %101 = load i64, ptr %100, align 8
   %102 = call i32 %95(ptr %96, ptr %97, ptr %99, i64 %101)
   %.not67.i = icmp eq i32 %102, 0
@@ -52805,7 +53555,7 @@ then3.i:                                          ; preds = %merge.i
 
 then2.i.i55:                                      ; preds = %then3.i
   %107 = load i32, ptr %0, align 4
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.652", i32 %107, ptr nonnull %cause.i.i51)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.660", i32 %107, ptr nonnull %cause.i.i51)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i50)
   %109 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i56 = call i64 @llvm.smin.i64(i64 %109, i64 1023)
@@ -52857,7 +53607,7 @@ then11.i:                                         ; preds = %then7.i
 
 then2.i73.i:                                      ; preds = %then11.i
   %126 = load i32, ptr %0, align 4
-  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.653", i32 %126, ptr nonnull %cause.i71.i)
+  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.661", i32 %126, ptr nonnull %cause.i71.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i70.i)
   %128 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i74.i = call i64 @llvm.smin.i64(i64 %128, i64 1023)
@@ -52891,7 +53641,7 @@ then15.i:                                         ; preds = %merge6.i
   %136 = getelementptr i8, ptr %135, i64 96
   %137 = load ptr, ptr %136, align 8
   %138 = load ptr, ptr %38, align 8
-  %139 = getelementptr i8, ptr %.val48, i64 224
+  %139 = getelementptr i8, ptr %.val48, i64 352
   %140 = load i64, ptr %139, align 8
   %141 = getelementptr i8, ptr %0, i64 1968
   %142 = call i32 %137(ptr %138, i64 %140, ptr %141)
@@ -52911,7 +53661,7 @@ then19.i:                                         ; preds = %then15.i
 
 then2.i81.i:                                      ; preds = %then19.i
   %147 = load i32, ptr %0, align 4
-  %148 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.654", i32 %147, ptr nonnull %cause.i79.i)
+  %148 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.662", i32 %147, ptr nonnull %cause.i79.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i78.i)
   %149 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i82.i = call i64 @llvm.smin.i64(i64 %149, i64 1023)
@@ -52949,22 +53699,22 @@ merge18.i:                                        ; preds = %then15.i
   br label %common.ret
 
 "$bind_buffers.exit":                             ; preds = %merge6.i, %merge18.i
-  %157 = getelementptr i8, ptr %.val48, i64 184
+  %157 = getelementptr i8, ptr %.val48, i64 312
   %158 = load i32, ptr %157, align 4
-  %159 = load ptr, ptr %.val48, align 8, !noalias !81
-  %160 = getelementptr i8, ptr %.val48, i64 20
-  %161 = load i32, ptr %160, align 4, !noalias !84
-  %162 = getelementptr i8, ptr %.val48, i64 148
-  %163 = load i32, ptr %162, align 4, !noalias !81
+  %159 = load ptr, ptr %.val48, align 8, !noalias !82
+  %160 = getelementptr i8, ptr %.val48, i64 148
+  %161 = load i32, ptr %160, align 4, !noalias !85
+  %162 = getelementptr i8, ptr %.val48, i64 276
+  %163 = load i32, ptr %162, align 4, !noalias !82
   %164 = getelementptr i8, ptr %159, i64 92
-  %165 = load i32, ptr %164, align 4, !noalias !81
-  %166 = getelementptr i8, ptr %.val48, i64 56
-  %167 = load i32, ptr %166, align 4, !noalias !81
+  %165 = load i32, ptr %164, align 4, !noalias !82
+  %166 = getelementptr i8, ptr %.val48, i64 184
+  %167 = load i32, ptr %166, align 4, !noalias !82
   %168 = getelementptr i8, ptr %159, i64 104
-  %layout.val.val.i.i = load i32, ptr %168, align 4, !noalias !81
+  %layout.val.val.i.i = load i32, ptr %168, align 4, !noalias !82
   %169 = sdiv i32 %layout.val.val.i.i, %161
   %170 = getelementptr i8, ptr %159, i64 108
-  %171 = load i32, ptr %170, align 4, !noalias !81
+  %171 = load i32, ptr %170, align 4, !noalias !82
   %172 = getelementptr i8, ptr %0, i64 1896
   store i32 %163, ptr %172, align 8
   %.sroa.2.0..sroa_idx.i = getelementptr i8, ptr %0, i64 1900
@@ -52979,7 +53729,7 @@ merge18.i:                                        ; preds = %then15.i
   store i32 %171, ptr %.sroa.6.0..sroa_idx.i, align 4
   %.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 1920
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0..sroa_idx.i, i8 0, i64 24, i1 false)
-  %173 = getelementptr i8, ptr %.val48, i64 192
+  %173 = getelementptr i8, ptr %.val48, i64 320
   %174 = load i64, ptr %173, align 8
   %175 = load i32, ptr %157, align 4
   %176 = sext i32 %175 to i64
@@ -52991,7 +53741,7 @@ merge18.i:                                        ; preds = %then15.i
 
 merge7:                                           ; preds = %"$bind_buffers.exit"
   %179 = load ptr, ptr %1, align 8
-  %180 = getelementptr i8, ptr %179, i64 52
+  %180 = getelementptr i8, ptr %179, i64 180
   %.val49 = load i32, ptr %180, align 4
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i)
   %181 = load ptr, ptr %6, align 8
@@ -53029,7 +53779,7 @@ then.i63:                                         ; preds = %merge7
 
 then2.i.i65:                                      ; preds = %then.i63
   %200 = load i32, ptr %0, align 4
-  %201 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.655", i32 %200, ptr nonnull %cause.i.i61)
+  %201 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.663", i32 %200, ptr nonnull %cause.i.i61)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i60)
   %202 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i66 = call i64 @llvm.smin.i64(i64 %202, i64 1023)
@@ -53091,7 +53841,7 @@ then:                                             ; preds = %entry
 
 then2.i:                                          ; preds = %then
   %16 = load i32, ptr %0, align 4
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.651", i32 %16, ptr nonnull %cause.i)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.659", i32 %16, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %18 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -53215,7 +53965,7 @@ forbody:                                          ; preds = %entry, %forbody
   tail call fastcc void @"$anon (./terra/scheduling/batch.t:114)"(ptr %12, ptr nonnull readonly %4, ptr %79)
   %80 = getelementptr i8, ptr %12, i64 216
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i.i)
-  %81 = load i32, ptr %5, align 4, !noalias !87
+  %81 = load i32, ptr %5, align 4, !noalias !88
   store i32 %81, ptr %narrow.i.i, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %5, i64 24, i1 false)
   %82 = load ptr, ptr %12, align 8
@@ -53363,25 +54113,25 @@ entry:
   %placer.i = alloca %109, align 8
   %progress = alloca %110, align 16
   %bytes = alloca i64, align 8
-  %layout = alloca %94, align 8
+  %layout = alloca %95, align 8
   %3 = load i32, ptr %0, align 4
-  %4 = load ptr, ptr %1, align 8, !noalias !90
+  %4 = load ptr, ptr %1, align 8, !noalias !91
   %5 = getelementptr i8, ptr %1, i64 8
-  %6 = load ptr, ptr %5, align 8, !noalias !90
-  %7 = getelementptr i8, ptr %1, i64 20
-  %8 = load i32, ptr %7, align 4, !noalias !90
-  %9 = getelementptr i8, ptr %1, i64 64
-  %10 = load i32, ptr %9, align 4, !noalias !90
-  %11 = getelementptr i8, ptr %1, i64 155
-  %12 = load i8, ptr %11, align 1, !noalias !90
-  %13 = getelementptr i8, ptr %1, i64 148
-  %14 = load i32, ptr %13, align 4, !noalias !90
+  %6 = load ptr, ptr %5, align 8, !noalias !91
+  %7 = getelementptr i8, ptr %1, i64 148
+  %8 = load i32, ptr %7, align 4, !noalias !91
+  %9 = getelementptr i8, ptr %1, i64 192
+  %10 = load i32, ptr %9, align 4, !noalias !91
+  %11 = getelementptr i8, ptr %1, i64 283
+  %12 = load i8, ptr %11, align 1, !noalias !91
+  %13 = getelementptr i8, ptr %1, i64 276
+  %14 = load i32, ptr %13, align 4, !noalias !91
   %15 = icmp eq i32 %14, 2
   br i1 %15, label %and.rhs.i, label %"$Plan.layout.exit"
 
 and.rhs.i:                                        ; preds = %entry
   %16 = getelementptr i8, ptr %4, i64 753
-  %17 = load i8, ptr %16, align 1, !noalias !90
+  %17 = load i8, ptr %16, align 1, !noalias !91
   %18 = and i8 %17, 1
   br label %"$Plan.layout.exit"
 
@@ -53444,13 +54194,13 @@ merge7:                                           ; preds = %merge2
   br i1 %33, label %then12, label %merge11
 
 then12:                                           ; preds = %merge7
-  %34 = getelementptr i8, ptr %1, i64 104
+  %34 = getelementptr i8, ptr %1, i64 232
   %35 = load <2 x ptr>, ptr %34, align 8
   store <2 x ptr> %35, ptr %progress, align 16
   br label %merge11
 
 merge11:                                          ; preds = %merge7, %then12
-  %36 = getelementptr i8, ptr %1, i64 132
+  %36 = getelementptr i8, ptr %1, i64 260
   %37 = load i32, ptr %36, align 4
   %.not86 = icmp eq i32 %37, 0
   br i1 %.not86, label %else16, label %then15
@@ -53522,7 +54272,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %62, align 4
   %index.next = add nuw i64 %index, 32
   %63 = icmp eq i64 %index.next, %n.vec
-  br i1 %63, label %middle.block, label %vector.body, !llvm.loop !93
+  br i1 %63, label %middle.block, label %vector.body, !llvm.loop !94
 
 middle.block:                                     ; preds = %vector.body
   %cmp.n = icmp eq i64 %n.vec, %wide.trip.count.i.i
@@ -53533,7 +54283,7 @@ then.i.i:                                         ; preds = %then15
   br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.656", i32 %51)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.664", i32 %51)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %65 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %65, i64 1023)
@@ -53559,7 +54309,7 @@ forbody.i.i:                                      ; preds = %forbody.i.i.prehead
   store float 1.000000e+00, ptr %70, align 4
   %indvars.iv.next.i.i = add nuw nsw i64 %indvars.iv.i.i, 1
   %exitcond.not.i.i = icmp eq i64 %indvars.iv.next.i.i, %wide.trip.count.i.i
-  br i1 %exitcond.not.i.i, label %then.i, label %forbody.i.i, !llvm.loop !94
+  br i1 %exitcond.not.i.i, label %then.i, label %forbody.i.i, !llvm.loop !95
 
 then.i:                                           ; preds = %forbody.i.i, %middle.block, %forcond.preheader.i.i
   %71 = getelementptr i8, ptr %0, i64 48
@@ -53936,7 +54686,7 @@ then5.i:                                          ; preds = %then2.i
 then.i28.i:                                       ; preds = %then5.i
   %235 = getelementptr i8, ptr %228, i64 28
   %236 = load i32, ptr %235, align 4
-  %237 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %234, i64 1024, ptr nonnull @"$string.657", ptr nonnull @"$string.229", i32 %236, ptr nonnull %cause.i.i)
+  %237 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %234, i64 1024, ptr nonnull @"$string.665", ptr nonnull @"$string.229", i32 %236, ptr nonnull %cause.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i26.i)
   %238 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %234)
   %spec.select.i.i.i29.i = call i64 @llvm.smin.i64(i64 %238, i64 1023)
@@ -53995,7 +54745,7 @@ merge14:                                          ; preds = %else16, %"$layout.p
   br i1 %.not89, label %merge28, label %then29
 
 then29:                                           ; preds = %merge14
-  call fastcc void @"$Rank.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.666", i32 -1, ptr %2)
+  call fastcc void @"$Rank.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.674", i32 -1, ptr %2)
   br label %common.ret
 
 merge28:                                          ; preds = %merge14
@@ -54066,7 +54816,7 @@ then.i:                                           ; preds = %then
   %24 = load ptr, ptr %0, align 8
   %25 = getelementptr i8, ptr %24, i64 28
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.657", ptr nonnull @"$string.229", i32 %26, ptr nonnull %cause.i)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.665", ptr nonnull @"$string.229", i32 %26, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %28 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %23)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -54163,7 +54913,7 @@ then.i:                                           ; preds = %then
   %23 = load ptr, ptr %0, align 8
   %24 = getelementptr i8, ptr %23, i64 28
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.657", ptr nonnull @"$string.658", i32 %25, ptr nonnull %cause.i)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.665", ptr nonnull @"$string.666", i32 %25, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -54254,14 +55004,14 @@ merge.i:                                          ; preds = %then.i, %entry
   %19 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.286", ptr nonnull %part.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i)
   %.not.i = icmp eq i32 %19, 0
-  br i1 %.not.i, label %merge4.i, label %"$place_model.659.exit"
+  br i1 %.not.i, label %merge4.i, label %"$place_model.667.exit"
 
 merge4.i:                                         ; preds = %merge.i
   %20 = getelementptr i8, ptr %1, i64 48
   %21 = load ptr, ptr %20, align 8
   %22 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.290", ptr nonnull @"$string.403", ptr %21)
   %.not53.i = icmp eq i32 %22, 0
-  br i1 %.not53.i, label %merge8.i, label %"$place_model.659.exit"
+  br i1 %.not53.i, label %merge8.i, label %"$place_model.667.exit"
 
 merge8.i:                                         ; preds = %merge4.i
   %23 = getelementptr i8, ptr %1, i64 56
@@ -54282,7 +55032,7 @@ merge8.i:                                         ; preds = %merge4.i
   %28 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly %spec.select.i, ptr nonnull %part.i56.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i56.i)
   %.not54.i = icmp eq i32 %28, 0
-  br i1 %.not54.i, label %merge13.i, label %"$place_model.659.exit"
+  br i1 %.not54.i, label %merge13.i, label %"$place_model.667.exit"
 
 merge13.i:                                        ; preds = %merge8.i
   %29 = load ptr, ptr %0, align 8
@@ -54386,14 +55136,14 @@ forbody.i:                                        ; preds = %merge19.i, %forbody
   %54 = load ptr, ptr %53, align 8
   %55 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.293", ptr nonnull @"$string.403", ptr %54)
   %.not.i.i.i = icmp eq i32 %55, 0
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.659.exit"
+  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.667.exit"
 
 merge.i.i.i:                                      ; preds = %forbody.i
   %56 = getelementptr i8, ptr %42, i64 16
   %57 = load ptr, ptr %56, align 8
   %58 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.300", ptr nonnull @"$string.403", ptr %57)
   %.not75.i.i.i = icmp eq i32 %58, 0
-  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.659.exit"
+  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.667.exit"
 
 merge2.i.i.i:                                     ; preds = %merge.i.i.i
   %59 = load ptr, ptr %0, align 8
@@ -54407,14 +55157,14 @@ then7.i.i.i:                                      ; preds = %merge2.i.i.i
   %64 = load ptr, ptr %63, align 8
   %65 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.298", ptr nonnull @"$string.403", ptr %64)
   %.not76.i.i.i = icmp eq i32 %65, 0
-  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.659.exit"
+  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.667.exit"
 
 merge10.i.i.i:                                    ; preds = %then7.i.i.i
   %66 = getelementptr i8, ptr %42, i64 32
   %67 = load ptr, ptr %66, align 8
   %68 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.299", ptr nonnull @"$string.403", ptr %67)
   %.not77.i.i.i = icmp eq i32 %68, 0
-  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.659.exit"
+  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.667.exit"
 
 merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %merge2.i.i.i
   %69 = getelementptr i8, ptr %42, i64 40
@@ -54430,7 +55180,7 @@ merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %mer
   %73 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.294", ptr nonnull %part.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i)
   %.not78.i.i.i = icmp eq i32 %73, 0
-  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.659.exit"
+  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.667.exit"
 
 merge20.i.i.i:                                    ; preds = %merge6.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i84.i.i.i)
@@ -54444,7 +55194,7 @@ merge20.i.i.i:                                    ; preds = %merge6.i.i.i
   %76 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.295", ptr nonnull %part.i84.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i)
   %.not79.i.i.i = icmp eq i32 %76, 0
-  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.659.exit"
+  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.667.exit"
 
 merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %77 = add i32 %52, %49
@@ -54457,9 +55207,9 @@ merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %78 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.296", ptr nonnull %part.i89.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i)
   %.not80.i.i.i = icmp eq i32 %78, 0
-  br i1 %.not80.i.i.i, label %"$place_attention.663.exit.i.i", label %"$place_model.659.exit"
+  br i1 %.not80.i.i.i, label %"$place_attention.671.exit.i.i", label %"$place_model.667.exit"
 
-"$place_attention.663.exit.i.i":                  ; preds = %merge25.i.i.i
+"$place_attention.671.exit.i.i":                  ; preds = %merge25.i.i.i
   %79 = getelementptr i8, ptr %42, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i)
   %80 = getelementptr i8, ptr %42, i64 88
@@ -54476,9 +55226,9 @@ merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %86 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.297", ptr nonnull %part.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i)
   %.not.i.i = icmp eq i32 %86, 0
-  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.659.exit"
+  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.667.exit"
 
-merge.i.i:                                        ; preds = %"$place_attention.663.exit.i.i"
+merge.i.i:                                        ; preds = %"$place_attention.671.exit.i.i"
   %87 = load i8, ptr %42, align 1
   %88 = trunc i8 %87 to i1
   br i1 %88, label %merge1.i.i, label %then2.i.i
@@ -54502,7 +55252,7 @@ then2.i.i:                                        ; preds = %merge.i.i
   %98 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.302", ptr nonnull %part.i.i31.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i)
   %.not.i36.i.i = icmp eq i32 %98, 0
-  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.659.exit"
+  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.667.exit"
 
 merge.i38.i.i:                                    ; preds = %then2.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i)
@@ -54514,7 +55264,7 @@ merge.i38.i.i:                                    ; preds = %then2.i.i
   %99 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.303", ptr nonnull %part.i19.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i)
   %.not18.i.i.i = icmp eq i32 %99, 0
-  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.659.exit"
+  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.667.exit"
 
 merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i)
@@ -54531,7 +55281,7 @@ merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   store i64 %105, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i, align 8
   %106 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.304", ptr nonnull %part.i24.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i)
-  br label %"$place_layer.662.exit.i"
+  br label %"$place_layer.670.exit.i"
 
 merge1.i.i:                                       ; preds = %merge.i.i
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i)
@@ -54595,7 +55345,7 @@ forbody.lr.ph.i.i.i:                              ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i to i64
   br label %forbody.i.i.i
 
-forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).664.exit.i.i.i"
+forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).672.exit.i.i.i"
   %indvars.iv.next.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i, 1
   %exitcond.not.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i, %wide.trip.count.i.i.i
   br i1 %exitcond.not.i.i.i, label %merge6.i.i, label %forbody.i.i.i
@@ -54676,9 +55426,9 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   %157 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.309", ptr nonnull %part.i19.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
   %.not18.i.i.i.i = icmp eq i32 %157, 0
-  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).664.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
+  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).672.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
 
-"$anon (./terra/checkpoint/weights_place.t:165).664.exit.i.i.i": ; preds = %merge.i.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:165).672.exit.i.i.i": ; preds = %merge.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
   %158 = load i32, ptr %34, align 8
   %159 = load i32, ptr %35, align 4
@@ -54694,11 +55444,11 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   %.not40.i.i.i = icmp eq i32 %162, 0
   br i1 %.not40.i.i.i, label %forcond.i.i.i, label %"$place_experts.exit.thread.i.i"
 
-"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:165).664.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
-  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:165).664.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
+"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:165).672.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
+  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:165).672.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i)
-  br label %"$place_model.659.exit"
+  br label %"$place_model.667.exit"
 
 merge6.i.i:                                       ; preds = %forcond.i.i.i, %"$Layout.num_local_experts.exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
@@ -54728,7 +55478,7 @@ merge10.i.i:                                      ; preds = %merge6.i.i
   %176 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.312", ptr nonnull %part.i.i48.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i)
   %.not.i53.i.i = icmp eq i32 %176, 0
-  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.659.exit"
+  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.667.exit"
 
 merge.i55.i.i:                                    ; preds = %merge10.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
@@ -54740,7 +55490,7 @@ merge.i55.i.i:                                    ; preds = %merge10.i.i
   %177 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.313", ptr nonnull %part.i19.i47.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
   %.not18.i60.i.i = icmp eq i32 %177, 0
-  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.659.exit"
+  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.667.exit"
 
 merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
@@ -54757,14 +55507,14 @@ merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
   store i64 %183, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i, align 8
   %184 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.314", ptr nonnull %part.i24.i46.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
-  br label %"$place_layer.662.exit.i"
+  br label %"$place_layer.670.exit.i"
 
-"$place_layer.662.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
+"$place_layer.670.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
   %common.ret.op.i.i = phi i32 [ %106, %merge2.i39.i.i ], [ %184, %merge2.i61.i.i ]
   %.not55.i = icmp eq i32 %common.ret.op.i.i, 0
-  br i1 %.not55.i, label %merge19.i, label %"$place_model.659.exit"
+  br i1 %.not55.i, label %merge19.i, label %"$place_model.667.exit"
 
-merge19.i:                                        ; preds = %"$place_layer.662.exit.i", %merge6.i.i
+merge19.i:                                        ; preds = %"$place_layer.670.exit.i", %merge6.i.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
   br i1 %exitcond.not.i, label %merge17.i, label %forbody.i
@@ -54773,14 +55523,14 @@ merge17.i:                                        ; preds = %merge19.i, %merge13
   %185 = getelementptr i8, ptr %0, i64 37
   %186 = load i8, ptr %185, align 1
   %187 = trunc i8 %186 to i1
-  br i1 %187, label %then24.i, label %"$place_model.659.exit"
+  br i1 %187, label %then24.i, label %"$place_model.667.exit"
 
 then24.i:                                         ; preds = %merge17.i
   %188 = call fastcc i32 @"$place_head_scales"(ptr nonnull %placer, ptr %1)
-  br label %"$place_model.659.exit"
+  br label %"$place_model.667.exit"
 
-"$place_model.659.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.663.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.662.exit.i", %merge.i, %merge4.i, %merge8.i, %"$place_experts.exit.thread.i.i", %merge17.i, %then24.i
-  %common.ret.op.i = phi i32 [ %188, %then24.i ], [ 0, %merge17.i ], [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ %common.ret.op.i.i, %"$place_layer.662.exit.i" ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.663.exit.i.i" ]
+"$place_model.667.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.671.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.670.exit.i", %merge.i, %merge4.i, %merge8.i, %"$place_experts.exit.thread.i.i", %merge17.i, %then24.i
+  %common.ret.op.i = phi i32 [ %188, %then24.i ], [ 0, %merge17.i ], [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ %common.ret.op.i.i, %"$place_layer.670.exit.i" ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.671.exit.i.i" ]
   ret i32 %common.ret.op.i
 }
 
@@ -55070,7 +55820,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.660", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.668", ptr %27, ptr nonnull %name)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -55127,7 +55877,7 @@ then:                                             ; preds = %entry
   %19 = load ptr, ptr %0, align 8
   %20 = getelementptr i8, ptr %19, i64 28
   %21 = load i32, ptr %20, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.661", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.669", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %10)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -55207,7 +55957,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %22 = mul <4 x i64> %wide.load20, %vec.phi17
   %index.next = add nuw i64 %index, 16
   %23 = icmp eq i64 %index.next, %n.vec
-  br i1 %23, label %middle.block, label %vector.body, !llvm.loop !95
+  br i1 %23, label %middle.block, label %vector.body, !llvm.loop !96
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = mul <4 x i64> %20, %19
@@ -55230,7 +55980,7 @@ forbody.i:                                        ; preds = %forbody.i.preheader
   %27 = mul i64 %26, %count.04.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit.loopexit", label %forbody.i, !llvm.loop !96
+  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit.loopexit", label %forbody.i, !llvm.loop !97
 
 "$TensorView.num_elements.exit.loopexit":         ; preds = %forbody.i, %middle.block
   %.lcssa = phi i64 [ %24, %middle.block ], [ %27, %forbody.i ]
@@ -55406,7 +56156,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %30 = mul <4 x i64> %26, %vec.phi32
   %index.next = add nuw i64 %index, 16
   %31 = icmp eq i64 %index.next, %n.vec
-  br i1 %31, label %middle.block, label %vector.body, !llvm.loop !97
+  br i1 %31, label %middle.block, label %vector.body, !llvm.loop !98
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = mul <4 x i64> %28, %27
@@ -55430,7 +56180,7 @@ forbody.i:                                        ; preds = %forbody.i.preheader
   %35 = mul i64 %.fr20, %count.04.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit", label %forbody.i, !llvm.loop !98
+  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit", label %forbody.i, !llvm.loop !99
 
 "$TensorView.num_elements.exit":                  ; preds = %forbody.i, %middle.block
   %.lcssa = phi i64 [ %32, %middle.block ], [ %35, %forbody.i ]
@@ -55531,7 +56281,7 @@ then:                                             ; preds = %"$MappedFile.is_bro
 then3:                                            ; preds = %then
   %11 = load ptr, ptr %0, align 8
   %12 = load ptr, ptr %6, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.667", ptr %11, ptr %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.675", ptr %11, ptr %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -55571,7 +56321,7 @@ entry:
   %info.i = alloca %92, align 8
   %2 = getelementptr i8, ptr %0, i64 8
   %.val13 = load ptr, ptr %2, align 8
-  %3 = getelementptr i8, ptr %0, i64 5952
+  %3 = getelementptr i8, ptr %0, i64 6080
   %.val14 = load ptr, ptr %3, align 8
   %4 = getelementptr i8, ptr %.val13, i64 72
   %.val13.val = load ptr, ptr %4, align 8
@@ -55591,14 +56341,14 @@ entry:
   %11 = getelementptr inbounds i8, ptr %time.i, i64 8
   %12 = load i64, ptr %11, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %13 = getelementptr i8, ptr %0, i64 5944
-  %14 = getelementptr i8, ptr %0, i64 5257
+  %13 = getelementptr i8, ptr %0, i64 6072
+  %14 = getelementptr i8, ptr %0, i64 5385
   %15 = load i8, ptr %14, align 1
   %16 = trunc i8 %15 to i1
   br i1 %16, label %merge.i, label %merge
 
 merge.i:                                          ; preds = %entry
-  %17 = getelementptr i8, ptr %0, i64 5396
+  %17 = getelementptr i8, ptr %0, i64 5524
   call void @llvm.lifetime.start.p0(i64 352, ptr nonnull %plan.i.i.i)
   %18 = getelementptr inbounds i8, ptr %plan.i.i.i, i64 64
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(352) %18, i8 0, i64 224, i1 false)
@@ -55610,13 +56360,13 @@ merge.i:                                          ; preds = %entry
   %23 = add nsw i64 %22, 63
   %24 = sdiv i64 %23, 64
   %25 = mul nsw i64 %24, 192
-  %26 = getelementptr i8, ptr %0, i64 5400
+  %26 = getelementptr i8, ptr %0, i64 5528
   %27 = load i32, ptr %26, align 4
   %28 = sext i32 %27 to i64
   %29 = shl nsw i64 %28, 2
   %30 = add nsw i64 %29, 63
   %31 = sdiv i64 %30, 64
-  %32 = getelementptr i8, ptr %0, i64 5408
+  %32 = getelementptr i8, ptr %0, i64 5536
   %33 = load i32, ptr %32, align 4
   %34 = sext i32 %33 to i64
   %35 = shl nsw i64 %34, 2
@@ -55632,16 +56382,16 @@ merge.i:                                          ; preds = %entry
   %45 = shl nsw <2 x i64> %44, <i64 2, i64 2>
   %46 = add nsw <2 x i64> %45, <i64 63, i64 63>
   %47 = sdiv <2 x i64> %46, <i64 64, i64 64>
-  %48 = getelementptr i8, ptr %0, i64 5412
+  %48 = getelementptr i8, ptr %0, i64 5540
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
   %51 = shl nsw i64 %50, 2
   %52 = add nsw i64 %51, 63
   %53 = sdiv i64 %52, 64
-  %54 = getelementptr i8, ptr %0, i64 5416
+  %54 = getelementptr i8, ptr %0, i64 5544
   %55 = load i32, ptr %54, align 4
   %56 = sext i32 %55 to i64
-  %57 = getelementptr i8, ptr %0, i64 5420
+  %57 = getelementptr i8, ptr %0, i64 5548
   %.val.i.i.i.i = load i32, ptr %57, align 4
   %58 = sext i32 %.val.i.i.i.i to i64
   %59 = add nsw i64 %58, 31
@@ -55650,7 +56400,7 @@ merge.i:                                          ; preds = %entry
   %62 = mul nsw i64 %61, %60
   %63 = add nsw i64 %62, 63
   %64 = sdiv i64 %63, 64
-  %65 = getelementptr i8, ptr %0, i64 5404
+  %65 = getelementptr i8, ptr %0, i64 5532
   %66 = load i32, ptr %65, align 4
   %67 = mul i32 %66, %27
   %68 = sext i32 %67 to i64
@@ -55689,7 +56439,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not.i.i.i, label %"$warm_up.exit.thread.i.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.668", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.676", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %88 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %88, i64 1023)
@@ -55874,7 +56624,7 @@ then2:                                            ; preds = %merge
   %reass.mul = mul i64 %reass.add, 1000000000
   %176 = sub i64 %175, %12
   %177 = add i64 %176, %reass.mul
-  %178 = getelementptr i8, ptr %0, i64 8928
+  %178 = getelementptr i8, ptr %0, i64 9056
   store i64 %177, ptr %178, align 8
   %.val = load ptr, ptr %2, align 8
   %.val12 = load ptr, ptr %3, align 8
@@ -55891,7 +56641,7 @@ then2:                                            ; preds = %merge
   %common.ret.op.i19 = select i1 %.not.i18, i64 %183, i64 0
   call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %info.i17)
   %184 = sub i64 %common.ret.op.i, %common.ret.op.i19
-  %185 = getelementptr i8, ptr %0, i64 8936
+  %185 = getelementptr i8, ptr %0, i64 9064
   store i64 %184, ptr %185, align 8
   br label %common.ret
 }
@@ -55925,7 +56675,7 @@ then:                                             ; preds = %entry
   br i1 %.not45, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.669", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.677", i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -55981,7 +56731,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   store <4 x i32> %30, ptr %plan, align 16
   store i32 %28, ptr %.sroa.5.0.plan.sroa_idx, align 16
   store i32 %28, ptr %.sroa.6.0.plan.sroa_idx, align 4
-  %31 = load <2 x i32>, ptr %24, align 4, !noalias !99
+  %31 = load <2 x i32>, ptr %24, align 4, !noalias !100
   store <2 x i32> %31, ptr %.sroa.7.0.plan.sroa_idx, align 8
   store i64 0, ptr %.sroa.9.0.plan.sroa_idx, align 16
   %32 = load ptr, ptr %12, align 8
@@ -56008,7 +56758,7 @@ then.i:                                           ; preds = %forbody
 
 then2.i.i46:                                      ; preds = %then.i
   %44 = load i32, ptr %0, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.670", i32 %44, ptr nonnull %cause.i.i)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.678", i32 %44, ptr nonnull %cause.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %46 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %46, i64 1023)
@@ -56063,7 +56813,7 @@ then8.i:                                          ; preds = %merge2.i
 
 then2.i32.i:                                      ; preds = %then8.i
   %62 = load i32, ptr %0, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.670", i32 %62, ptr nonnull %cause.i30.i)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.678", i32 %62, ptr nonnull %cause.i30.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i29.i)
   %64 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i33.i = call i64 @llvm.smin.i64(i64 %64, i64 1023)
@@ -56117,7 +56867,7 @@ then11:                                           ; preds = %merge4
 
 then2.i:                                          ; preds = %then11
   %80 = load i32, ptr %0, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.671", i32 %80, ptr nonnull %cause.i)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.679", i32 %80, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %82 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %82, i64 1023)
@@ -56154,20 +56904,20 @@ entry:
   %attributes.i.i = alloca %117, align 8
   %raw.i = alloca [1024 x i8], align 1
   %chosen.sroa.9 = alloca [30 x i8], align 2
-  %2 = getelementptr i8, ptr %0, i64 5396
+  %2 = getelementptr i8, ptr %0, i64 5524
   %3 = load i32, ptr %2, align 4
   %4 = sext i32 %3 to i64
   %5 = shl nsw i64 %4, 2
   %6 = add nsw i64 %5, 63
   %7 = sdiv i64 %6, 64
   %8 = mul nsw i64 %7, 192
-  %9 = getelementptr i8, ptr %0, i64 5400
+  %9 = getelementptr i8, ptr %0, i64 5528
   %10 = load i32, ptr %9, align 4
   %11 = sext i32 %10 to i64
   %12 = shl nsw i64 %11, 2
   %13 = add nsw i64 %12, 63
   %14 = sdiv i64 %13, 64
-  %15 = getelementptr i8, ptr %0, i64 5408
+  %15 = getelementptr i8, ptr %0, i64 5536
   %16 = load i32, ptr %15, align 4
   %17 = sext i32 %16 to i64
   %18 = shl nsw i64 %17, 2
@@ -56183,16 +56933,16 @@ entry:
   %28 = shl nsw <2 x i64> %27, <i64 2, i64 2>
   %29 = add nsw <2 x i64> %28, <i64 63, i64 63>
   %30 = sdiv <2 x i64> %29, <i64 64, i64 64>
-  %31 = getelementptr i8, ptr %0, i64 5412
+  %31 = getelementptr i8, ptr %0, i64 5540
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
   %34 = shl nsw i64 %33, 2
   %35 = add nsw i64 %34, 63
   %36 = sdiv i64 %35, 64
-  %37 = getelementptr i8, ptr %0, i64 5416
+  %37 = getelementptr i8, ptr %0, i64 5544
   %38 = load i32, ptr %37, align 4
   %39 = sext i32 %38 to i64
-  %40 = getelementptr i8, ptr %0, i64 5420
+  %40 = getelementptr i8, ptr %0, i64 5548
   %.val.i = load i32, ptr %40, align 4
   %41 = sext i32 %.val.i to i64
   %42 = add nsw i64 %41, 31
@@ -56201,7 +56951,7 @@ entry:
   %45 = mul nsw i64 %44, %43
   %46 = add nsw i64 %45, 63
   %47 = sdiv i64 %46, 64
-  %48 = getelementptr i8, ptr %0, i64 5404
+  %48 = getelementptr i8, ptr %0, i64 5532
   %49 = load i32, ptr %48, align 4
   %50 = mul i32 %49, %10
   %51 = sext i32 %50 to i64
@@ -56232,7 +56982,7 @@ entry:
   %67 = add nsw i64 %66, %60
   %68 = add nsw i64 %67, %59
   %69 = tail call ptr @calloc(i64 1, i64 %68)
-  %70 = getelementptr i8, ptr %0, i64 8944
+  %70 = getelementptr i8, ptr %0, i64 9072
   store ptr %69, ptr %70, align 8
   %71 = icmp eq ptr %69, null
   br i1 %71, label %then, label %merge
@@ -56242,7 +56992,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.668", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.676", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %72 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %72, i64 1023)
@@ -56267,73 +57017,73 @@ common.ret:                                       ; preds = %merge2.i, %"$printa
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %77 = getelementptr i8, ptr %0, i64 5288
+  %77 = getelementptr i8, ptr %0, i64 5416
   %78 = load i32, ptr %77, align 4
-  %79 = getelementptr i8, ptr %0, i64 5156
-  %80 = getelementptr i8, ptr %0, i64 5152
+  %79 = getelementptr i8, ptr %0, i64 5284
+  %80 = getelementptr i8, ptr %0, i64 5280
   %81 = load i32, ptr %80, align 4
-  %82 = getelementptr i8, ptr %0, i64 5180
-  %83 = getelementptr i8, ptr %0, i64 5188
+  %82 = getelementptr i8, ptr %0, i64 5308
+  %83 = getelementptr i8, ptr %0, i64 5316
   %84 = load i32, ptr %83, align 4
   %85 = icmp ne i32 %84, 0
   %86 = zext i1 %85 to i8
   %chosen.sroa.9.28.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.9, i64 2
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(28) %chosen.sroa.9.28.sroa_idx, ptr noundef nonnull align 4 dereferenceable(28) %2, i64 28, i1 false)
-  %87 = getelementptr i8, ptr %0, i64 5258
+  %87 = getelementptr i8, ptr %0, i64 5386
   %88 = load i8, ptr %87, align 1
   %89 = getelementptr i8, ptr %69, i64 %59
-  %90 = getelementptr i8, ptr %0, i64 6240
+  %90 = getelementptr i8, ptr %0, i64 6368
   %91 = getelementptr i8, ptr %0, i64 4336
-  %92 = getelementptr i8, ptr %0, i64 5944
-  %93 = getelementptr i8, ptr %0, i64 6328
+  %92 = getelementptr i8, ptr %0, i64 6072
+  %93 = getelementptr i8, ptr %0, i64 6456
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(2672) %93, i8 0, i64 2584, i1 false)
-  %94 = getelementptr i8, ptr %0, i64 6248
+  %94 = getelementptr i8, ptr %0, i64 6376
   store ptr %91, ptr %94, align 8
-  %95 = getelementptr i8, ptr %0, i64 6256
+  %95 = getelementptr i8, ptr %0, i64 6384
   store i32 %78, ptr %95, align 8
-  %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6260
+  %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6388
   %96 = load <2 x i32>, ptr %79, align 4
   %97 = shufflevector <2 x i32> %96, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
   store <2 x i32> %97, ptr %chosen.sroa.2.0..sroa_idx, align 4
-  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6268
+  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6396
   store i32 %81, ptr %chosen.sroa.4.0..sroa_idx, align 4
-  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6272
-  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6276
+  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6400
+  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6404
   %98 = load <2 x i32>, ptr %82, align 4
   store <2 x i32> %98, ptr %chosen.sroa.5.0..sroa_idx, align 8
-  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6280
+  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6408
   store i8 %86, ptr %chosen.sroa.7.0..sroa_idx, align 8
-  %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6281
+  %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6409
   store i8 %88, ptr %chosen.sroa.8.0..sroa_idx, align 1
-  %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6282
+  %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6410
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(30) %chosen.sroa.9.0..sroa_idx, ptr noundef nonnull align 2 dereferenceable(30) %chosen.sroa.9, i64 30, i1 false)
-  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 6312
+  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 6440
   store ptr %69, ptr %chosen.sroa.10.0..sroa_idx, align 8
-  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 6320
+  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 6448
   store ptr %89, ptr %chosen.sroa.11.0..sroa_idx, align 8
   store ptr %92, ptr %90, align 8
-  %99 = getelementptr i8, ptr %0, i64 8584
+  %99 = getelementptr i8, ptr %0, i64 8712
   store i32 -1, ptr %99, align 4
-  %100 = getelementptr i8, ptr %0, i64 8592
+  %100 = getelementptr i8, ptr %0, i64 8720
   store i64 1, ptr %100, align 8
-  %101 = getelementptr i8, ptr %0, i64 7437
+  %101 = getelementptr i8, ptr %0, i64 7565
   store i8 1, ptr %101, align 1
-  %102 = getelementptr i8, ptr %0, i64 7184
+  %102 = getelementptr i8, ptr %0, i64 7312
   %103 = tail call i32 @pthread_mutex_init(ptr %102, ptr null)
-  %104 = getelementptr i8, ptr %0, i64 7224
+  %104 = getelementptr i8, ptr %0, i64 7352
   %105 = tail call i32 @pthread_cond_init(ptr %104, ptr null)
-  %106 = getelementptr i8, ptr %0, i64 7272
+  %106 = getelementptr i8, ptr %0, i64 7400
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %106, i8 0, i64 16, i1 false)
-  %107 = getelementptr i8, ptr %0, i64 7288
+  %107 = getelementptr i8, ptr %0, i64 7416
   %108 = tail call i32 @pthread_mutex_init(ptr %107, ptr null)
-  %109 = getelementptr i8, ptr %0, i64 7328
+  %109 = getelementptr i8, ptr %0, i64 7456
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i.i)
   %110 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i.i)
   %111 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i.i, i32 1)
   %112 = call i32 @pthread_cond_init(ptr %109, ptr nonnull %attributes.i.i)
   %113 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i.i)
-  %114 = getelementptr i8, ptr %0, i64 7376
+  %114 = getelementptr i8, ptr %0, i64 7504
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i25.i)
   %115 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i25.i)
   %116 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i25.i, i32 1)
@@ -56343,11 +57093,11 @@ merge:                                            ; preds = %entry
   %119 = load i32, ptr %chosen.sroa.4.0..sroa_idx, align 4
   %120 = load i32, ptr %chosen.sroa.6.0..sroa_idx, align 4
   %121 = add i32 %120, %119
-  %122 = getelementptr i8, ptr %0, i64 8536
+  %122 = getelementptr i8, ptr %0, i64 8664
   store i32 %121, ptr %122, align 4
   %123 = shl i32 %121, 1
-  %124 = getelementptr i8, ptr %0, i64 8880
-  %125 = getelementptr i8, ptr %0, i64 8888
+  %124 = getelementptr i8, ptr %0, i64 9008
+  %125 = getelementptr i8, ptr %0, i64 9016
   %126 = call dereferenceable_or_null(229376) ptr @calloc(i64 4096, i64 56)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %125, i8 0, i64 16, i1 false)
   store ptr %126, ptr %124, align 8
@@ -56367,14 +57117,14 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i, 
 "$EventRing.init.exit.i.i":                       ; preds = %condition.i.i.i.i
   %130 = shl i32 %121, 3
   %131 = call i32 @llvm.smax.i32(i32 %130, i32 65536)
-  %132 = getelementptr i8, ptr %0, i64 8544
+  %132 = getelementptr i8, ptr %0, i64 8672
   %133 = zext nneg i32 %131 to i64
-  %134 = getelementptr i8, ptr %0, i64 8552
+  %134 = getelementptr i8, ptr %0, i64 8680
   store i64 %power.0.i.i.i.i, ptr %134, align 8
   %135 = call i64 @llvm.smax.i64(i64 %power.0.i.i.i.i, i64 %133)
-  %136 = getelementptr i8, ptr %0, i64 8560
+  %136 = getelementptr i8, ptr %0, i64 8688
   store i64 %135, ptr %136, align 8
-  %137 = getelementptr i8, ptr %0, i64 8568
+  %137 = getelementptr i8, ptr %0, i64 8696
   %138 = mul i64 %power.0.i.i.i.i, 472
   %139 = call ptr @malloc(i64 %138)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %137, i8 0, i64 16, i1 false)
@@ -56384,8 +57134,8 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i, 
 
 and.lhs.true.i.i:                                 ; preds = %merge7.i42.i.i, %and.lhs.true1.i.i
   %.pre-phi59.i.i = phi i64 [ %.pre58.i.i, %merge7.i42.i.i ], [ %.pre-phi.i.i, %and.lhs.true1.i.i ]
-  %140 = getelementptr i8, ptr %0, i64 8512
-  %141 = getelementptr i8, ptr %0, i64 8528
+  %140 = getelementptr i8, ptr %0, i64 8640
+  %141 = getelementptr i8, ptr %0, i64 8656
   %142 = load i64, ptr %141, align 8
   %.not.i.i.i = icmp slt i64 %142, %.pre-phi59.i.i
   br i1 %.not.i.i.i, label %merge.i.i.i, label %and.rhs.i.i
@@ -56407,8 +57157,8 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
 
 and.lhs.true1.i.i:                                ; preds = %merge7.i49.i.i, %and.lhs.true2.i.i
   %.pre-phi.i.i = phi i64 [ %.pre57.i.i, %merge7.i49.i.i ], [ %157, %and.lhs.true2.i.i ]
-  %148 = getelementptr i8, ptr %0, i64 8488
-  %149 = getelementptr i8, ptr %0, i64 8504
+  %148 = getelementptr i8, ptr %0, i64 8616
+  %149 = getelementptr i8, ptr %0, i64 8632
   %150 = load i64, ptr %149, align 8
   %.not.i37.i.i = icmp slt i64 %150, %.pre-phi.i.i
   br i1 %.not.i37.i.i, label %merge.i39.i.i, label %and.lhs.true.i.i
@@ -56431,9 +57181,9 @@ merge7.i42.i.i:                                   ; preds = %merge.i39.i.i
   br label %and.lhs.true.i.i
 
 and.lhs.true2.i.i:                                ; preds = %merge
-  %156 = getelementptr i8, ptr %0, i64 8464
+  %156 = getelementptr i8, ptr %0, i64 8592
   %157 = sext i32 %121 to i64
-  %158 = getelementptr i8, ptr %0, i64 8480
+  %158 = getelementptr i8, ptr %0, i64 8608
   %159 = load i64, ptr %158, align 8
   %.not.i44.i.i = icmp slt i64 %159, %157
   br i1 %.not.i44.i.i, label %merge.i46.i.i, label %and.lhs.true1.i.i
@@ -56461,7 +57211,7 @@ then.i.i:                                         ; preds = %merge.i46.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %165 = load i32, ptr %122, align 4
-  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.673", i32 %165)
+  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.681", i32 %165)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %167 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %167, i64 1023)
@@ -56495,7 +57245,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %174 = call ptr @__errno_location()
   %175 = load i32, ptr %174, align 4
   %176 = call ptr @strerror(i32 %175)
-  %177 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.674", ptr %176)
+  %177 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.682", ptr %176)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %178 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i29.i = call i64 @llvm.smin.i64(i64 %178, i64 1023)
@@ -56516,18 +57266,18 @@ then2.i.i30.i:                                    ; preds = %then11.i.i
   br label %common.ret
 
 merge.i:                                          ; preds = %merge.i.i
-  %183 = getelementptr i8, ptr %0, i64 6284
-  %184 = getelementptr i8, ptr %0, i64 6832
-  %185 = getelementptr i8, ptr %0, i64 6872
+  %183 = getelementptr i8, ptr %0, i64 6412
+  %184 = getelementptr i8, ptr %0, i64 6960
+  %185 = getelementptr i8, ptr %0, i64 7000
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %185, ptr noundef nonnull align 4 dereferenceable(28) %183, i64 28, i1 false)
-  %186 = getelementptr i8, ptr %0, i64 6904
+  %186 = getelementptr i8, ptr %0, i64 7032
   %187 = load ptr, ptr %chosen.sroa.10.0..sroa_idx, align 8
   call fastcc void @"$anon (./terra/scheduling/batch.t:114)"(ptr %186, ptr %185, ptr %187)
-  %188 = getelementptr i8, ptr %0, i64 7120
+  %188 = getelementptr i8, ptr %0, i64 7248
   %189 = load ptr, ptr %chosen.sroa.11.0..sroa_idx, align 8
-  %190 = getelementptr i8, ptr %0, i64 7136
+  %190 = getelementptr i8, ptr %0, i64 7264
   store ptr %189, ptr %190, align 8
-  %191 = getelementptr i8, ptr %0, i64 6884
+  %191 = getelementptr i8, ptr %0, i64 7012
   %192 = load i32, ptr %191, align 4
   %193 = sext i32 %192 to i64
   %194 = shl nsw i64 %193, 2
@@ -56535,16 +57285,16 @@ merge.i:                                          ; preds = %merge.i.i
   %196 = sdiv i64 %195, 64
   %197 = shl nsw i64 %196, 6
   %198 = getelementptr i8, ptr %189, i64 %197
-  %199 = getelementptr i8, ptr %0, i64 7144
+  %199 = getelementptr i8, ptr %0, i64 7272
   store ptr %198, ptr %199, align 8
   %200 = shl nsw i64 %196, 7
   %201 = getelementptr i8, ptr %189, i64 %200
-  %202 = getelementptr i8, ptr %0, i64 7152
+  %202 = getelementptr i8, ptr %0, i64 7280
   store ptr %201, ptr %202, align 8
   %203 = mul nsw i64 %196, 3
   %204 = mul nsw i64 %196, 192
   %205 = getelementptr i8, ptr %189, i64 %204
-  %206 = getelementptr i8, ptr %0, i64 7160
+  %206 = getelementptr i8, ptr %0, i64 7288
   store ptr %205, ptr %206, align 8
   %207 = mul i32 %192, 20
   %208 = sext i32 %207 to i64
@@ -56554,43 +57304,43 @@ merge.i:                                          ; preds = %merge.i.i
   %212 = add nsw i64 %211, %203
   %213 = shl nsw i64 %212, 6
   %214 = getelementptr i8, ptr %189, i64 %213
-  %215 = getelementptr i8, ptr %0, i64 7168
+  %215 = getelementptr i8, ptr %0, i64 7296
   store ptr %214, ptr %215, align 8
   %216 = add nsw i64 %212, %211
   %217 = shl i64 %216, 6
   store ptr %189, ptr %188, align 8
-  %218 = getelementptr i8, ptr %0, i64 7128
+  %218 = getelementptr i8, ptr %0, i64 7256
   store i64 %217, ptr %218, align 8
-  %219 = getelementptr i8, ptr %0, i64 7176
+  %219 = getelementptr i8, ptr %0, i64 7304
   store ptr null, ptr %219, align 8
-  %220 = getelementptr i8, ptr %0, i64 6952
+  %220 = getelementptr i8, ptr %0, i64 7080
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(40) %184, i8 0, i64 40, i1 false)
   %221 = load ptr, ptr %220, align 8
   store i32 0, ptr %221, align 4
-  %222 = getelementptr i8, ptr %0, i64 7080
+  %222 = getelementptr i8, ptr %0, i64 7208
   %223 = load ptr, ptr %222, align 8
   store i32 0, ptr %223, align 4
   %224 = load i32, ptr %chosen.sroa.5.0..sroa_idx, align 4
   %225 = load i32, ptr %122, align 4
   %226 = load i8, ptr %chosen.sroa.7.0..sroa_idx, align 1
-  %227 = getelementptr i8, ptr %0, i64 6328
-  %228 = getelementptr i8, ptr %0, i64 6353
+  %227 = getelementptr i8, ptr %0, i64 6456
+  %228 = getelementptr i8, ptr %0, i64 6481
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(504) %228, i8 0, i64 479, i1 false)
-  %chosen.sroa.6.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6340
+  %chosen.sroa.6.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6468
   %229 = load <4 x i32>, ptr %95, align 4
   store <4 x i32> %229, ptr %227, align 4
-  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6344
+  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6472
   store i32 %224, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %chosen.sroa.9.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6348
+  %chosen.sroa.9.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6476
   store i32 %225, ptr %chosen.sroa.9.0..sroa_idx.i.i, align 4
-  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6352
+  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6480
   store i8 %226, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
-  %230 = getelementptr i8, ptr %0, i64 6480
+  %230 = getelementptr i8, ptr %0, i64 6608
   store ptr %184, ptr %230, align 8
-  %231 = getelementptr i8, ptr %0, i64 6752
+  %231 = getelementptr i8, ptr %0, i64 6880
   %232 = extractelement <4 x i32> %229, i64 3
   store i32 %232, ptr %231, align 4
-  %233 = getelementptr i8, ptr %0, i64 6876
+  %233 = getelementptr i8, ptr %0, i64 7004
   %234 = load i32, ptr %233, align 4
   %235 = icmp sgt i32 %232, %234
   br i1 %235, label %then.i.i.i, label %merge.i.i26.i
@@ -56600,7 +57350,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not41.i.i.i, label %common.ret, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %236 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.675", i32 %232, i32 %234)
+  %236 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.683", i32 %232, i32 %234)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %237 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %237, i64 1023)
@@ -56621,7 +57371,7 @@ then2.i.i.i.i.i:                                  ; preds = %then2.i.i.i
   br label %common.ret
 
 merge.i.i26.i:                                    ; preds = %merge.i
-  %242 = getelementptr i8, ptr %0, i64 6360
+  %242 = getelementptr i8, ptr %0, i64 6488
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(120) %242, i8 0, i64 120, i1 false)
   %243 = extractelement <4 x i32> %229, i64 0
   %244 = icmp slt i32 %243, 0
@@ -56635,7 +57385,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not69.i.i.i.i, label %common.ret, label %then2.i.i.i28.i
 
 then2.i.i.i28.i:                                  ; preds = %then.i.i.i.i
-  %247 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.676", i32 %243, i32 %245)
+  %247 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.684", i32 %243, i32 %245)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %248 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %248, i64 1023)
@@ -56657,9 +57407,9 @@ then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i28.i
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i26.i
   store i32 %243, ptr %242, align 4
-  %253 = getelementptr i8, ptr %0, i64 6364
+  %253 = getelementptr i8, ptr %0, i64 6492
   store i32 %243, ptr %253, align 4
-  %254 = getelementptr i8, ptr %0, i64 6368
+  %254 = getelementptr i8, ptr %0, i64 6496
   store i32 %245, ptr %254, align 4
   %255 = shl nuw i32 %243, 1
   %invariant.smin.i.i.i.i.i = call i32 @llvm.smin.i32(i32 %255, i32 536870912)
@@ -56672,43 +57422,43 @@ condition.i.i.i.i.i:                              ; preds = %condition.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i, label %condition.i.i.i.i.i, label %"$bucket_count.exit.i.i.i.i"
 
 "$bucket_count.exit.i.i.i.i":                     ; preds = %condition.i.i.i.i.i
-  %257 = getelementptr i8, ptr %0, i64 6384
+  %257 = getelementptr i8, ptr %0, i64 6512
   store i32 %count.0.i.i.i.i.i, ptr %257, align 4
-  %258 = getelementptr i8, ptr %0, i64 6400
+  %258 = getelementptr i8, ptr %0, i64 6528
   store i64 -1, ptr %258, align 8
-  %259 = getelementptr i8, ptr %0, i64 6388
+  %259 = getelementptr i8, ptr %0, i64 6516
   store i32 -1, ptr %259, align 4
-  %260 = getelementptr i8, ptr %0, i64 6392
+  %260 = getelementptr i8, ptr %0, i64 6520
   store i32 -1, ptr %260, align 4
   %261 = call i32 @llvm.umax.i32(i32 %243, i32 1)
   %262 = zext nneg i32 %261 to i64
   %263 = call ptr @calloc(i64 %262, i64 40)
-  %264 = getelementptr i8, ptr %0, i64 6424
+  %264 = getelementptr i8, ptr %0, i64 6552
   store ptr %263, ptr %264, align 8
   %265 = zext nneg i32 %243 to i64
   %266 = zext nneg i32 %245 to i64
   %267 = mul nuw nsw i64 %266, %265
   %268 = call i64 @llvm.umax.i64(i64 %267, i64 1)
   %269 = call noalias noundef ptr @calloc(i64 %268, i64 4)
-  %270 = getelementptr i8, ptr %0, i64 6432
+  %270 = getelementptr i8, ptr %0, i64 6560
   store ptr %269, ptr %270, align 8
   %271 = call i64 @llvm.umax.i64(i64 %265, i64 1)
   %272 = call noalias noundef ptr @calloc(i64 %271, i64 4)
-  %273 = getelementptr i8, ptr %0, i64 6440
+  %273 = getelementptr i8, ptr %0, i64 6568
   store ptr %272, ptr %273, align 8
   %274 = call i32 @llvm.smax.i32(i32 %count.0.i.i.i.i.i, i32 1)
   %275 = zext nneg i32 %274 to i64
   %276 = call noalias noundef ptr @calloc(i64 %275, i64 4)
-  %277 = getelementptr i8, ptr %0, i64 6448
+  %277 = getelementptr i8, ptr %0, i64 6576
   store ptr %276, ptr %277, align 8
   %278 = call noalias noundef ptr @calloc(i64 %271, i64 4)
-  %279 = getelementptr i8, ptr %0, i64 6456
+  %279 = getelementptr i8, ptr %0, i64 6584
   store ptr %278, ptr %279, align 8
   %280 = call noalias noundef ptr @calloc(i64 %271, i64 4)
-  %281 = getelementptr i8, ptr %0, i64 6464
+  %281 = getelementptr i8, ptr %0, i64 6592
   store ptr %280, ptr %281, align 8
   %282 = call noalias noundef ptr @calloc(i64 %271, i64 4)
-  %283 = getelementptr i8, ptr %0, i64 6472
+  %283 = getelementptr i8, ptr %0, i64 6600
   store ptr %282, ptr %283, align 8
   %284 = icmp eq ptr %263, null
   br i1 %284, label %then5.i.i.i.i, label %or.lhs.false12.i.i.i.i
@@ -56744,7 +57494,7 @@ or.lhs.false12.i.i.i.i:                           ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false10.i.i.i.i
 
 then15.i.i.i.i:                                   ; preds = %then5.i.i.i.i
-  %292 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.677", i32 %243, i32 %245)
+  %292 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.685", i32 %243, i32 %245)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
   %293 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %293, i64 1023)
@@ -56809,7 +57559,7 @@ merge18.loopexit.i.i.i.i:                         ; preds = %forbody.i.i.i.i
 
 merge18.i.i.i.i:                                  ; preds = %merge18.loopexit.i.i.i.i, %forcond.preheader.i.i.i.i
   %314 = phi i32 [ %.pre.i.i.i.i, %merge18.loopexit.i.i.i.i ], [ %243, %forcond.preheader.i.i.i.i ]
-  %315 = getelementptr i8, ptr %0, i64 6372
+  %315 = getelementptr i8, ptr %0, i64 6500
   store i32 0, ptr %315, align 4
   %316 = icmp sgt i32 %314, 0
   br i1 %316, label %forbody.i.i.i.i.i.preheader, label %merge4.i.i.i
@@ -56927,9 +57677,9 @@ merge4.i.i.i:                                     ; preds = %merge4.i.i.i.loopex
   br i1 %371, label %forbody.lr.ph.i.i.i.i, label %merge.i42.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge4.i.i.i
-  %372 = getelementptr i8, ptr %0, i64 6680
-  %373 = getelementptr i8, ptr %0, i64 6688
-  %374 = getelementptr i8, ptr %0, i64 6696
+  %372 = getelementptr i8, ptr %0, i64 6808
+  %373 = getelementptr i8, ptr %0, i64 6816
+  %374 = getelementptr i8, ptr %0, i64 6824
   %.pre.i45.i.i.i = load i64, ptr %373, align 8
   br label %forbody.i46.i.i.i
 
@@ -56973,10 +57723,10 @@ merge1.i.i.i.i:                                   ; preds = %merge7.i.i.i.i.i.i,
   br i1 %exitcond.not.i47.i.i.i, label %merge.i42.i.i.i, label %forbody.i46.i.i.i
 
 merge.i42.i.i.i:                                  ; preds = %merge1.i.i.i.i, %merge4.i.i.i
-  %391 = getelementptr i8, ptr %0, i64 6488
+  %391 = getelementptr i8, ptr %0, i64 6616
   %392 = load i32, ptr %chosen.sroa.9.0..sroa_idx.i.i, align 4
   %393 = sext i32 %392 to i64
-  %394 = getelementptr i8, ptr %0, i64 6504
+  %394 = getelementptr i8, ptr %0, i64 6632
   %395 = load i64, ptr %394, align 8
   %.not.i.i.i.i.i = icmp slt i64 %395, %393
   br i1 %.not.i.i.i.i.i, label %merge.i33.i.i.i.i, label %and.lhs.true8.i.i.i.i
@@ -56997,23 +57747,23 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i33.i.i.i.i
   br label %and.lhs.true8.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i.i
-  %401 = getelementptr i8, ptr %0, i64 6704
+  %401 = getelementptr i8, ptr %0, i64 6832
   %402 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %403 = sext i32 %402 to i64
-  %404 = call fastcc zeroext i1 @"$Vector.reserve.679"(ptr %401, i64 %403)
+  %404 = call fastcc zeroext i1 @"$Vector.reserve.687"(ptr %401, i64 %403)
   br i1 %404, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then9.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %merge7.i61.i.i.i, %and.lhs.true3.i.i.i.i
   %.pre-phi.i.i.i = phi i64 [ %.pre68.i.i.i, %merge7.i61.i.i.i ], [ %409, %and.lhs.true3.i.i.i.i ]
-  %405 = getelementptr i8, ptr %0, i64 6656
-  %406 = call fastcc zeroext i1 @"$Vector.reserve.672"(ptr %405, i64 %.pre-phi.i.i.i)
+  %405 = getelementptr i8, ptr %0, i64 6784
+  %406 = call fastcc zeroext i1 @"$Vector.reserve.680"(ptr %405, i64 %.pre-phi.i.i.i)
   br i1 %406, label %and.lhs.true.i.i.i.i, label %then9.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
-  %407 = getelementptr i8, ptr %0, i64 6632
+  %407 = getelementptr i8, ptr %0, i64 6760
   %408 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %409 = sext i32 %408 to i64
-  %410 = getelementptr i8, ptr %0, i64 6648
+  %410 = getelementptr i8, ptr %0, i64 6776
   %411 = load i64, ptr %410, align 8
   %.not.i56.i.i.i = icmp slt i64 %411, %409
   br i1 %.not.i56.i.i.i, label %merge.i58.i.i.i, label %and.lhs.true2.i.i.i.i
@@ -57037,9 +57787,9 @@ merge7.i61.i.i.i:                                 ; preds = %merge.i58.i.i.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i39.i.i.i.i, %and.lhs.true5.i.i.i.i
   %417 = phi i32 [ %.pre70.i.i.i.i, %merge7.i39.i.i.i.i ], [ %427, %and.lhs.true5.i.i.i.i ]
-  %418 = getelementptr i8, ptr %0, i64 6608
+  %418 = getelementptr i8, ptr %0, i64 6736
   %419 = sext i32 %417 to i64
-  %420 = getelementptr i8, ptr %0, i64 6624
+  %420 = getelementptr i8, ptr %0, i64 6752
   %421 = load i64, ptr %420, align 8
   %.not.i53.i.i.i = icmp slt i64 %421, %419
   br i1 %.not.i53.i.i.i, label %merge.i55.i.i.i, label %and.lhs.true3.i.i.i.i
@@ -57061,10 +57811,10 @@ merge7.i.i.i.i:                                   ; preds = %merge.i55.i.i.i
 
 and.lhs.true5.i.i.i.i:                            ; preds = %merge7.i45.i.i.i.i, %and.lhs.true6.i.i.i.i
   %427 = phi i32 [ %.pre69.i.i.i.i, %merge7.i45.i.i.i.i ], [ %439, %and.lhs.true6.i.i.i.i ]
-  %428 = getelementptr i8, ptr %0, i64 6584
+  %428 = getelementptr i8, ptr %0, i64 6712
   %429 = shl i32 %427, 2
   %430 = sext i32 %429 to i64
-  %431 = getelementptr i8, ptr %0, i64 6600
+  %431 = getelementptr i8, ptr %0, i64 6728
   %432 = load i64, ptr %431, align 8
   %.not.i34.i.i.i.i = icmp slt i64 %432, %430
   br i1 %.not.i34.i.i.i.i, label %merge.i36.i.i.i.i, label %and.lhs.true4.i.i.i.i
@@ -57086,10 +57836,10 @@ merge7.i39.i.i.i.i:                               ; preds = %merge.i36.i.i.i.i
   br label %and.lhs.true4.i.i.i.i
 
 and.lhs.true6.i.i.i.i:                            ; preds = %merge7.i52.i.i.i.i, %and.lhs.true7.i.i.i.i
-  %438 = getelementptr i8, ptr %0, i64 6560
+  %438 = getelementptr i8, ptr %0, i64 6688
   %439 = load i32, ptr %chosen.sroa.9.0..sroa_idx.i.i, align 4
   %440 = sext i32 %439 to i64
-  %441 = getelementptr i8, ptr %0, i64 6576
+  %441 = getelementptr i8, ptr %0, i64 6704
   %442 = load i64, ptr %441, align 8
   %.not.i40.i.i.i.i = icmp slt i64 %442, %440
   br i1 %.not.i40.i.i.i.i, label %merge.i42.i.i.i.i, label %and.lhs.true5.i.i.i.i
@@ -57112,8 +57862,8 @@ merge7.i45.i.i.i.i:                               ; preds = %merge.i42.i.i.i.i
 
 and.lhs.true7.i.i.i.i:                            ; preds = %merge7.i59.i.i.i.i, %and.lhs.true8.i.i.i.i
   %.pre-phi.i.i.i.i = phi i64 [ %.pre71.i.i.i.i, %merge7.i59.i.i.i.i ], [ %458, %and.lhs.true8.i.i.i.i ]
-  %448 = getelementptr i8, ptr %0, i64 6536
-  %449 = getelementptr i8, ptr %0, i64 6552
+  %448 = getelementptr i8, ptr %0, i64 6664
+  %449 = getelementptr i8, ptr %0, i64 6680
   %450 = load i64, ptr %449, align 8
   %.not.i47.i.i.i.i = icmp slt i64 %450, %.pre-phi.i.i.i.i
   br i1 %.not.i47.i.i.i.i, label %merge.i49.i.i.i.i, label %and.lhs.true6.i.i.i.i
@@ -57134,10 +57884,10 @@ merge7.i52.i.i.i.i:                               ; preds = %merge.i49.i.i.i.i
   br label %and.lhs.true6.i.i.i.i
 
 and.lhs.true8.i.i.i.i:                            ; preds = %merge7.i.i.i.i.i, %merge.i42.i.i.i
-  %456 = getelementptr i8, ptr %0, i64 6512
+  %456 = getelementptr i8, ptr %0, i64 6640
   %457 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %458 = sext i32 %457 to i64
-  %459 = getelementptr i8, ptr %0, i64 6528
+  %459 = getelementptr i8, ptr %0, i64 6656
   %460 = load i64, ptr %459, align 8
   %.not.i54.i.i.i.i = icmp slt i64 %460, %458
   br i1 %.not.i54.i.i.i.i, label %merge.i56.i.i.i.i, label %and.lhs.true7.i.i.i.i
@@ -57160,10 +57910,10 @@ merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
   br label %and.lhs.true7.i.i.i.i
 
 "$Scheduler.reserve_lists.exit.i.i.i":            ; preds = %and.lhs.true.i.i.i.i
-  %466 = getelementptr i8, ptr %0, i64 6728
+  %466 = getelementptr i8, ptr %0, i64 6856
   %467 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %468 = sext i32 %467 to i64
-  %469 = call fastcc zeroext i1 @"$Vector.reserve.679"(ptr %466, i64 %468)
+  %469 = call fastcc zeroext i1 @"$Vector.reserve.687"(ptr %466, i64 %468)
   br i1 %469, label %merge2.i, label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i56.i.i.i.i, %merge.i49.i.i.i.i, %merge.i42.i.i.i.i, %merge.i36.i.i.i.i, %merge.i55.i.i.i, %merge.i58.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i33.i.i.i.i
@@ -57171,7 +57921,7 @@ then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not40.i.i.i, label %common.ret, label %then13.i.i.i
 
 then13.i.i.i:                                     ; preds = %then9.i.i.i
-  %470 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.680", i32 %225)
+  %470 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.688", i32 %225)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i49.i.i.i)
   %471 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i50.i.i.i = call i64 @llvm.smin.i64(i64 %471, i64 1023)
@@ -57192,42 +57942,42 @@ then2.i.i51.i.i.i:                                ; preds = %then13.i.i.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
-  %476 = getelementptr i8, ptr %0, i64 8616
-  %477 = getelementptr i8, ptr %0, i64 6776
+  %476 = getelementptr i8, ptr %0, i64 8744
+  %477 = getelementptr i8, ptr %0, i64 6904
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(56) %476, ptr noundef nonnull align 8 dereferenceable(56) %477, i64 56, i1 false)
   %478 = load i32, ptr %253, align 4
-  %479 = getelementptr i8, ptr %0, i64 8672
+  %479 = getelementptr i8, ptr %0, i64 8800
   store i32 %478, ptr %479, align 4
-  %480 = getelementptr i8, ptr %0, i64 8676
+  %480 = getelementptr i8, ptr %0, i64 8804
   %481 = load <2 x i32>, ptr %315, align 4
   store <2 x i32> %481, ptr %480, align 4
-  %482 = getelementptr i8, ptr %0, i64 6380
+  %482 = getelementptr i8, ptr %0, i64 6508
   %483 = load i32, ptr %482, align 4
-  %484 = getelementptr i8, ptr %0, i64 8684
+  %484 = getelementptr i8, ptr %0, i64 8812
   store i32 %483, ptr %484, align 4
-  %485 = getelementptr i8, ptr %0, i64 6416
+  %485 = getelementptr i8, ptr %0, i64 6544
   %486 = load i64, ptr %485, align 8
-  %487 = getelementptr i8, ptr %0, i64 8688
+  %487 = getelementptr i8, ptr %0, i64 8816
   store i64 %486, ptr %487, align 8
-  %488 = getelementptr i8, ptr %0, i64 6496
+  %488 = getelementptr i8, ptr %0, i64 6624
   %489 = load i64, ptr %488, align 8
   %490 = trunc i64 %489 to i32
-  %491 = getelementptr i8, ptr %0, i64 8696
+  %491 = getelementptr i8, ptr %0, i64 8824
   store i32 %490, ptr %491, align 4
-  %492 = getelementptr i8, ptr %0, i64 6520
+  %492 = getelementptr i8, ptr %0, i64 6648
   %493 = load i64, ptr %492, align 8
   %494 = trunc i64 %493 to i32
-  %495 = getelementptr i8, ptr %0, i64 8700
+  %495 = getelementptr i8, ptr %0, i64 8828
   store i32 %494, ptr %495, align 4
-  %496 = getelementptr i8, ptr %0, i64 6760
+  %496 = getelementptr i8, ptr %0, i64 6888
   %497 = load i32, ptr %496, align 4
-  %498 = getelementptr i8, ptr %0, i64 8704
+  %498 = getelementptr i8, ptr %0, i64 8832
   store i32 %497, ptr %498, align 4
-  %499 = getelementptr i8, ptr %0, i64 8736
-  %500 = getelementptr i8, ptr %0, i64 8712
-  %501 = getelementptr i8, ptr %0, i64 8752
+  %499 = getelementptr i8, ptr %0, i64 8864
+  %500 = getelementptr i8, ptr %0, i64 8840
+  %501 = getelementptr i8, ptr %0, i64 8880
   %502 = load i64, ptr %501, align 8
-  %503 = getelementptr i8, ptr %0, i64 8728
+  %503 = getelementptr i8, ptr %0, i64 8856
   store i64 %502, ptr %503, align 8
   %504 = load <2 x i64>, ptr %499, align 8
   store <2 x i64> %504, ptr %500, align 8
@@ -57241,7 +57991,7 @@ declare dso_local i32 @pthread_condattr_setclock(ptr, i32) local_unnamed_addr
 declare dso_local i32 @pthread_condattr_destroy(ptr) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.672"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.680"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -57271,7 +58021,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.679"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.687"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -57319,7 +58069,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.572", ptr nonnull @"$string.683")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.579", ptr nonnull @"$string.691")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -57419,25 +58169,25 @@ then2.i.i51:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %45 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %46 = getelementptr i8, ptr %35, i64 6240
+  %46 = getelementptr i8, ptr %35, i64 6368
   %47 = icmp ne i32 %3, 0
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %48 = icmp eq ptr %6, null
   %spec.select.i = select i1 %48, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %49 = getelementptr i8, ptr %35, i64 7184
+  %49 = getelementptr i8, ptr %35, i64 7312
   %50 = tail call i32 @pthread_mutex_lock(ptr %49)
-  %51 = getelementptr i8, ptr %35, i64 7272
+  %51 = getelementptr i8, ptr %35, i64 7400
   %52 = load i64, ptr %51, align 8
   %53 = add i64 %52, 1
   store i64 %53, ptr %51, align 8
-  %54 = getelementptr i8, ptr %35, i64 7280
+  %54 = getelementptr i8, ptr %35, i64 7408
   %55 = load i64, ptr %54, align 8
   %.not8.i.i.i = icmp eq i64 %55, %52
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %56 = getelementptr i8, ptr %35, i64 7224
+  %56 = getelementptr i8, ptr %35, i64 7352
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -57450,15 +58200,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   %59 = tail call i32 @pthread_mutex_unlock(ptr nonnull %49)
   tail call fastcc void @"$Loop.land"(ptr nonnull %46)
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i.i)
-  %60 = getelementptr i8, ptr %35, i64 7288
+  %60 = getelementptr i8, ptr %35, i64 7416
   %61 = tail call i32 @pthread_mutex_lock(ptr %60)
-  %62 = getelementptr i8, ptr %35, i64 7437
+  %62 = getelementptr i8, ptr %35, i64 7565
   %63 = load i8, ptr %62, align 1
   %64 = trunc i8 %63 to i1
   br i1 %64, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %65 = getelementptr i8, ptr %35, i64 7438
+  %65 = getelementptr i8, ptr %35, i64 7566
   %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.14", ptr %65)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %67 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -57482,18 +58232,18 @@ then2.i.i.i.i:                                    ; preds = %then.i.i
 
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %73 = tail call i32 @pthread_mutex_unlock(ptr %60)
-  %74 = getelementptr i8, ptr %35, i64 6248
-  %75 = load ptr, ptr %74, align 8, !noalias !102
+  %74 = getelementptr i8, ptr %35, i64 6376
+  %75 = load ptr, ptr %74, align 8, !noalias !103
   %76 = getelementptr i8, ptr %75, i64 72
-  %77 = load i32, ptr %76, align 4, !noalias !102
-  %78 = getelementptr i8, ptr %35, i64 6264
-  %79 = load i32, ptr %78, align 4, !noalias !102
-  %80 = getelementptr i8, ptr %35, i64 6300
-  %81 = load i32, ptr %80, align 4, !noalias !102
-  %82 = getelementptr i8, ptr %35, i64 6260
-  %83 = load i32, ptr %82, align 4, !noalias !102
-  %84 = getelementptr i8, ptr %35, i64 8672
-  %85 = load i32, ptr %84, align 4, !noalias !102
+  %77 = load i32, ptr %76, align 4, !noalias !103
+  %78 = getelementptr i8, ptr %35, i64 6392
+  %79 = load i32, ptr %78, align 4, !noalias !103
+  %80 = getelementptr i8, ptr %35, i64 6428
+  %81 = load i32, ptr %80, align 4, !noalias !103
+  %82 = getelementptr i8, ptr %35, i64 6388
+  %83 = load i32, ptr %82, align 4, !noalias !103
+  %84 = getelementptr i8, ptr %35, i64 8800
+  %85 = load i32, ptr %84, align 4, !noalias !103
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
   store i32 %79, ptr %.sroa.2.0.limits.sroa_idx.i.i, align 4
@@ -57508,7 +58258,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not43.i.i, label %merge2.i.i, label %"$Loop.prefill.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %87 = getelementptr i8, ptr %35, i64 6332
+  %87 = getelementptr i8, ptr %35, i64 6460
   %.val.i.i = load i32, ptr %87, align 4
   %88 = add i32 %2, -1
   %89 = add i32 %88, %.val.i.i
@@ -57517,7 +58267,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %91, label %then.i.i.i55, label %merge7.i.i
 
 then.i.i.i55:                                     ; preds = %merge2.i.i
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.606", i32 %90, i32 %83, i32 %85)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.613", i32 %90, i32 %83, i32 %85)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %93, i64 1023)
@@ -57538,15 +58288,15 @@ then2.i.i.i.i.i:                                  ; preds = %then.i.i.i55
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %98 = getelementptr i8, ptr %35, i64 6688
+  %98 = getelementptr i8, ptr %35, i64 6816
   %99 = load i64, ptr %98, align 8
   %100 = icmp eq i64 %99, 0
   br i1 %100, label %then.i49.i.i, label %merge.i.i.i54
 
 then.i49.i.i:                                     ; preds = %merge7.i.i
-  %101 = getelementptr i8, ptr %35, i64 6268
+  %101 = getelementptr i8, ptr %35, i64 6396
   %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.685", i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.693", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -57588,7 +58338,7 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
   %114 = load i32, ptr %78, align 4
-  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.686", i32 %114)
+  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.694", i32 %114)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   %116 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %116, i64 1023)
@@ -57622,7 +58372,7 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   store i64 %125, ptr %127, align 8
   %128 = getelementptr i8, ptr %calloc.i.i.i.i, i64 40
   store i32 %2, ptr %128, align 4
-  %129 = getelementptr i8, ptr %35, i64 6680
+  %129 = getelementptr i8, ptr %35, i64 6808
   %130 = load i64, ptr %98, align 8
   %131 = add i64 %130, -1
   store i64 %131, ptr %98, align 8
@@ -57630,9 +58380,9 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   %133 = getelementptr i32, ptr %132, i64 %131
   %134 = load i32, ptr %133, align 4
   store i32 %134, ptr %109, align 4
-  %135 = getelementptr i8, ptr %35, i64 6536
+  %135 = getelementptr i8, ptr %35, i64 6664
   %136 = load ptr, ptr %135, align 8
-  %137 = getelementptr i8, ptr %35, i64 6544
+  %137 = getelementptr i8, ptr %35, i64 6672
   %138 = load i64, ptr %137, align 8
   %139 = getelementptr ptr, ptr %136, i64 %138
   store ptr %calloc.i.i.i.i, ptr %139, align 8
@@ -57653,16 +58403,16 @@ then18.i.i:                                       ; preds = %merge12.i.i
   call void @llvm.lifetime.end.p0(i64 20, ptr nonnull %limits.i.i)
   call fastcc void @"$Loop.publish"(ptr nonnull %46)
   %143 = call i32 @pthread_mutex_lock(ptr %60)
-  %144 = getelementptr i8, ptr %35, i64 7435
+  %144 = getelementptr i8, ptr %35, i64 7563
   store i8 1, ptr %144, align 1
-  %145 = getelementptr i8, ptr %35, i64 7328
+  %145 = getelementptr i8, ptr %35, i64 7456
   %146 = call i32 @pthread_cond_signal(ptr %145)
   %147 = call i32 @pthread_mutex_unlock(ptr %60)
   %148 = call i32 @pthread_mutex_lock(ptr %49)
   %149 = load i64, ptr %54, align 8
   %150 = add i64 %149, 1
   store i64 %150, ptr %54, align 8
-  %151 = getelementptr i8, ptr %35, i64 7224
+  %151 = getelementptr i8, ptr %35, i64 7352
   %152 = call i32 @pthread_cond_broadcast(ptr %151)
   %153 = call i32 @pthread_mutex_unlock(ptr %49)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -57680,7 +58430,7 @@ then18:                                           ; preds = %merge13
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.688", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.696", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %156, i64 1023)
@@ -57929,7 +58679,7 @@ forbody.i.epil:                                   ; preds = %merge1.i.loopexit.u
   %133 = add nuw nsw i32 %row.055.i.epil, 1
   %epil.iter.next = add i32 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i32 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i, label %forbody.i.epil, !llvm.loop !105
+  br i1 %epil.iter.cmp.not, label %merge1.i, label %forbody.i.epil, !llvm.loop !106
 
 merge1.i:                                         ; preds = %merge1.i.loopexit.unr-lcssa, %forbody.i.epil, %forcond.preheader.i
   %134 = sext i32 %47 to i64
@@ -58192,7 +58942,7 @@ common.ret:                                       ; preds = %merge, %"$printable
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %38 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %39 = getelementptr i8, ptr %28, i64 6240
+  %39 = getelementptr i8, ptr %28, i64 6368
   %40 = tail call fastcc i32 @"$Loop.check_batch_arguments"(ptr %39, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6)
   %.not = icmp eq i32 %40, 0
   br i1 %.not, label %merge5, label %common.ret
@@ -58280,7 +59030,7 @@ then10:                                           ; preds = %"$find_states.exit"
   br i1 %.not41, label %common.ret, label %then14
 
 then14:                                           ; preds = %then10
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.693", i32 %1)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.701", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i45 = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -58305,19 +59055,19 @@ merge9:                                           ; preds = %"$find_state.exit.i
   %82 = icmp eq ptr %6, null
   %spec.select.i = select i1 %82, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %83 = getelementptr i8, ptr %28, i64 7184
+  %83 = getelementptr i8, ptr %28, i64 7312
   %84 = tail call i32 @pthread_mutex_lock(ptr %83)
-  %85 = getelementptr i8, ptr %28, i64 7272
+  %85 = getelementptr i8, ptr %28, i64 7400
   %86 = load i64, ptr %85, align 8
   %87 = add i64 %86, 1
   store i64 %87, ptr %85, align 8
-  %88 = getelementptr i8, ptr %28, i64 7280
+  %88 = getelementptr i8, ptr %28, i64 7408
   %89 = load i64, ptr %88, align 8
   %.not8.i.i.i = icmp eq i64 %89, %86
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge9
-  %90 = getelementptr i8, ptr %28, i64 7224
+  %90 = getelementptr i8, ptr %28, i64 7352
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -58329,15 +59079,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge9
   %93 = tail call i32 @pthread_mutex_unlock(ptr nonnull %83)
   tail call fastcc void @"$Loop.land"(ptr nonnull %39)
-  %94 = getelementptr i8, ptr %28, i64 7288
+  %94 = getelementptr i8, ptr %28, i64 7416
   %95 = tail call i32 @pthread_mutex_lock(ptr %94)
-  %96 = getelementptr i8, ptr %28, i64 7437
+  %96 = getelementptr i8, ptr %28, i64 7565
   %97 = load i8, ptr %96, align 1
   %98 = trunc i8 %97 to i1
   br i1 %98, label %merge.i.i, label %then.i.i.i.i49
 
 then.i.i.i.i49:                                   ; preds = %"$Loop.enter_turn.exit.i"
-  %99 = getelementptr i8, ptr %28, i64 7438
+  %99 = getelementptr i8, ptr %28, i64 7566
   %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.14", ptr %99)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %101 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -58398,7 +59148,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %116 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %117 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.694", i32 %116, i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.702", i32 %116, i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i91.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i93.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -58439,7 +59189,7 @@ merge2.thread.i.i:                                ; preds = %forcond.preheader.i
   br i1 %126, label %"$Loop.run_batch_decode.exit", label %merge10.i.thread.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge8.i.i.i
-  %127 = getelementptr i8, ptr %28, i64 6332
+  %127 = getelementptr i8, ptr %28, i64 6460
   %.val.i.i = load i32, ptr %127, align 4
   %128 = add i32 %4, -1
   %129 = add i32 %128, %.val.i.i
@@ -58512,18 +59262,18 @@ forbody.i.i.epil:                                 ; preds = %merge10.i.i.unr-lcs
 
 merge10.i.i:                                      ; preds = %merge10.i.i.unr-lcssa, %forbody.i.i.epil
   %.lcssa100 = phi i32 [ %.lcssa100.ph, %merge10.i.i.unr-lcssa ], [ %166, %forbody.i.i.epil ]
-  %167 = getelementptr i8, ptr %28, i64 6372
+  %167 = getelementptr i8, ptr %28, i64 6500
   %.val12.i.i.i = load i32, ptr %167, align 4
-  %168 = getelementptr i8, ptr %28, i64 6380
+  %168 = getelementptr i8, ptr %28, i64 6508
   %.val13.i.i.i = load i32, ptr %168, align 4
   %169 = add i32 %.val13.i.i.i, %.val12.i.i.i
   %170 = icmp slt i32 %169, %.lcssa100
   br i1 %170, label %then.i.i.i50, label %forbody18.lr.ph.i.i
 
 merge10.i.thread.i:                               ; preds = %merge2.thread.i.i
-  %171 = getelementptr i8, ptr %28, i64 6372
+  %171 = getelementptr i8, ptr %28, i64 6500
   %.val12.i.i7.i = load i32, ptr %171, align 4
-  %172 = getelementptr i8, ptr %28, i64 6380
+  %172 = getelementptr i8, ptr %28, i64 6508
   %.val13.i.i8.i = load i32, ptr %172, align 4
   %173 = add i32 %.val13.i.i8.i, %.val12.i.i7.i
   %174 = icmp slt i32 %173, 0
@@ -58547,7 +59297,7 @@ forbody18.lr.ph.i.i:                              ; preds = %merge10.i.i
 then.i.i.i50:                                     ; preds = %merge10.i.thread.i, %merge10.i.i
   %187 = phi i32 [ %173, %merge10.i.thread.i ], [ %169, %merge10.i.i ]
   %missing.0.lcssa.i9.i = phi i32 [ 0, %merge10.i.thread.i ], [ %.lcssa100, %merge10.i.i ]
-  %188 = getelementptr i8, ptr %28, i64 6364
+  %188 = getelementptr i8, ptr %28, i64 6492
   %189 = load i32, ptr %188, align 4
   %190 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.20", i32 %missing.0.lcssa.i9.i, i32 %187, i32 %189)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
@@ -58574,34 +59324,34 @@ forcond25.preheader.i.i:                          ; preds = %merge21.i.i, %merge
   br i1 %196, label %forbody26.lr.ph.i.i, label %"$Loop.run_batch_decode.exit"
 
 forbody26.lr.ph.i.i:                              ; preds = %forcond25.preheader.i.i
-  %197 = getelementptr i8, ptr %28, i64 6832
-  %198 = getelementptr i8, ptr %28, i64 7176
-  %199 = getelementptr i8, ptr %28, i64 6952
-  %200 = getelementptr i8, ptr %28, i64 7080
-  %201 = getelementptr i8, ptr %28, i64 6260
-  %202 = getelementptr i8, ptr %28, i64 6944
-  %203 = getelementptr i8, ptr %28, i64 6880
-  %204 = getelementptr i8, ptr %28, i64 7112
-  %205 = getelementptr i8, ptr %28, i64 6920
-  %206 = getelementptr i8, ptr %28, i64 6928
-  %207 = getelementptr i8, ptr %28, i64 6936
-  %208 = getelementptr i8, ptr %28, i64 6960
-  %209 = getelementptr i8, ptr %28, i64 6840
-  %210 = getelementptr i8, ptr %28, i64 6968
-  %211 = getelementptr i8, ptr %28, i64 6844
-  %212 = getelementptr i8, ptr %28, i64 6836
-  %213 = getelementptr i8, ptr %28, i64 6328
+  %197 = getelementptr i8, ptr %28, i64 6960
+  %198 = getelementptr i8, ptr %28, i64 7304
+  %199 = getelementptr i8, ptr %28, i64 7080
+  %200 = getelementptr i8, ptr %28, i64 7208
+  %201 = getelementptr i8, ptr %28, i64 6388
+  %202 = getelementptr i8, ptr %28, i64 7072
+  %203 = getelementptr i8, ptr %28, i64 7008
+  %204 = getelementptr i8, ptr %28, i64 7240
+  %205 = getelementptr i8, ptr %28, i64 7048
+  %206 = getelementptr i8, ptr %28, i64 7056
+  %207 = getelementptr i8, ptr %28, i64 7064
+  %208 = getelementptr i8, ptr %28, i64 7088
+  %209 = getelementptr i8, ptr %28, i64 6968
+  %210 = getelementptr i8, ptr %28, i64 7096
+  %211 = getelementptr i8, ptr %28, i64 6972
+  %212 = getelementptr i8, ptr %28, i64 6964
+  %213 = getelementptr i8, ptr %28, i64 6456
   %wide.trip.count.i102.i.i = zext nneg i32 %1 to i64
-  %214 = getelementptr i8, ptr %28, i64 6752
-  %215 = getelementptr i8, ptr %28, i64 6756
-  %216 = getelementptr i8, ptr %28, i64 6480
-  %217 = getelementptr i8, ptr %28, i64 7120
-  %218 = getelementptr i8, ptr %28, i64 6776
-  %219 = getelementptr i8, ptr %28, i64 6340
-  %220 = getelementptr i8, ptr %28, i64 6792
-  %221 = getelementptr i8, ptr %28, i64 6784
-  %222 = getelementptr i8, ptr %28, i64 7144
-  %223 = getelementptr i8, ptr %28, i64 7136
+  %214 = getelementptr i8, ptr %28, i64 6880
+  %215 = getelementptr i8, ptr %28, i64 6884
+  %216 = getelementptr i8, ptr %28, i64 6608
+  %217 = getelementptr i8, ptr %28, i64 7248
+  %218 = getelementptr i8, ptr %28, i64 6904
+  %219 = getelementptr i8, ptr %28, i64 6468
+  %220 = getelementptr i8, ptr %28, i64 6920
+  %221 = getelementptr i8, ptr %28, i64 6912
+  %222 = getelementptr i8, ptr %28, i64 7272
+  %223 = getelementptr i8, ptr %28, i64 7264
   %wide.trip.count180.i.i = zext nneg i32 %4 to i64
   br label %forbody26.i.i
 
@@ -58923,7 +59673,7 @@ then.i.i115.i.i:                                  ; preds = %"$Loop.write_batch_
 
 then.i109.i.i:                                    ; preds = %"$RankGroup.step.exit.i.i.i", %"$Scheduler.write_table_range.exit.i.i.i"
   %common.ret.op.i26.i.i.i = phi i32 [ %401, %"$RankGroup.step.exit.i.i.i" ], [ %400, %"$Scheduler.write_table_range.exit.i.i.i" ]
-  %402 = getelementptr i8, ptr %28, i64 7438
+  %402 = getelementptr i8, ptr %28, i64 7566
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %402, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %39)
   br label %"$Loop.run_batch_decode.exit"
@@ -58971,7 +59721,7 @@ forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge
 then.i127.i.i:                                    ; preds = %forbody.i120.i.i
   %430 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %431 = add i64 %420, -1
-  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.695", i32 %430, i64 %431)
+  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.703", i32 %430, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
   %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
@@ -59001,7 +59751,7 @@ else.i.i.i:                                       ; preds = %forbody.i120.i.i
 then5.i.i.i:                                      ; preds = %else.i.i.i
   %442 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %443 = add i64 %420, -1
-  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.696", i32 %442, i64 %443)
+  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.704", i32 %442, i64 %443)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -59087,16 +59837,16 @@ merge34.i.i:                                      ; preds = %"$Vector.push.exit.
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i26.i.i.i, %then.i109.i.i ], [ 7, %"$printable.clean.exit.i.i.i.i" ], [ 1, %merge.i.i ], [ 1, %"$printable.clean.exit.i.i94.i.i" ], [ 3, %"$printable.clean.exit.i.i.i" ], [ 8, %"$printable.clean.exit.i130.i.i" ], [ 8, %"$printable.clean.exit45.i.i.i" ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge2.thread.i.i ], [ 0, %merge34.i.i ], [ %233, %forbody18.i.i ], [ %250, %then2.i100.i.i ], [ %259, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge3.i.i.i ], [ 1, %forbody.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %39)
   %474 = call i32 @pthread_mutex_lock(ptr %94)
-  %475 = getelementptr i8, ptr %28, i64 7435
+  %475 = getelementptr i8, ptr %28, i64 7563
   store i8 1, ptr %475, align 1
-  %476 = getelementptr i8, ptr %28, i64 7328
+  %476 = getelementptr i8, ptr %28, i64 7456
   %477 = call i32 @pthread_cond_signal(ptr %476)
   %478 = call i32 @pthread_mutex_unlock(ptr %94)
   %479 = call i32 @pthread_mutex_lock(ptr %83)
   %480 = load i64, ptr %88, align 8
   %481 = add i64 %480, 1
   store i64 %481, ptr %88, align 8
-  %482 = getelementptr i8, ptr %28, i64 7224
+  %482 = getelementptr i8, ptr %28, i64 7352
   %483 = call i32 @pthread_cond_broadcast(ptr %482)
   %484 = call i32 @pthread_mutex_unlock(ptr %83)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -59124,7 +59874,7 @@ then:                                             ; preds = %entry
   br i1 %.not61, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.689", i32 %1, i32 %9)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.697", i32 %1, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -59157,7 +59907,7 @@ then5:                                            ; preds = %merge
   br i1 %.not60, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.690", i32 %4)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.698", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i65 = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -59187,7 +59937,7 @@ then13:                                           ; preds = %merge4
   br i1 %.not59, label %common.ret, label %then17
 
 then17:                                           ; preds = %then13
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.691", i32 %1, i32 %25)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.699", i32 %1, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i68)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i69 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -59228,7 +59978,7 @@ or.lhs.false23:                                   ; preds = %and.lhs.true
   br i1 %or.cond63, label %common.ret, label %then21
 
 then28:                                           ; preds = %then21
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.692", i64 35, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.700", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -59250,55 +60000,52 @@ then2.i.i74:                                      ; preds = %then28
 }
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i32 @llvm.smin.i32(i32, i32) #25
+declare i32 @llvm.smin.i32(i32, i32) #24
 
 ; Function Attrs: nofree nounwind willreturn memory(argmem: read)
-declare i32 @bcmp(ptr nocapture, ptr nocapture, i64) local_unnamed_addr #26
+declare i32 @bcmp(ptr nocapture, ptr nocapture, i64) local_unnamed_addr #25
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i32 @llvm.smax.i32(i32, i32) #25
+declare i32 @llvm.smax.i32(i32, i32) #24
 
 ; Function Attrs: nocallback nofree nounwind willreturn memory(argmem: write)
-declare void @llvm.memset.p0.i64(ptr nocapture writeonly, i8, i64, i1 immarg) #27
+declare void @llvm.memset.p0.i64(ptr nocapture writeonly, i8, i64, i1 immarg) #26
 
 ; Function Attrs: nocallback nofree nounwind willreturn memory(argmem: readwrite)
-declare void @llvm.memmove.p0.p0.i64(ptr nocapture writeonly, ptr nocapture readonly, i64, i1 immarg) #28
+declare void @llvm.memmove.p0.p0.i64(ptr nocapture writeonly, ptr nocapture readonly, i64, i1 immarg) #27
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i64 @llvm.smax.i64(i64, i64) #25
+declare i64 @llvm.smax.i64(i64, i64) #24
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i64 @llvm.umax.i64(i64, i64) #25
+declare i64 @llvm.umax.i64(i64, i64) #24
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i64 @llvm.smin.i64(i64, i64) #25
+declare i64 @llvm.smin.i64(i64, i64) #24
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare float @llvm.fabs.f32(float) #25
+declare float @llvm.fabs.f32(float) #24
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i32 @llvm.umax.i32(i32, i32) #25
+declare i32 @llvm.umax.i32(i32, i32) #24
 
 ; Function Attrs: nocallback nofree nosync nounwind willreturn memory(argmem: readwrite)
-declare void @llvm.lifetime.start.p0(i64 immarg, ptr nocapture) #29
+declare void @llvm.lifetime.start.p0(i64 immarg, ptr nocapture) #28
 
 ; Function Attrs: nocallback nofree nosync nounwind willreturn memory(argmem: readwrite)
-declare void @llvm.lifetime.end.p0(i64 immarg, ptr nocapture) #29
+declare void @llvm.lifetime.end.p0(i64 immarg, ptr nocapture) #28
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i64 @llvm.fshl.i64(i64, i64, i64) #25
+declare i64 @llvm.fshl.i64(i64, i64, i64) #24
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i32 @llvm.umin.i32(i32, i32) #25
+declare i64 @llvm.vector.reduce.mul.v4i64(<4 x i64>) #24
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i64 @llvm.vector.reduce.mul.v4i64(<4 x i64>) #25
-
-; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i64 @llvm.vector.reduce.add.v4i64(<4 x i64>) #25
+declare i64 @llvm.vector.reduce.add.v4i64(<4 x i64>) #24
 
 ; Function Attrs: nocallback nofree nosync nounwind willreturn memory(argmem: read)
-declare ptr @llvm.load.relative.i64(ptr, i64) #30
+declare ptr @llvm.load.relative.i64(ptr, i64) #29
 
 attributes #0 = { nofree nounwind }
 attributes #1 = { mustprogress nofree nounwind willreturn memory(argmem: read) }
@@ -59324,13 +60071,12 @@ attributes #20 = { mustprogress nofree nounwind willreturn allockind("alloc,zero
 attributes #21 = { mustprogress nofree norecurse nosync nounwind willreturn memory(none) }
 attributes #22 = { mustprogress nofree norecurse nosync nounwind willreturn memory(readwrite, inaccessiblemem: none) }
 attributes #23 = { mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: readwrite) }
-attributes #24 = { mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: read) }
-attributes #25 = { nocallback nofree nosync nounwind speculatable willreturn memory(none) }
-attributes #26 = { nofree nounwind willreturn memory(argmem: read) }
-attributes #27 = { nocallback nofree nounwind willreturn memory(argmem: write) }
-attributes #28 = { nocallback nofree nounwind willreturn memory(argmem: readwrite) }
-attributes #29 = { nocallback nofree nosync nounwind willreturn memory(argmem: readwrite) }
-attributes #30 = { nocallback nofree nosync nounwind willreturn memory(argmem: read) }
+attributes #24 = { nocallback nofree nosync nounwind speculatable willreturn memory(none) }
+attributes #25 = { nofree nounwind willreturn memory(argmem: read) }
+attributes #26 = { nocallback nofree nounwind willreturn memory(argmem: write) }
+attributes #27 = { nocallback nofree nounwind willreturn memory(argmem: readwrite) }
+attributes #28 = { nocallback nofree nosync nounwind willreturn memory(argmem: readwrite) }
+attributes #29 = { nocallback nofree nosync nounwind willreturn memory(argmem: read) }
 
 !0 = distinct !{!0, !1}
 !1 = !{!"llvm.loop.unroll.disable"}
@@ -59382,59 +60128,60 @@ attributes #30 = { nocallback nofree nosync nounwind willreturn memory(argmem: r
 !47 = !{!48}
 !48 = distinct !{!48, !49, !"$Plan.rank: argument 0"}
 !49 = distinct !{!49, !"$Plan.rank"}
-!50 = !{!51}
-!51 = distinct !{!51, !52, !"$Plan.layout: argument 0"}
-!52 = distinct !{!52, !"$Plan.layout"}
-!53 = !{!54}
-!54 = distinct !{!54, !55, !"$Plan.cache: argument 0"}
-!55 = distinct !{!55, !"$Plan.cache"}
-!56 = !{!57, !54}
-!57 = distinct !{!57, !58, !"$Plan.layout: argument 0"}
-!58 = distinct !{!58, !"$Plan.layout"}
-!59 = !{!60}
-!60 = distinct !{!60, !61, !"$Plan.layout: argument 0"}
-!61 = distinct !{!61, !"$Plan.layout"}
-!62 = !{!63}
-!63 = distinct !{!63, !64, !"$StepShape.for_decode: argument 0"}
-!64 = distinct !{!64, !"$StepShape.for_decode"}
-!65 = distinct !{!65, !28, !29}
-!66 = distinct !{!66, !29, !28}
-!67 = distinct !{!67, !1}
+!50 = !{}
+!51 = !{!52}
+!52 = distinct !{!52, !53, !"$Plan.layout: argument 0"}
+!53 = distinct !{!53, !"$Plan.layout"}
+!54 = !{!55}
+!55 = distinct !{!55, !56, !"$Plan.cache: argument 0"}
+!56 = distinct !{!56, !"$Plan.cache"}
+!57 = !{!58, !55}
+!58 = distinct !{!58, !59, !"$Plan.layout: argument 0"}
+!59 = distinct !{!59, !"$Plan.layout"}
+!60 = !{!61}
+!61 = distinct !{!61, !62, !"$Plan.layout: argument 0"}
+!62 = distinct !{!62, !"$Plan.layout"}
+!63 = !{!64}
+!64 = distinct !{!64, !65, !"$StepShape.for_decode: argument 0"}
+!65 = distinct !{!65, !"$StepShape.for_decode"}
+!66 = distinct !{!66, !28, !29}
+!67 = distinct !{!67, !29, !28}
 !68 = distinct !{!68, !1}
 !69 = distinct !{!69, !1}
-!70 = !{!71}
-!71 = distinct !{!71, !72, !"$Loop.limits: argument 0"}
-!72 = distinct !{!72, !"$Loop.limits"}
-!73 = !{!74}
-!74 = distinct !{!74, !75, !"$Loop.limits: argument 0"}
-!75 = distinct !{!75, !"$Loop.limits"}
-!76 = distinct !{!76, !1}
+!70 = distinct !{!70, !1}
+!71 = !{!72}
+!72 = distinct !{!72, !73, !"$Loop.limits: argument 0"}
+!73 = distinct !{!73, !"$Loop.limits"}
+!74 = !{!75}
+!75 = distinct !{!75, !76, !"$Loop.limits: argument 0"}
+!76 = distinct !{!76, !"$Loop.limits"}
 !77 = distinct !{!77, !1}
 !78 = distinct !{!78, !1}
 !79 = distinct !{!79, !1}
 !80 = distinct !{!80, !1}
-!81 = !{!82}
-!82 = distinct !{!82, !83, !"$Plan.cache: argument 0"}
-!83 = distinct !{!83, !"$Plan.cache"}
-!84 = !{!85, !82}
-!85 = distinct !{!85, !86, !"$Plan.layout: argument 0"}
-!86 = distinct !{!86, !"$Plan.layout"}
-!87 = !{!88}
-!88 = distinct !{!88, !89, !"$StepShape.for_decode: argument 0"}
-!89 = distinct !{!89, !"$StepShape.for_decode"}
-!90 = !{!91}
-!91 = distinct !{!91, !92, !"$Plan.layout: argument 0"}
-!92 = distinct !{!92, !"$Plan.layout"}
-!93 = distinct !{!93, !28, !29}
-!94 = distinct !{!94, !29, !28}
-!95 = distinct !{!95, !28, !29}
-!96 = distinct !{!96, !29, !28}
-!97 = distinct !{!97, !28, !29}
-!98 = distinct !{!98, !29, !28}
-!99 = !{!100}
-!100 = distinct !{!100, !101, !"$decode_plan: argument 0"}
-!101 = distinct !{!101, !"$decode_plan"}
-!102 = !{!103}
-!103 = distinct !{!103, !104, !"$Loop.limits: argument 0"}
-!104 = distinct !{!104, !"$Loop.limits"}
-!105 = distinct !{!105, !1}
+!81 = distinct !{!81, !1}
+!82 = !{!83}
+!83 = distinct !{!83, !84, !"$Plan.cache: argument 0"}
+!84 = distinct !{!84, !"$Plan.cache"}
+!85 = !{!86, !83}
+!86 = distinct !{!86, !87, !"$Plan.layout: argument 0"}
+!87 = distinct !{!87, !"$Plan.layout"}
+!88 = !{!89}
+!89 = distinct !{!89, !90, !"$StepShape.for_decode: argument 0"}
+!90 = distinct !{!90, !"$StepShape.for_decode"}
+!91 = !{!92}
+!92 = distinct !{!92, !93, !"$Plan.layout: argument 0"}
+!93 = distinct !{!93, !"$Plan.layout"}
+!94 = distinct !{!94, !28, !29}
+!95 = distinct !{!95, !29, !28}
+!96 = distinct !{!96, !28, !29}
+!97 = distinct !{!97, !29, !28}
+!98 = distinct !{!98, !28, !29}
+!99 = distinct !{!99, !29, !28}
+!100 = !{!101}
+!101 = distinct !{!101, !102, !"$decode_plan: argument 0"}
+!102 = distinct !{!102, !"$decode_plan"}
+!103 = !{!104}
+!104 = distinct !{!104, !105, !"$Loop.limits: argument 0"}
+!105 = distinct !{!105, !"$Loop.limits"}
+!106 = distinct !{!106, !1}

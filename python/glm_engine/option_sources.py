@@ -1,0 +1,228 @@
+"""Where an option's value comes from: the command line, else its variable, else the file of
+`--config`, else its default. click keeps this order; here each option gets its variable, and the
+file is read.
+"""
+
+import difflib
+import tomllib
+
+import click
+from click.core import ParameterSource
+
+from glm_engine.errors import BadInputError
+from glm_engine.files import read_text
+from glm_engine.values import refuse_empty, variable
+
+PREFIX = "GLM_"
+OWN_OPTIONS = "Options"
+NO_DEFAULT = "none"
+MOST_SHOWN = 60
+FILE = "config"
+FILE_IN_CONTEXT = f"{__name__}.{FILE}"
+
+
+class Option(click.Option):
+    """An option that the help lists under a heading, `group`."""
+
+    def __init__(self, *args, group=OWN_OPTIONS, **attributes):
+        super().__init__(*args, **attributes)
+        self.group = group
+
+    def get_help_extra(self, ctx):
+        extra = super().get_help_extra(ctx)
+        is_said = isinstance(self.show_default, str)
+        return {**extra, "default": self.show_default} if is_said else extra
+
+
+class Command(click.Command):
+    """A command whose options have variables, may stand in a file, and are never stated empty."""
+
+    def __init__(self, *args, **attributes):
+        super().__init__(*args, **attributes)
+        self.context_settings["show_default"] = True
+        self.params.append(file_option())
+        for param in self.params:
+            name_sources(param)
+
+    def parse_args(self, ctx, args):
+        if not ctx.resilient_parsing:
+            self.refuse_empty_values(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.BadParameter as error:
+            name_source_of_error(error, ctx)
+            raise
+
+    def refuse_empty_values(self, ctx, args):
+        stated, _, _ = self.make_parser(ctx).parse_args(list(args))
+        for param in self.params:
+            value = stated.get(param.name)
+            for one in value if isinstance(value, list | tuple) else (value,):
+                refuse_empty(stated_name(param), one)
+            if param.envvar and (text := variable(param.envvar)) and param.multiple:
+                refuse_empty(param.envvar, text.strip())
+
+    def format_options(self, ctx, formatter):
+        sections = {OWN_OPTIONS: []}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if isinstance(param, click.Option) and record is not None:
+                group = getattr(param, "group", OWN_OPTIONS)
+                sections.setdefault(group, []).append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def file_option():
+    return Option(
+        [f"--{FILE}"],
+        type=click.Path(),
+        is_eager=True,
+        expose_value=False,
+        callback=use_file,
+        help="TOML file of options such as max-seq = 8192, one command's under its [name]."
+        " Variables such as GLM_MAX_SEQ win over it, the command line over both.",
+    )
+
+
+def name_sources(param):
+    """Give a parameter its variable, and an option without a default a word that says so."""
+    key = key_of(param)
+    if key is not None:
+        param.envvar = PREFIX + key.replace("-", "_").upper()
+    has_value = isinstance(param, click.Option) and not param.is_flag and not param.required
+    if has_value and not isinstance(param.show_default, str) and not states_default(param):
+        param.show_default = NO_DEFAULT
+
+
+def states_default(param):
+    return param.to_info_dict()["default"] not in (None, ())
+
+
+def key_of(param):
+    """Return a parameter's name in a file: an option's flag; of arguments, that of a variable."""
+    if isinstance(param, click.Option):
+        return next(flag for flag in param.opts if flag.startswith("--")).removeprefix("--")
+    return param.envvar and param.envvar.removeprefix(PREFIX).lower()
+
+
+def stated_name(param):
+    """Return how users write an option, or how the help calls an argument."""
+    is_option = isinstance(param, click.Option)
+    return "/".join(param.opts) if is_option else param.human_readable_name.strip("[]")
+
+
+def name_source_of_error(error, ctx):
+    """Let an error about a value name the variable, or the file and key, that stated it."""
+    if error.param is None:
+        return
+    source = ctx.get_parameter_source(error.param.name)
+    if source is ParameterSource.ENVIRONMENT:
+        error.param_hint = error.param.envvar
+    elif source is ParameterSource.DEFAULT_MAP:
+        error.param_hint = f"{ctx.meta[FILE_IN_CONTEXT]}: {key_of(error.param)}"
+
+
+def use_file(ctx, _param, path):
+    """Let the values of a file be the defaults of what is read after it."""
+    if path is None:
+        return
+    ctx.meta[FILE_IN_CONTEXT] = path
+    document = read_toml(path)
+    refuse_unknown(path, document, ctx.find_root().command, ctx)
+    stated = stated_for(ctx, document)
+    ctx.default_map = {
+        param.name: checked_value(f"{path}: {key}", param, stated[key])
+        for key, param in keys_of(ctx.command).items()
+        if key in stated
+    }
+
+
+def read_toml(path):
+    """Return what a TOML file holds; else BadInputError."""
+    try:
+        return tomllib.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise BadInputError(f"{path}: not TOML: {error}") from error
+
+
+def keys_of(command):
+    """Return the parameters of a command that a file may state, by key."""
+    found = {key_of(param): param for param in command.params}
+    return {key: param for key, param in found.items() if key not in (None, FILE)}
+
+
+def commands_below(command, ctx):
+    if not isinstance(command, click.Group):
+        return {}
+    return {name: command.get_command(ctx, name) for name in command.list_commands(ctx)}
+
+
+def known_keys(command, ctx):
+    """Return the keys of a command, or of all that stand below a group."""
+    below = commands_below(command, ctx)
+    if not below:
+        return set(keys_of(command))
+    return set().union(*(known_keys(one, ctx) for one in below.values()))
+
+
+def refuse_unknown(where, table, command, ctx):
+    """Raise BadInputError for a key or table that no command knows, with the nearest known one."""
+    below, keys = commands_below(command, ctx), known_keys(command, ctx)
+    for name, value in table.items():
+        is_table = isinstance(value, dict)
+        known = below if is_table else keys
+        if name not in known:
+            shown = f"[{name}]" if is_table else name
+            raise BadInputError(f"{where}: {shown} is unknown{nearest(name, known, is_table)}")
+        if is_table:
+            refuse_unknown(f"{where}: [{name}]", value, below[name], ctx)
+
+
+def nearest(name, known, is_table):
+    found = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0)
+    if not found:
+        return ": expected no table here"
+    return f"; the nearest known name is {f'[{found[0]}]' if is_table else found[0]}"
+
+
+def stated_for(ctx, document):
+    """Return what a file states for a command: its own table wins over what stands above it."""
+    stated, table = {}, document
+    for name in (*names_of(ctx), None):
+        stated |= {key: value for key, value in table.items() if not isinstance(value, dict)}
+        table = table.get(name, {})
+    return stated
+
+
+def names_of(ctx):
+    """Return the words that call a command, without the program's own."""
+    return () if ctx.parent is None else (*names_of(ctx.parent), ctx.info_name)
+
+
+def checked_value(where, param, value):
+    """Return a file's value as the command line would state it; else BadInputError."""
+    if isinstance(param, click.Option) and param.is_flag:
+        return value if isinstance(value, bool) else refuse_value(where, "true or false", value)
+    if not param.multiple:
+        return as_text(where, value)
+    if not isinstance(value, list) or not value:
+        refuse_value(where, "a list that is not empty", value)
+    return [as_text(where, one) for one in value]
+
+
+def as_text(where, value):
+    refuse_empty(where, value)
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        refuse_value(where, "a text or a number", value)
+    return str(value)
+
+
+def refuse_value(where, expected, value):
+    raise BadInputError(f"{where}: expected {expected}, not {shown_value(value)}")
+
+
+def shown_value(value):
+    names = {bool: str(value).lower(), list: "a list" if value else "an empty list"}
+    return names.get(type(value), repr(value)[:MOST_SHOWN])
