@@ -6,6 +6,7 @@ import click
 from click.core import ParameterSource
 
 from glm_engine import options
+from glm_engine.commands.bench import NumberList
 from glm_engine.deploy.deployment import SHIPS, Deployment, chosen_wheel
 from glm_engine.deploy.gpus import parse_gpu
 from glm_engine.deploy.job import OWN_MODEL, Job
@@ -40,11 +41,16 @@ WHERE = (
         "--revision", default=Job.revision, help="The model's commit, branch or tag on the hub."
     ),
     click.option(
-        "--batch", "batches", default=Job.batches, help="Batch sizes that the benchmark decodes."
+        "--batch",
+        "batches",
+        type=NumberList(),
+        default=Job.batches,
+        help="Batch sizes that the benchmark decodes.",
     ),
     click.option(
         "--prefill",
         "prefill_tokens",
+        type=NumberList(),
         default=Job.prefill_tokens,
         help="Lengths of prompts that it prefills.",
     ),
@@ -140,10 +146,17 @@ def refuse_foreign(context, is_local):
 
 def local_job(values):
     """Return the job of this machine."""
-    names = ("revision", "batches", "prefill_tokens", *LOCAL_NAMES)
-    return Job(
-        values["model"] or OWN_MODEL, host=LOCAL_HOST, **{name: values[name] for name in names}
-    )
+    here = {name: values[name] for name in LOCAL_NAMES}
+    return Job(values["model"] or OWN_MODEL, host=LOCAL_HOST, **here, **measured(values))
+
+
+def measured(values):
+    """Return what of a job is the same in both places; lists as the command line states them."""
+    return {
+        "revision": values["revision"],
+        "batches": ",".join(map(str, values["batches"])),
+        "prefill_tokens": ",".join(map(str, values["prefill_tokens"])),
+    }
 
 
 def modal_deployment(values):
@@ -154,17 +167,10 @@ def modal_deployment(values):
             f"--min-replicas: expected at most --max-replicas, {values['max_replicas']}, "
             f"found {values['min_replicas']}"
         )
-    names = ("revision", "batches", "prefill_tokens")
-    job = Job(
-        hub_name(values["model"]), world_size=gpu.count, **{name: values[name] for name in names}
-    )
+    job = Job(hub_name(values["model"]), world_size=gpu.count, **measured(values))
+    wheel = chosen_wheel(values["ship"], values["wheel"])
     kept = [name for name in MODAL_NAMES if name not in ("gpu", "ship", "wheel")]
-    return Deployment(
-        job,
-        gpu,
-        chosen_wheel(values["ship"], values["wheel"]),
-        **{name: values[name] for name in kept},
-    )
+    return Deployment(job, gpu, wheel, **{name: values[name] for name in kept})
 
 
 def hub_name(model):

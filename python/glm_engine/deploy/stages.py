@@ -3,6 +3,7 @@
 Each takes a `Job`, logs what it found and returns its report; a stage that fails raises.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -151,7 +152,7 @@ class Stage:
     `memory` is in MiB, `timeout` in seconds; `cpu` counts physical cores.
     """
 
-    body: object
+    body: Callable
     needs_gpu: bool
     cpu: float
     memory: int
