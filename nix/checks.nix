@@ -2,7 +2,7 @@
   pkgs,
   source,
   tools,
-  glm,
+  packages,
 }:
 let
   inCheckout =
@@ -10,16 +10,10 @@ let
     pkgs.stdenv.mkDerivation {
       inherit name;
       src = source;
-      nativeBuildInputs =
-        tools.build
-        ++ tools.check
-        ++ [
-          tools.developPython
-        ];
-      dontUseSconsBuild = true;
-      PYTHONPATH = "python:${tools.developPython}/${tools.sitePackages}";
+      nativeBuildInputs = tools.check ++ [ tools.python.base ];
       GLM_BUILD_CACHE = "off";
       HOME = "/build";
+      PYTHONPATH = "python";
       buildPhase = ''
         git init --quiet
         git add .
@@ -31,11 +25,14 @@ let
     };
 in
 {
-  inherit glm;
+  inherit (packages) cpu cuda;
   smoke = inCheckout "glm-smoke" "scons smoke";
-  tests = inCheckout "glm-tests" "scons test";
-  rules = inCheckout "glm-source-rules" "python tools/check";
-  formatting = pkgs.runCommand "glm-nix-formatting" { nativeBuildInputs = [ pkgs.nixfmt-rfc-style ]; } ''
+  tests = inCheckout "glm-tests" ''
+    patchShebangs .
+    scons test
+  '';
+  rules = inCheckout "glm-source-rules" "scons check";
+  formatting = pkgs.runCommand "glm-nix-formatting" { nativeBuildInputs = [ pkgs.nixfmt ]; } ''
     nixfmt --check ${source}/flake.nix ${source}/nix/*.nix ${source}/replit.nix
     touch "$out"
   '';

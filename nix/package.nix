@@ -1,28 +1,41 @@
 {
   pkgs,
   source,
-  tools,
+  python,
+  name,
+  targets,
+  cudaHome ? null,
 }:
+let
+  withCuda = cudaHome != null;
+in
 pkgs.stdenv.mkDerivation {
-  pname = "glm-engine";
+  pname = "glm-engine-${name}";
   version = builtins.head (
     builtins.match ".*VERSION = \"([^\"]*)\".*" (builtins.readFile ../python/glm_engine/version.py)
   );
   src = source;
 
-  nativeBuildInputs = tools.build ++ [
+  nativeBuildInputs = [
     pkgs.makeWrapper
-    tools.developPython
-  ];
-  dontUseSconsBuild = true;
-  dontUseSconsInstall = true;
+    python
+  ]
+  ++ (
+    if withCuda then
+      [
+        cudaHome
+        pkgs.addDriverRunpath
+      ]
+    else
+      [ ]
+  );
 
-  PYTHONPATH = "${tools.developPython}/${tools.sitePackages}";
   GLM_BUILD_CACHE = "off";
+  CUDA_HOME = if withCuda then "${cudaHome}" else "";
 
   buildPhase = ''
     runHook preBuild
-    scons -j "$NIX_BUILD_CORES" cpu engine
+    scons -j "$NIX_BUILD_CORES" ${builtins.concatStringsSep " " targets}
     runHook postBuild
   '';
 
@@ -32,7 +45,7 @@ pkgs.stdenv.mkDerivation {
     cp build/*.so "$out/lib/glm/build/"
     cp -r python "$out/lib/glm/"
     cp -r checkpoints "$out/share/glm/"
-    makeWrapper ${tools.runPython}/bin/python "$out/bin/glm" \
+    makeWrapper ${python}/bin/python "$out/bin/glm" \
       --add-flags "-m glm_engine" \
       --set-default GLM_MODEL "$out/share/glm/checkpoints/capitals" \
       --set GLM_ENGINE_LIBRARY "$out/lib/glm/build/engine.so" \
@@ -40,10 +53,18 @@ pkgs.stdenv.mkDerivation {
     runHook postInstall
   '';
 
+  postFixup =
+    if withCuda then
+      ''
+        addDriverRunpath "$out/lib/glm/build/libglm_cuda.so"
+      ''
+    else
+      "";
+
   doInstallCheck = true;
   installCheckPhase = ''
     runHook preInstallCheck
-    "$out/bin/glm" smoke
+    "$out/bin/glm" smoke --device cpu
     runHook postInstallCheck
   '';
 

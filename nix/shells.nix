@@ -1,46 +1,40 @@
 {
   pkgs,
   tools,
-  glm,
+  packages,
 }:
 let
-  glmFromCheckout = pkgs.writeShellScriptBin "glm" ''
-    exec ${tools.developPython}/bin/python -m glm_engine "$@"
-  '';
+  glmFromCheckout =
+    python:
+    pkgs.writeShellScriptBin "glm" ''
+      exec ${python}/bin/python -m glm_engine "$@"
+    '';
 
-  environment = python: ''
-    export GLM_ROOT="$PWD"
-    export GLM_PYTHON=${python}/bin/python
-    export PYTHONPATH="$PWD/python:${python}/${tools.sitePackages}"
-    export PYTHONNOUSERSITE=1
-    export CC=${pkgs.stdenv.cc}/bin/cc
-    export CXX=${pkgs.stdenv.cc}/bin/c++
-  '';
+  develop =
+    python: cuda:
+    pkgs.mkShell {
+      packages =
+        tools.lowering
+        ++ tools.check
+        ++ cuda
+        ++ [
+          (glmFromCheckout python)
+          python
+        ];
+      CUDA_HOME = builtins.concatStringsSep ":" (map toString cuda);
+      shellHook = ''
+        export GLM_ROOT="$PWD"
+        export GLM_PYTHON=${python}/bin/python
+        export PYTHONPATH="$PWD/python"
+        export PYTHONNOUSERSITE=1
+        export CC=${pkgs.stdenv.cc}/bin/cc
+        export CXX=${pkgs.stdenv.cc}/bin/c++
+      '';
+    };
 in
-rec {
-  default = develop;
-
-  develop = pkgs.mkShell {
-    packages =
-      tools.build
-      ++ tools.check
-      ++ [
-        glmFromCheckout
-        tools.cudaHome
-        tools.developPython
-      ];
-    CUDA_HOME = "${tools.cudaHome}";
-    CUTLASS_HOME = "${tools.cutlass}";
-    shellHook = environment tools.developPython;
-  };
-
-  run = pkgs.mkShell {
-    packages = [
-      glm
-      tools.runPython
-    ];
-    GLM_MODEL = "${glm}/share/glm/checkpoints/capitals";
-    CUDA_HOME = "${tools.cudaHome}";
-    shellHook = environment tools.runPython;
-  };
+{
+  default = develop tools.python.cuda [ tools.cuda12 ];
+  cuda13 = develop tools.python.cuda [ tools.cuda13 ];
+  cpu = develop tools.python.base [ ];
+  run = pkgs.mkShell { packages = [ packages.cpu ]; };
 }

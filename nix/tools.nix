@@ -1,74 +1,39 @@
 { pkgs }:
 let
-  python = pkgs.python311;
-  cuda = pkgs.cudaPackages_12_8;
+  python = import ./python.nix { inherit pkgs; };
+  outputs = package: package.all or [ package ];
 
-  runModules = modules: [
-    modules.click
-    modules.fastapi
-    modules.httptools
-    modules.jinja2
-    modules.llguidance
-    modules.numpy
-    modules.orjson
-    modules.prometheus-client
-    modules.pydantic
-    modules.rich
-    modules.structlog
-    modules.tokenizers
-    modules.uvicorn
-    modules.uvloop
-  ];
-
-  developModules =
-    modules:
-    runModules modules
-    ++ [
-      modules.aiohttp
-      modules.anthropic
-      modules.httpx
-      modules.hypothesis
-      modules.jsonschema
-      modules.llvmlite
-      modules.openai
-      modules.psutil
-      modules.pygments
-      modules.pygraphviz
-      modules.pytest
-      modules.pytest-timeout
-      modules.safetensors
-      modules.schemathesis
-      (modules.toPythonModule (pkgs.scons.override { python3Packages = modules; }))
-    ];
+  cudaHome =
+    cuda: compilerParts:
+    pkgs.symlinkJoin {
+      name = "cuda-home-${cuda.cudaMajorMinorVersion}";
+      paths = builtins.concatMap outputs (
+        [
+          cuda.cuda_cccl
+          cuda.cuda_cudart
+          cuda.cuda_nvcc
+          cuda.cuda_nvrtc
+          cuda.libcublas
+          cuda.nccl
+        ]
+        ++ compilerParts
+      );
+    };
 in
 {
-  runPython = python.withPackages runModules;
-  developPython = python.withPackages developModules;
-  sitePackages = python.sitePackages;
+  inherit python;
 
-  build = [
+  lowering = [
     pkgs.futhark
-    pkgs.git
     pkgs.terra
   ];
 
   check = [
-    pkgs.clang-tools
-    pkgs.ruff
+    pkgs.git
+    pkgs.nixfmt
     pkgs.valgrind
   ];
 
-  cudaHome = pkgs.symlinkJoin {
-    name = "cuda-home-12.8";
-    paths = builtins.concatMap (package: package.all or [ package ]) [
-      cuda.cuda_cccl
-      cuda.cuda_cudart
-      cuda.cuda_nvcc
-      cuda.cuda_nvrtc
-      cuda.libcublas
-      cuda.nccl
-    ];
-  };
-
-  cutlass = pkgs.cutlass;
+  cuda12 = cudaHome pkgs.cudaPackages_12_8 [ ];
+  cuda13 = cudaHome pkgs.cudaPackages_13_0 [ pkgs.cudaPackages_13_0.cuda_crt ];
 }

@@ -18,7 +18,13 @@ MODULES = {
     "torch": "oracle",
     "transformers": "oracle",
 }
-PROGRAMS = {"clang": "fuzz", "futhark": "futhark", "nix-instantiate": "nix", "nvcc": "cuda"}
+PROGRAMS = {
+    "clang": "fuzz",
+    "futhark": "futhark",
+    "nix": "nix",
+    "nix-instantiate": "nix",
+    "nvcc": "cuda",
+}
 SPELLINGS = {"clang": ("clang-19", "clang")}
 
 

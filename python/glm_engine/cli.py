@@ -21,6 +21,7 @@ COMMANDS = {
     "pull": "Bring a model from the Hugging Face hub by its name.",
     "smoke": "Continue “The capital of France is” and fail unless Paris comes.",
     "generate": "Continue a prompt, streaming.",
+    "chat": "Converse in the terminal, with the engine or with a server.",
     "serve": "Serve OpenAI's HTTP interface.",
     "inspect": "List a checkpoint's tensors and its problems.",
     "plan": "Say what fits before anything is loaded.",

@@ -3,8 +3,12 @@
 import json
 import sys
 from contextlib import contextmanager
+from unicodedata import category
 
 WIDE, UNBOUNDED = 200, 100_000
+LINE_LAYOUT = "\n\t"
+UNSAFE_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")
+TURNING = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
 UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
@@ -16,6 +20,24 @@ def print_json(value):
 def printable(text):
     """Return a text whose control characters are spelt out, so that no terminal obeys them."""
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
+def terminal_text(text):
+    """Return a text of lines as a terminal may have it.
+
+    What would move its cursor, colour it or turn its lines around is spelt out; line feeds, tabs,
+    marks that join letters, and wide spaces stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(ascii(one)[1:-1] if is_unsafe(one) else one for one in text)
+
+
+def is_unsafe(character):
+    """Say whether a terminal would do something else with a character than show it."""
+    if character in LINE_LAYOUT:
+        return False
+    return category(character) in UNSAFE_CATEGORIES or character in TURNING
 
 
 def human_bytes(count):

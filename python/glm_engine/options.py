@@ -6,6 +6,7 @@ import re
 
 import click
 
+from glm_engine.errors import BadInputError
 from glm_engine.layout import CAPITALS
 from glm_engine.option_sources import Command, Option
 
@@ -265,3 +266,15 @@ def make_engine_options(model_dir, engine_values, **defaults):
 
     chosen = {name: value for name, value in engine_values.items() if value is not None}
     return EngineOptions(model_dir=model_dir, **{**defaults, **chosen})
+
+
+def is_stated(name):
+    """Say whether the command line gives a value, rather than a variable, a file or a default."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is click.core.ParameterSource.COMMANDLINE
+
+
+def refuse_stated(reason, *names):
+    """Raise BadInputError where the command line states one of these: it would be for nothing."""
+    if stated := [name for name in names if is_stated(name)]:
+        raise BadInputError(f"{reason}: {', '.join(stated)}")

@@ -13,6 +13,7 @@ from terra import TERRA
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE_FOLDERS = re.compile(r"NativeSources\(([^)]*)\)")
+NAMED_SOURCE = re.compile(r'"#([^"*]+\.cpp)"')
 EXPLAINED = re.compile(r"^scons: (?:re)?building `([^']+)' because", re.M)
 SMALL_SOURCES = {
     "futhark/entries.fut": (
@@ -40,7 +41,7 @@ SMALL_SOURCES = {
         "  futhark_context_config_free(config);\n"
         "  return GLM_ANSWER;\n}\n"
     ),
-    "native/collectives/sum.c": (
+    "native/collectives/threads/sum.c": (
         "int glm_sum(int a, int b);\nint glm_sum(int a, int b) { return a + b; }\n"
     ),
     "terra/engine.t": "return {exports = {}}\n",
@@ -89,6 +90,11 @@ class Checkout:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
+    def write_function(self, name, place):
+        """Writes a source of one function: main for programs, else one that only it has."""
+        function = "main" if place.startswith("tests/") else re.sub(r"\W", "_", place)
+        self.write(name, f"int {function}(void);\nint {function}(void) {{ return 0; }}\n")
+
     def change(self, name):
         """Adds one byte to a file and returns the bytes that it had."""
         before = (self.path / name).read_bytes()
@@ -109,6 +115,15 @@ def build_files():
         "*/SConscript",
         "tools/scons/*.py",
         "tools/scons/*.t",
+        "tools/release/*.py",
+        "python/glm_engine/__init__.py",
+        "python/glm_engine/layout.py",
+        "python/glm_engine/version.py",
+        "checkpoints/capitals/config.json",
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "NOTICE",
         "native/backends/cuda/futhark_context.h",
     )
     return [path.relative_to(ROOT) for pattern in patterns for path in ROOT.glob(pattern)]
@@ -122,6 +137,12 @@ def native_folders():
                 yield f"{script.parent.name}/{folder}"
 
 
+def named_sources():
+    """Every C++ source that some SConscript names by itself."""
+    for script in ROOT.glob("*/SConscript"):
+        yield from NAMED_SOURCE.findall(script.read_text())
+
+
 def small_checkout(path, variables=None):
     """The real build over sources of a few lines each."""
     checkout = Checkout(path, variables or {})
@@ -132,7 +153,9 @@ def small_checkout(path, variables=None):
         checkout.write(name, text)
     for folder in native_folders():
         if not any((path / folder).glob("*.c")):
-            checkout.write(f"{folder}/main.c", "int main(void) { return 0; }\n")
+            checkout.write_function(f"{folder}/main.c", folder)
+    for name in named_sources():
+        checkout.write_function(name, name)
     for addend, name in enumerate(TERRA.files):
         checkout.write(name, IR.replace("{addend}", str(addend)))
     checkout.record_lowerings()

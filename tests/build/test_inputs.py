@@ -149,12 +149,12 @@ def test_llvmlite_version_is_an_input(built_small, tmp_path, monkeypatch):
 
 
 def test_missing_source_is_an_error(built_small):
-    path = built_small.path / "native/collectives/sum.c"
+    path = built_small.path / "native/collectives/threads/sum.c"
     text = path.read_text()
     path.unlink()
     try:
         printed = built_small.scons(status=2)
     finally:
         path.write_text(text)
-    assert "native/collectives/*.c" in printed
+    assert "native/collectives/threads/*.c" in printed
     assert "not found" in printed

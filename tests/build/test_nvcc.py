@@ -27,6 +27,18 @@ def test_no_header_has_no_version():
     assert nvcc.header_version({}) is None
 
 
+def test_runtime_is_found_below_cuda_home_where_the_toolkit_has_none(tmp_path, monkeypatch):
+    toolkit, home = tmp_path / "toolkit", tmp_path / "home"
+    monkeypatch.setattr(nvcc, "toolkit_folder", lambda env: str(toolkit))
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    assert nvcc.runtime_library(None) is None
+    monkeypatch.setenv("CUDA_HOME", str(home))
+    for folder in (home / "lib", toolkit / "lib64"):
+        folder.mkdir(parents=True)
+        (folder / nvcc.RUNTIME).touch()
+        assert nvcc.runtime_library(None) == folder / nvcc.RUNTIME
+
+
 def test_cutlass_is_found_below_its_home(tmp_path, monkeypatch):
     header = tmp_path / "include" / nvcc.CUTLASS_HEADER
     header.parent.mkdir(parents=True)

@@ -1,16 +1,14 @@
-"""The flake, parsed and evaluated against a small set of packages: no Nix store is needed."""
+"""The flake, evaluated against what was read in nixpkgs: nothing is built and nothing fetched."""
 
 import json
-import os
-import subprocess
+import re
 from pathlib import Path
 
 import pytest
 
 from tests import groups
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 NIX_FILES = [
     ROOT / "flake.nix",
     ROOT / "replit.nix",
@@ -18,69 +16,152 @@ NIX_FILES = [
 ]
 REVISION = "8fd9daa3db09ced9700431c5b7ad0e8ba199b575"
 
-needs_nix = groups.needs("nix-instantiate")
+needs_nix = groups.needs("nix", "nix-instantiate")
 
 
-def nix_instantiate(folder, *arguments):
-    """Standard output of nix-instantiate, which keeps its store and state in `folder`."""
-    places = {"STORE_DIR": "store", "STATE_DIR": "state", "LOG_DIR": "log", "CONF_DIR": "conf"}
-    variables = {f"NIX_{name}": str(folder / place) for name, place in places.items()}
-    done = subprocess.run(
-        ["nix-instantiate", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env=os.environ | variables,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def flake(tmp_path_factory):
-    """What the flake's outputs say, as plain values."""
-    folder = tmp_path_factory.mktemp("nix")
-    arguments = ["--arg", "root", str(ROOT), str(HERE / "evaluate.nix")]
-    text = nix_instantiate(folder, "--eval", "--strict", "--json", *arguments)
-    return json.loads(text)
+@needs_nix
+def test_nix_is_new_enough_for_the_pin(flake):
+    said = flake.run("nix", "--version").stdout
+    major, minor = re.search(r"(\d+)\.(\d+)", said).groups()
+    assert (int(major), int(minor)) >= (2, 18)
 
 
 @needs_nix
 @pytest.mark.parametrize("path", NIX_FILES, ids=lambda path: path.name)
-def test_file_parses(path, tmp_path):
-    assert nix_instantiate(tmp_path, "--parse", str(path))
+def test_file_parses(path, flake):
+    done = flake.run("nix-instantiate", "--parse", str(path))
+    assert done.returncode == 0, done.stderr
 
 
 @needs_nix
-def test_outputs(flake):
-    assert flake["outputs"] == ["apps", "checks", "devShells", "formatter", "packages"]
-    assert flake["shells"] == ["default", "develop", "run"]
-    assert set(flake["checks"]) >= {"formatting", "glm", "rules", "smoke", "tests"}
-    assert flake["packages"] == ["default", "glm"]
-    assert flake["formatter"] == "nixfmt-tree"
-    assert flake["program"].endswith("/bin/glm")
+def test_outputs(evaluated):
+    values, _ = evaluated
+    names = values["names"]
+    assert names.pop("formatter") == "nixfmt-tree"
+    assert names == {
+        "apps": ["default", "glm", "glm-cuda"],
+        "checks": ["cpu", "cuda", "formatting", "rules", "smoke", "tests"],
+        "devShells": ["cpu", "cuda13", "default", "run"],
+        "packages": ["cpu", "cuda", "default"],
+    }
 
 
 @needs_nix
-def test_develop_shell_has_every_tool(flake):
-    shell = flake["develop"]
-    assert {"futhark", "terra", "python3.11", "glm", "cuda-home-12.8"} <= set(shell["packages"])
-    assert shell["CUDA_HOME"] == "/packages/cuda-home-12.8"
-    assert "export CC=/packages/cc/bin/cc" in shell["shellHook"]
-    assert "export CXX=/packages/cc/bin/c++" in shell["shellHook"]
+def test_every_output_is_a_derivation(evaluated):
+    values, _ = evaluated
+    for kind, derivations in values["derivations"].items():
+        assert list(derivations) == values["names"][kind]
+        assert all(path.endswith(".drv") for path in derivations.values())
+
+
+@needs_nix
+def test_nix_accepts_the_flake(flake):
+    done = flake.check()
+    assert done.returncode == 0, done.stderr
+    for output in ("packages.x86_64-linux.cuda", "checks.x86_64-linux.tests"):
+        assert f"checking derivation {output}" in done.stderr
+
+
+@needs_nix
+def test_nix_refuses_an_app_without_a_program(flake):
+    flake.replace("nix/default.nix", "    program =", "    programme =")
+    done = flake.check()
+    assert done.returncode != 0
+    assert "program" in done.stderr
+
+
+def test_every_entry_says_where_it_was_read(flake):
+    for name, entry in flake.entries().items():
+        assert re.fullmatch(r"(pkgs|lib)/\S+\.nix", entry["file"]), name
+        assert entry["place"], name
+        assert entry["commit"] is None or re.fullmatch("[0-9a-f]{40}", entry["commit"]), name
+
+
+@needs_nix
+def test_flake_uses_what_was_read_and_nothing_else(flake, evaluated):
+    _, used = evaluated
+    assert used == set(flake.entries())
+
+
+@needs_nix
+def test_extra_entry_is_seen(flake):
+    entries = flake.entries()
+    flake.write_entries(entries | {"hello": entries["git"]})
+    _, used = flake.values()
+    assert set(flake.entries()) - used == {"hello"}
+
+
+@needs_nix
+@pytest.mark.parametrize("name", ["futhark", "cudaPackages_12_8.nccl", "xorg.libXext", "gcc"])
+def test_missing_entry_is_named(name, flake):
+    entries = flake.entries()
+    del entries[name]
+    flake.write_entries(entries)
+    done = flake.evaluate()
+    assert done.returncode != 0
+    assert f"attribute '{name.rpartition('.')[2]}' missing" in done.stderr
+
+
+@needs_nix
+@pytest.mark.parametrize(
+    ("part", "right", "wrong"),
+    [
+        ("nix/tools.nix", "pkgs.terra", "pkgs.tera"),
+        ("nix/tools.nix", "cuda.libcublas", "cuda.libcubas"),
+        ("nix/libraries.nix", "pkgs.zlib", "pkgs.zlibb"),
+        ("replit.nix", "pkgs.util-linux", "pkgs.utillinux"),
+    ],
+)
+def test_misspelt_attribute_is_named(part, right, wrong, flake):
+    flake.replace(part, right, wrong)
+    done = flake.evaluate()
+    assert done.returncode != 0
+    assert f"attribute '{wrong.rpartition('.')[2]}' missing" in done.stderr
+
+
+@needs_nix
+def test_argument_that_nixpkgs_does_not_take_is_named(flake):
+    flake.replace("nix/python.nix", 'format = "wheel";', 'format = "wheel"; suffix = "whl";')
+    done = flake.evaluate()
+    assert done.returncode != 0
+    assert "unexpected argument 'suffix'" in done.stderr
+
+
+@needs_nix
+@pytest.mark.parametrize(("name", "cuda"), [("default", "12.8"), ("cuda13", "13.0")])
+def test_develop_shell_has_every_tool(name, cuda, evaluated):
+    shell = evaluated[0]["shells"][name]
+    home = f"cuda-home-{cuda}"
+    tools = {"futhark", "terra", "glm-python-base-cutlass", "glm", "git", "valgrind", home}
+    assert tools <= set(shell["packages"])
+    assert shell["CUDA_HOME"].endswith(f"-{home}")
+    assert re.search("export CC=.*/bin/cc\n", shell["shellHook"])
+    assert re.search(r"export CXX=.*/bin/c\+\+\n", shell["shellHook"])
     assert "LD_LIBRARY_PATH" not in shell["shellHook"]
 
 
 @needs_nix
-def test_run_shell_holds_the_built_engine(flake):
-    assert "glm-engine" in flake["run"]["packages"]
-    assert "terra" not in flake["run"]["packages"]
+def test_run_shell_holds_the_built_engine(evaluated):
+    shell = evaluated[0]["shells"]["run"]
+    assert shell["packages"] == ["glm-engine-cpu-0.1.0"]
 
 
 @needs_nix
-def test_builds_through_scons(flake):
-    assert "scons" in flake["build"]
-    assert "scons smoke" in flake["smoke"]
+def test_builds_through_scons(evaluated):
+    values, _ = evaluated
+    assert "scons" in values["phases"]["cpu"]
+    assert " cuda " in values["phases"]["cuda"]
+    assert " cuda " not in values["phases"]["cpu"]
+    assert "scons smoke" in values["commands"]["smoke"]
+    assert "nixfmt --check" in values["commands"]["formatting"]
+
+
+@needs_nix
+def test_apps_run_the_packages(evaluated):
+    programs = evaluated[0]["programs"]
+    assert programs["default"] == programs["glm"]
+    assert programs["glm"].endswith("-glm-engine-cpu-0.1.0/bin/glm")
+    assert programs["glm-cuda"].endswith("-glm-engine-cuda-0.1.0/bin/glm")
 
 
 def test_lock_pins_nixpkgs():

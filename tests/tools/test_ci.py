@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-RECORDER = """#!/usr/bin/env bash
+SHEBANG = f"#!{shutil.which('bash')}"
+RECORDER = r"""
 mkdir -p "${XDG_CACHE_HOME:?}"
 found=$(ls "$XDG_CACHE_HOME")
 printf -v command '%q ' "$@"
-printf '%s\\t' "$PWD" "${GLM_GROUPS-none}" "$XDG_CACHE_HOME" "$found" "$command" >>"$RECORD"
-printf '\\n' >>"$RECORD"
+printf '%s\t' "$PWD" "${GLM_GROUPS-none}" "$XDG_CACHE_HOME" "$found" "$command" >>"$RECORD"
+printf '\n' >>"$RECORD"
 [[ $* != "${FAILING-none}" ]]
 """
 
@@ -49,7 +50,7 @@ def run(folder, **variables):
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, checkout / name)
     (checkout / "tools").mkdir()
-    (checkout / "tools" / "develop").write_text(RECORDER)
+    (checkout / "tools" / "develop").write_text(SHEBANG + RECORDER)
     (checkout / "tools" / "develop").chmod(0o755)
     git = ["git", "-C", checkout, "-c", "user.name=tests", "-c", "user.email=tests@localhost"]
     for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "everything"]):

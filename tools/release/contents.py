@@ -24,9 +24,9 @@ DEVICES = os.environ.get(VARIABLE, "cpu").split()
 TAG = "py3-none-linux_x86_64"
 
 
-def wheel_version():
+def release_version(devices):
     """The version; a wheel without the CUDA device says so, and PyPI takes no such version."""
-    return VERSION if "cuda" in DEVICES else f"{VERSION}+cpu"
+    return VERSION if "cuda" in devices else f"{VERSION}+cpu"
 
 
 class WheelContents(BuildHookInterface):

@@ -1,6 +1,7 @@
 """Makes the wheel: hatchling fills it, auditwheel finds the tag that its symbols allow."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,9 +26,9 @@ def run_module(devices, *arguments):
 
 
 def make_wheel(devices, folder=FOLDER):
-    """Write the wheel with these devices into `folder`, as its only one, and return its path."""
-    for old in folder.glob("*.whl"):
-        old.unlink()
+    """Write the wheel with these devices into `folder`, emptied first, and return its path."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     exclusions = [f"--exclude={name}" for name in FOUND_AT_RUN_TIME]
     repair = ["auditwheel", "repair", "--patcher=none", "--wheel-dir", folder, *exclusions]
     with TemporaryDirectory() as untagged:

@@ -74,15 +74,15 @@ def toolkit_problem(env):
     if env["NVCC_VERSION"] is None:
         return "nvcc is not on the PATH"
     if env["CUDA_RUNTIME"] is None:
-        return f"{RUNTIME} is not in the toolkit of nvcc"
+        return f"{RUNTIME} is neither in the toolkit of nvcc nor below CUDA_HOME"
     return cuda_problem(env)
 
 
 def runtime_library(env):
-    """CUDA's static runtime in the toolkit of nvcc, or None."""
-    home = toolkit_folder(env)
-    folders = ["targets/x86_64-linux/lib", "lib64", "lib"] if home else []
-    paths = [Path(home) / folder / RUNTIME for folder in folders]
+    """CUDA's static runtime: of the toolkit that nvcc belongs to, else below CUDA_HOME, or None."""
+    homes = [toolkit_folder(env), os.environ.get("CUDA_HOME")]
+    folders = ["targets/x86_64-linux/lib", "lib64", "lib"]
+    paths = [Path(home) / folder / RUNTIME for home in homes if home for folder in folders]
     return next((path for path in paths if path.is_file()), None)
 
 

@@ -29,7 +29,7 @@ def run(command, folder, variables):
 
 
 def targets(env):
-    """Every library that this machine can build."""
+    """Every library that this machine can build, and the release made of them."""
     names = ["libraries", "futhark_cpu"]
     if env["FUTHARK_VERSION"] and not env.CudaProblem():
         names.append("futhark_cuda")
@@ -38,28 +38,28 @@ def targets(env):
         print(f"skipped: the CUDA device library: {problem}")
     else:
         names.append("cuda")
-    return names
+    return [*names, "wheel"]
 
 
 def build_clone(root, commit, folder, variables, names):
-    """Clones one commit into `folder`, builds it uncached and returns sha256 by library."""
+    """Clones one commit into `folder`, builds it uncached and returns sha256 by output."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     clone = ["git", "clone", "--quiet", "--no-hardlinks", "--no-checkout", str(root), str(folder)]
     run(clone, root, variables)
     run(["git", "checkout", "--quiet", "--detach", commit], folder, variables)
     run([sys.executable, "-m", "SCons", "--cache-disable", *names], folder, variables)
-    libraries = sorted((folder / "build").rglob("*.so"))
-    return {path.relative_to(folder).as_posix(): sha256(path) for path in libraries}
+    made = sorted([*folder.glob("build/**/*.so"), *folder.glob("build/wheel/*")])
+    return {path.relative_to(folder).as_posix(): sha256(path) for path in made}
 
 
 def clone_variables(env):
     """The caller's environment without what points into the caller's own checkout."""
     variables = command_variables(env) | {"GLM_BUILD_CACHE": "off"}
-    for name in ("PYTHONPATH", "GLM_ROOT", "GLM_BUILD_DIR"):
+    for name in ("GLM_ROOT", "GLM_BUILD_DIR"):
         variables.pop(name, None)
-    if env["CUTLASS_FOLDER"]:
-        variables["CUTLASS_HOME"] = str(env["CUTLASS_FOLDER"].parent)
-    return variables
+    own = str(root_folder(env) / "python")
+    groups = [path for path in variables["PYTHONPATH"].split(os.pathsep) if path != own]
+    return variables | {"PYTHONPATH": os.pathsep.join(groups)}
 
 
 def compare_clones(env, folder):

@@ -185,7 +185,7 @@ bring_fuzz() {
 
 bring_nix() {
   nix=$(packages_folder nix)
-  bring_packages nix "nix-instantiate from Debian" "$nix"
+  bring_packages nix "Nix 2.26 from Debian" "$nix"
 }
 
 bring_browser() {

@@ -44,7 +44,7 @@ END
 }
 
 launch_nix() {
-  ln -s ../usr/bin/nix-instantiate "$1/bin/nix-instantiate"
+  ln -s ../usr/bin/nix ../usr/bin/nix-instantiate "$1/bin"
 }
 
 launch_chromium() {

@@ -32,7 +32,7 @@ class NumberList(click.ParamType):
     "model_dir",
     envvar="GLM_MODEL",
     show_default="checkpoints/capitals",
-    help="Folder of a checkpoint or ORG/NAME.",
+    help="Folder of the checkpoint, or ORG/NAME of a model that `glm pull` brought.",
 )
 @options.model_option(
     "--synthetic",

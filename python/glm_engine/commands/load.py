@@ -15,6 +15,7 @@ from glm_engine.values import variable
 DEFAULT_URL = "http://127.0.0.1:8000"
 DEFAULT_REQUESTS = 100
 FILE = "file:"
+ENGINE_OPTIONS = (*options.ENGINE, "tokenizer_dir", "synthetic", "num_layers", "model_dir")
 LONGEST_TIMEOUT = 10_000_000.0
 LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
 
@@ -146,8 +147,8 @@ def measure(as_json, in_engine, **values):
     from glm_engine.load import report
 
     if not in_engine:
-        refuse_engine_options(values)
-    elif is_stated("url"):
+        options.refuse_stated("only with --engine", *ENGINE_OPTIONS)
+    elif options.is_stated("url"):
         raise BadInputError(f"--engine asks no server, and {values['url']} would not be asked")
     schedule = make_schedule(as_json, **values)
     run = run_in_engine if in_engine else run_at_server
@@ -158,20 +159,6 @@ def measure(as_json, in_engine, **values):
     }
     is_interrupted = len(points) < len(schedule.rates)
     return report.make_report(target, described, schedule.seed, points, is_interrupted)
-
-
-def refuse_engine_options(values):
-    """A server has its own engine: options of one, given for nothing, are an error."""
-    chosen = (*values["engine_values"], "model_dir", "tokenizer_dir", "synthetic", "num_layers")
-    names = [name for name in chosen if is_stated(name)]
-    if names:
-        raise BadInputError(f"only with --engine: {', '.join(names)}")
-
-
-def is_stated(name):
-    """Say whether the command line gives a value, rather than a variable, a file or a default."""
-    source = click.get_current_context().get_parameter_source(name)
-    return source is click.core.ParameterSource.COMMANDLINE
 
 
 def make_schedule(
@@ -216,11 +203,11 @@ def make_workload(
 def run_at_server(schedule, values):
     """Ask the server what it serves, then run every rate against it."""
     from glm_engine.load import runs, target
-    from glm_engine.load.connection import parse_address
+    from glm_engine.load.connection import KEY_VARIABLE, parse_address
     from glm_engine.server.lifecycle import raise_file_limit
 
     raise_file_limit()
-    address = parse_address(values["url"], variable(target.KEY_VARIABLE))
+    address = parse_address(values["url"], variable(KEY_VARIABLE))
     names = ("endpoint", "is_streaming", "temperature", "ignore_eos")
     model = target.chosen_model(address, values["served_model"])
     chosen = target.Target(address, model, **{name: values[name] for name in names})

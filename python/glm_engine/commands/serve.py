@@ -54,7 +54,7 @@ limit = functools.partial(setting, group="Limits")
     "tokenizer_dir",
     type=options.Checkpoint(),
     show_default="the checkpoint's",
-    help="Folder of the tokenizer and chat template.",
+    help="Folder of the tokenizer and chat template, or ORG/NAME.",
 )
 @options.model_option(
     "--served-name",

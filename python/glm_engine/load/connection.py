@@ -14,6 +14,7 @@ import httptools
 from glm_engine.errors import BadInputError
 
 PORTS = {"http": 80, "https": 443}
+KEY_VARIABLE = "GLM_API_KEY"
 OK = 200
 KEPT_OF_REFUSAL = 4096
 MOST_BESIDE_BODY = 65_536
@@ -25,7 +26,10 @@ class ConnectionLostError(OSError):
 
 @dataclass(frozen=True)
 class Address:
-    """A server's base URL, taken apart; `prefix` is the path before /v1."""
+    """A server's base URL, taken apart; `prefix` is the path before /v1.
+
+    `key_source` names what the key was taken from.
+    """
 
     url: str
     scheme: str
@@ -33,6 +37,7 @@ class Address:
     port: int
     prefix: str
     api_key: str | None = None
+    key_source: str = KEY_VARIABLE
 
     def message(self, method, path, body=b""):
         """The bytes of one request."""
@@ -46,7 +51,7 @@ class Address:
         return "\r\n".join(lines).encode() + body
 
 
-def parse_address(url, api_key=None):
+def parse_address(url, api_key=None, key_source=KEY_VARIABLE):
     """Return the `Address` of http://HOST:PORT[/PREFIX]; a final /v1 is dropped."""
     try:
         parts = urlsplit(url)
@@ -58,7 +63,9 @@ def parse_address(url, api_key=None):
         raise BadInputError(f"{url!r} is no URL such as http://127.0.0.1:8000")
     prefix = parts.path.rstrip("/").removesuffix("/v1")
     port = port if port is not None else PORTS[parts.scheme]
-    return Address(url, parts.scheme, host, port, prefix, api_key)
+    if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
+        raise BadInputError(f"{key_source}: expected a key of printable ASCII characters")
+    return Address(url, parts.scheme, host, port, prefix, api_key, key_source)
 
 
 class Connection(asyncio.Protocol):

@@ -1,7 +1,7 @@
 """What is learnt from a stream of server-sent events as its bytes arrive.
 
-An event that carries text is recognised by its bytes and counted; only the few others (the role,
-the usage, an error) are parsed as JSON.
+`TokenStream` recognises an event that carries text by its bytes and counts it; only the few others
+(the role, the usage, an error) are parsed as JSON.
 """
 
 import re
@@ -19,49 +19,33 @@ EVENTS_PER_TOKEN, SPARE_EVENTS = 16, 1024
 FIELD, END = b"data:", b"[DONE]"
 
 
-class TokenStream:
-    """The answer of one streaming request. Times are monotonic seconds.
+class EventStream:
+    """The events of a stream that is cut anywhere, line by line.
 
-    `excess` says why it is too much to be kept: a line too long, or far more events with text
-    than the `max_tokens` that were asked for.
+    `excess` says why it is too much to be kept, `error` what the server said went wrong.
     """
 
-    excess = None
+    excess = error = None
+    is_done = False
 
-    def __init__(self, max_tokens):
-        self.most_events = EVENTS_PER_TOKEN * max_tokens + SPARE_EVENTS
+    def __init__(self):
         self.rest = b""
-        self.first = self.last = None
-        self.gaps = array("d")
-        self.usage = None
-        self.error = None
-        self.is_done = False
 
     def take(self, piece, now):
-        """Read a piece of the body that arrived at `now`, cut anywhere."""
+        """Read a piece of the body that arrived at `now`."""
         lines = (self.rest + piece if self.rest else piece).split(b"\n")
         self.rest = lines.pop()
         if len(self.rest) > MOST_LINE:
             self.excess = f"a line has more than {MOST_LINE} bytes"
         for line in lines:
-            is_text = TEXT.search(line)
-            if is_text:
-                self.count(now)
-            if line.startswith(FIELD) and (not is_text or USAGE.search(line)):
-                self.read(line[len(FIELD) :].strip())
+            self.take_line(line, now)
 
-    def count(self, now):
-        """One more event with text."""
-        if self.first is None:
-            self.first = now
-        else:
-            self.gaps.append(now - self.last)
-        self.last = now
-        if len(self.gaps) > self.most_events:
-            self.excess = f"more than {self.most_events} events with text came"
+    def take_line(self, line, _now):
+        if line.startswith(FIELD):
+            self.read(line[len(FIELD) :].strip())
 
     def read(self, data):
-        """An event without text or with usage: the end, an error, or nothing of interest."""
+        """The end, an error, or an event for `take_event`."""
         if data == END:
             self.is_done = True
             return
@@ -74,11 +58,10 @@ class TokenStream:
             return
         if event.get("error"):
             self.error = message_of(event)
-        self.usage = usage_of(event) or self.usage
+        self.take_event(event)
 
-    @property
-    def num_events(self):
-        return 0 if self.first is None else 1 + len(self.gaps)
+    def take_event(self, event):
+        raise NotImplementedError
 
     def failure(self):
         """Why a stream that has ended is not a whole answer, or None."""
@@ -87,6 +70,44 @@ class TokenStream:
         if not self.is_done and self.rest.removeprefix(FIELD).strip() != END:
             return "cut off", "the stream ended without [DONE]"
         return None
+
+
+class TokenStream(EventStream):
+    """The answer of one streaming request. Times are monotonic seconds.
+
+    Far more events with text than the `max_tokens` that were asked for are too much.
+    """
+
+    def __init__(self, max_tokens):
+        super().__init__()
+        self.most_events = EVENTS_PER_TOKEN * max_tokens + SPARE_EVENTS
+        self.first = self.last = None
+        self.gaps = array("d")
+        self.usage = None
+
+    def take_line(self, line, now):
+        is_text = TEXT.search(line)
+        if is_text:
+            self.count(now)
+        if line.startswith(FIELD) and (not is_text or USAGE.search(line)):
+            self.read(line[len(FIELD) :].strip())
+
+    def count(self, now):
+        """One more event with text."""
+        if self.first is None:
+            self.first = now
+        else:
+            self.gaps.append(now - self.last)
+        self.last = now
+        if len(self.gaps) > self.most_events:
+            self.excess = f"more than {self.most_events} events with text came"
+
+    def take_event(self, event):
+        self.usage = usage_of(event) or self.usage
+
+    @property
+    def num_events(self):
+        return 0 if self.first is None else 1 + len(self.gaps)
 
 
 class WholeAnswer:

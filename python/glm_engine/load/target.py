@@ -6,13 +6,12 @@ from dataclasses import dataclass
 import orjson
 
 from glm_engine.errors import BadInputError, GlmError
-from glm_engine.load.connection import OK, Address, Connections
+from glm_engine.load.connection import OK, Address, ConnectionLostError, Connections
 from glm_engine.load.sse import WholeAnswer, is_count, message_of
 from glm_engine.load.workload import TEXT, id_vocabulary, is_chat, word_vocabulary
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 ENDPOINTS = {"completions": COMPLETIONS, "chat": CHAT}
-KEY_VARIABLE = "GLM_API_KEY"
 ASK_SECONDS = 30
 UNAUTHORIZED, NOT_FOUND = 401, 404
 MOST_OF_NAME, MOST_SHOWN = 512, 16
@@ -70,25 +69,44 @@ def ask_server(address, method, path, body=None):
 
     try:
         return asyncio.run(exchange())
-    except TimeoutError:
-        raise BadInputError(f"{address.url}: no answer to {path} in {ASK_SECONDS} s") from None
     except OSError as error:
-        raise BadInputError(f"{address.url}: no server answers there: {error}") from error
+        raise unreachable(address, path, error, ASK_SECONDS) from error
+
+
+def unreachable(address, path, error, seconds):
+    """Return the error of an exchange that came to no end, or to none in so many seconds."""
+    if isinstance(error, TimeoutError):
+        return BadInputError(f"{address.url}: no answer to {path} in {seconds:g} s")
+    if isinstance(error, ConnectionLostError):
+        return BadInputError(f"{address.url}: {path}: {error}")
+    return BadInputError(f"{address.url}: no server answers there: {error}")
+
+
+def refusal_of(address, path, status, content):
+    """Return the error of an answer that is not the one asked for."""
+    if status == UNAUTHORIZED:
+        reason = f"401, {address.key_source} holds no API key that it knows"
+        return BadInputError(f"{address.url}: {path}: {reason}")
+    answer = object_of(content)
+    said = repr(content[:80]) if answer is None else message_of(answer)
+    return ServerError(f"{address.url}: {path}: status {status}: {said}")
+
+
+def object_of(content):
+    """Return the JSON object that bytes spell, None where they spell none."""
+    try:
+        answer = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return None
+    return answer if isinstance(answer, dict) else None
 
 
 def ask_json(address, method, path, body=None):
     """The JSON object that the server answers with; any other answer is an error."""
     status, content = ask_server(address, method, path, body)
-    if status == UNAUTHORIZED:
-        reason = f"401, {KEY_VARIABLE} holds no API key that it knows"
-        raise BadInputError(f"{address.url}: {path}: {reason}")
-    try:
-        answer = orjson.loads(content)
-    except orjson.JSONDecodeError:
-        answer = None
-    if status != OK or not isinstance(answer, dict):
-        said = message_of(answer) if isinstance(answer, dict) else repr(content[:80])
-        raise ServerError(f"{address.url}: {path}: status {status}: {said}")
+    answer = object_of(content)
+    if status != OK or answer is None:
+        raise refusal_of(address, path, status, content)
     return answer
 
 

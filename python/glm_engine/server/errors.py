@@ -4,7 +4,6 @@ from http import HTTPStatus
 
 import orjson
 import structlog
-from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -156,15 +155,9 @@ def of_http(error):
     return ApiError(error.status_code, detail, headers=error.headers)
 
 
-CONVERSIONS = {
-    RequestValidationError: of_validation,
-    HTTPException: of_http,
-    BadInputError: of_bad_input,
-}
-
-
 def register(app, settings):
     """Give every exception that a handler may raise its answer."""
+    from fastapi.exceptions import RequestValidationError
 
     def handler_of(convert):
         async def handle(request, error):
@@ -172,8 +165,9 @@ def register(app, settings):
 
         return handle
 
-    for kind, convert in CONVERSIONS.items():
-        app.add_exception_handler(kind, handler_of(convert))
+    app.add_exception_handler(RequestValidationError, handler_of(of_validation))
+    app.add_exception_handler(HTTPException, handler_of(of_http))
+    app.add_exception_handler(BadInputError, handler_of(of_bad_input))
     app.add_exception_handler(EngineError, handler_of(lambda error: of_engine(error, settings)))
     app.add_exception_handler(Exception, answer_unexpected)
 

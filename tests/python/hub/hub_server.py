@@ -1,6 +1,6 @@
 """A hub on the loopback: requests of huggingface_hub, answered as the public hub answers them.
 
-Two servers, as there: the hub lists and redirects, a second host (the content network) has the
+Two servers, as there: the hub lists and redirects, a second one (the content network) has the
 bytes of files under LFS. Xet is off: no answer carries its headers. What networks and hubs do to a
 pull on a bad day is asked for by `Behaviour`.
 """
@@ -82,7 +82,7 @@ class LoopbackHub:
         self.hub = serve(partial(HubHandler, self))
         self.content = serve(partial(ContentHandler, self))
         self.endpoint = f"http://127.0.0.1:{self.hub.server_port}"
-        self.content_address = f"http://localhost:{self.content.server_port}"
+        self.content_address = f"http://127.0.0.1:{self.content.server_port}"
 
     def reset(self):
         self.behaviour, self.bytes_sent = Behaviour(), 0

@@ -1,0 +1,81 @@
+"""What comes of an answer, as text on standard output while it comes."""
+
+import os
+import sys
+
+import click
+
+from glm_engine.console import printable, terminal_text
+from glm_engine.dialogue import CallArguments, CallBegin, CallEnd, Content, Reasoning
+
+CALL = "[tool call] "
+THOUGHT, THOUGHT_END = "<think>\n", "\n</think>\n"
+
+
+def note(text):
+    """Say one line about the conversation on standard error."""
+    click.echo(f"glm: {printable(' '.join(text.split()))}", err=True)
+
+
+def can_dim(stream, environment=os.environ):
+    """Say whether thoughts can be told from the answer by how bright they are."""
+    is_plain = environment.get("NO_COLOR") or environment.get("TERM") in (None, "", "dumb")
+    return stream.isatty() and not is_plain
+
+
+class Display:
+    """Writes deltas; a terminal gets no character that it would obey.
+
+    Thoughts are dim where a terminal can do that, else between tags.
+    """
+
+    def __init__(self, shows_thoughts, stream=None):
+        self.stream = stream or sys.stdout
+        self.shows_thoughts = shows_thoughts
+        self.dims = can_dim(self.stream)
+        self.is_terminal = self.stream.isatty()
+        self.part = None
+        self.ends_line = True
+
+    def take(self, deltas):
+        """Show what an answer goes on with."""
+        for delta in deltas:
+            if type(delta) is CallEnd:
+                self.enter(None)
+            elif type(delta) is CallBegin:
+                self.enter(None)
+                self.enter(CallBegin)
+                self.write(f"{CALL}{delta.name}(")
+            elif type(delta) is CallArguments:
+                self.write(delta.text)
+            elif type(delta) is Content or self.shows_thoughts:
+                self.enter(type(delta))
+                self.write(delta.text, is_dim=type(delta) is Reasoning)
+        self.stream.flush()
+
+    def end(self):
+        """End the last line of an answer."""
+        self.enter(None)
+        if not self.ends_line:
+            self.write("\n")
+        self.stream.flush()
+
+    def enter(self, part):
+        """Go from one part of an answer to another."""
+        if part is self.part:
+            return
+        if self.part is CallBegin:
+            self.write(")")
+        if self.part is Reasoning:
+            self.write("\n\n" if self.dims else THOUGHT_END)
+        elif not self.ends_line:
+            self.write("\n")
+        self.part = part
+        if part is Reasoning and not self.dims:
+            self.write(THOUGHT)
+
+    def write(self, text, is_dim=False):
+        shown = terminal_text(text) if self.is_terminal else text
+        self.stream.write(click.style(shown, dim=True) if is_dim and self.dims else shown)
+        if text:
+            self.ends_line = text.endswith("\n")

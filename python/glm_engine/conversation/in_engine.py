@@ -1,0 +1,85 @@
+"""Answers of an engine in this process."""
+
+import secrets
+from contextlib import closing
+from pathlib import Path
+
+from glm_engine.chat import ChatTemplate
+from glm_engine.conversation.history import MESSAGES, checked
+from glm_engine.dialogue import DialogueParser, Opening, opening_of
+from glm_engine.engine import Request, Sampling
+from glm_engine.errors import BadInputError
+from glm_engine.generation import Prompt, Runner
+from glm_engine.server.errors import ApiError
+from glm_engine.server.generation import FINISH_REASONS
+from glm_engine.server.model_configs import read_generation_config, sampling_defaults
+from glm_engine.server.openai.messages import template_messages
+from glm_engine.tokenizer import GlmTokenizer
+
+GENERATION_CONFIG_FILE = "generation_config.json"
+SEED_BITS = 64
+LENGTH = "length"
+
+
+class ModelText:
+    """What turns messages into tokens and back: the checkpoint's files beside the weights."""
+
+    def __init__(self, model_dir):
+        self.path = Path(model_dir)
+        self.tokenizer = GlmTokenizer(model_dir)
+        self.template = ChatTemplate(model_dir)
+        vocab_size = self.tokenizer.vocab_size
+        config = read_generation_config(self.path / GENERATION_CONFIG_FILE, vocab_size)
+        self.defaults = sampling_defaults(config)
+
+    def prompt(self, messages, settings):
+        """Return the text that the template makes of messages; BadInputError where it cannot."""
+        variables = {} if settings.thinks is None else {"enable_thinking": settings.thinks}
+        try:
+            found = template_messages(checked(MESSAGES, messages, "messages"))
+        except ApiError as error:
+            raise BadInputError(error.detail) from error
+        return self.template.render(found, tools=list(settings.tools) or None, **variables)
+
+
+class EngineBackend:
+    """Asks an engine of this process, one question at a time."""
+
+    def __init__(self, engine, text):
+        self.engine, self.text = engine, text
+        info = engine.info()
+        self.max_seq = info["max_seq"]
+        self.title = f"{text.path.resolve().name} on {info['device']}, {self.max_seq:,} tokens"
+
+    def answer(self, messages, settings, take):
+        """Give the deltas of the answer to `take`; returns why it ended, as OpenAI names it."""
+        prompt = self.text.prompt(messages, settings)
+        parser = DialogueParser(
+            opening_of(prompt) is Opening.THOUGHT,
+            settings.tools,
+            parses_tool_calls=bool(settings.tools),
+        )
+        job = Prompt(self.request(prompt, settings))
+        with closing(Runner(self.engine, self.text.tokenizer).run([job])) as pieces:
+            for generation, text, is_finished in pieces:
+                take(parser.push(text))
+                if is_finished:
+                    reason = FINISH_REASONS.get(generation.finish_reason, generation.finish_reason)
+                    take(parser.finish(is_cut=reason == LENGTH))
+        return reason
+
+    def request(self, prompt, settings):
+        """Return the engine's request; BadInputError where the conversation fills the context."""
+        tokens = self.text.tokenizer.encode(prompt, add_special_tokens=False)
+        room = self.max_seq - len(tokens)
+        if room <= 0:
+            raise BadInputError(
+                f"the conversation has {len(tokens)} tokens, which leaves no room in the context "
+                f"of {self.max_seq}; /clear forgets it, --max-seq makes room"
+            )
+        values = {"seed": secrets.randbits(SEED_BITS), **self.text.defaults, **settings.sampling}
+        wanted = values.pop("max_tokens", room)
+        return Request(tokens, max_tokens=min(wanted, room), sampling=Sampling(**values))
+
+    def close(self):
+        self.text.template.close()

@@ -1,0 +1,51 @@
+"""Lines that a user writes, and when they are a whole message."""
+
+import sys
+
+from glm_engine.errors import BadInputError
+
+QUOTES = '"""'
+CONTINUED = "\\"
+
+
+def is_whole(text):
+    """Say whether a message ends here: not inside quotes, and not behind a backslash."""
+    if text.lstrip().startswith(QUOTES):
+        inside = text.lstrip().removeprefix(QUOTES)
+        return inside.rstrip().endswith(QUOTES)
+    return not text.endswith(CONTINUED)
+
+
+def message_of(text):
+    """Return the message without the marks that kept it open over several lines."""
+    bare = text.strip()
+    if bare.startswith(QUOTES) and is_whole(text):
+        return bare.removeprefix(QUOTES).removesuffix(QUOTES).strip("\n")
+    return text.replace(f"{CONTINUED}\n", "\n")
+
+
+class LineReader:
+    """Reads standard input where no terminal is; what goes wrong there ends the command."""
+
+    goes_on_after_errors = False
+    was_interrupted = False
+
+    def read(self):
+        """Return the next message, None at the end."""
+        text = self.line()
+        while text is not None and not is_whole(text):
+            more = self.line()
+            if more is None:
+                raise BadInputError("standard input ended inside a message of several lines")
+            text = f"{text}\n{more}"
+        return None if text is None else message_of(text)
+
+    def line(self):
+        """Return the next line without its end, None where there is none."""
+        line = sys.stdin.buffer.readline()
+        if not line:
+            return None
+        try:
+            return line.decode("utf-8").removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            raise BadInputError(f"standard input: not UTF-8: {error}") from error

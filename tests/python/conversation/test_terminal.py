@@ -1,0 +1,189 @@
+"""`glm chat` in a pseudo-terminal: on an engine, on a server, and where things go wrong."""
+
+import json
+import re
+import signal
+import sys
+
+import pytest
+
+from glm_engine import cli
+from tests.python.commands.running import CPU
+from tests.python.conversation.models import OPTIONS, link_talkative_model
+from tests.python.conversation.servers import refusal, serving, stream
+from tests.python.conversation.terminal import (
+    ALT_ENTER,
+    CTRL_C,
+    CTRL_D,
+    ENTER,
+    TAB,
+    UP,
+    Terminal,
+)
+from tests.server.serving import ServerProcess
+
+FRANCE, JAPAN = "What is the capital of France?", "What is the capital of Japan?"
+PROMPT = "\n>>>"
+SLOW_LOAD = """
+import sys, time
+from glm_engine import cli, loading
+def slow(options):
+    print("slow", flush=True)
+    time.sleep(600)
+loading.Engine = slow
+sys.exit(cli.main(["chat"]))
+"""
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\rP\u202eP"
+SPELT = "\\x1b]0;owned\\x07\\x1b[2J\\x9b31m\\rP\\u202eP"
+OBEYED = re.compile("\x1b[]\\[](?:0;owned|2J)|\x9b|\u202e|\x07")
+CALLED = {"index": 0, "function": {"name": HOSTILE, "arguments": '{"of": "France"}'}}
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    """Start a conversation in a terminal of its own, with its own history, and end it."""
+    started = []
+
+    def start(*arguments, **environment):
+        state = {"XDG_STATE_HOME": str(tmp_path / "state"), "NO_PROXY": "*"}
+        started.append(Terminal(*arguments, **{**state, **environment}))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.close()
+
+
+def saved(terminal, path):
+    """Let a conversation be saved, and return its messages."""
+    terminal.say(f"/save {path}")
+    return json.loads(path.read_bytes())["messages"]
+
+
+def test_a_conversation_on_an_engine(terminal, tmp_path):
+    chat = terminal(*CPU)
+    assert "capitals on CPU" in chat.wait_for(PROMPT)
+    assert "\nglm: that line is not UTF-8" in chat.say("\udcff")
+    assert "\nParis." in chat.say(FRANCE)
+    assert "\nTokyo." in chat.say(f"What is the capital{ALT_ENTER}of Japan?")
+    asked = [message["content"] for message in saved(chat, tmp_path / "two.json")]
+    assert asked == [FRANCE, "Paris.", "What is the capital\nof Japan?", "Tokyo."]
+    assert "\nTokyo." in chat.say("/retry")
+    chat.say("/think on")
+    begin = len(chat.raw)
+    chat.say(FRANCE)
+    assert b"\x1b[2m" in chat.raw[begin:]
+    chat.say("/think off")
+    assert "glm: /set hotness: expected one of temperature, " in chat.say("/set hotness 3")
+    chat.press("not this" + CTRL_C)
+    chat.say(f"/cl{TAB}")
+    chat.press(4 * UP)
+    assert "\nParis." in chat.say("")
+    assert saved(chat, tmp_path / "one.json") == [
+        {"role": "user", "content": FRANCE},
+        {"role": "assistant", "content": "Paris."},
+    ]
+    chat.press(CTRL_D)
+    assert chat.end() == 0
+    lines = (tmp_path / "state" / "glm" / "chat_history").read_text()
+    assert f"+{FRANCE}\n" in lines
+    assert "+/clear\n" in lines
+    assert "not this" not in lines
+
+
+def test_interrupts_and_a_full_context(terminal, tmp_path):
+    model = link_talkative_model(tmp_path)
+    chat = terminal(*CPU, "--model", model, *OPTIONS, "--no-history")
+    chat.wait_for(PROMPT)
+    chat.press(FRANCE + ENTER)
+    chat.wait_for("\nParis.")
+    chat.press(CTRL_C)
+    assert chat.wait_for(PROMPT).endswith("glm: stopped")
+    kept = saved(chat, tmp_path / "stopped.json")
+    assert kept[0] == {"role": "user", "content": FRANCE}
+    assert kept[1]["content"].startswith("Paris.")
+    chat.say("/set max_tokens 2")
+    assert "\nTokyo\nglm: the answer is cut" in chat.say(JAPAN)
+    long = {"role": "user", "content": "word " * 70_000}
+    (tmp_path / "long.json").write_text(json.dumps({"messages": [long]}))
+    chat.say(f"/load {tmp_path / 'long.json'}")
+    line = chat.say(JAPAN)
+    assert "which leaves no room in the context of 65536" in line
+    assert line.count("glm: ") == 1
+    assert saved(chat, tmp_path / "long-again.json") == [long]
+    chat.press(CTRL_C)
+    chat.wait_for("Ctrl-C once more leaves")
+    chat.wait_for(PROMPT)
+    chat.press(CTRL_C)
+    assert chat.end() == 130
+    assert chat.text.endswith("glm: interrupted\n")
+    assert not (tmp_path / "state").exists()
+
+
+def test_ctrl_c_while_the_engine_loads(terminal):
+    chat = terminal(program=(sys.executable, "-c", SLOW_LOAD))
+    chat.wait_for("slow\n")
+    chat.press(CTRL_C)
+    assert chat.end() == 130
+    assert chat.text.endswith("glm: interrupted\n")
+
+
+def test_a_conversation_on_a_server_that_dies(terminal, tmp_path, capfd):
+    keys = tmp_path / "keys"
+    keys.write_text("secret\n")
+    model = link_talkative_model(tmp_path)
+    server = ServerProcess(tmp_path, "--model", model, *OPTIONS, "--api-key-file", keys)
+    try:
+        reason = "/v1/models: 401, GLM_API_KEY holds no API key that it knows"
+        assert cli.main(["chat", "--url", server.url]) == 2
+        assert reason in capfd.readouterr().err
+        chat = terminal("--url", server.url, "--key-file", keys)
+        assert f"capitals at {server.url}" in chat.wait_for(PROMPT)
+        chat.say("/set max_tokens 2")
+        answer = chat.say(FRANCE)
+        assert "\nPar\nglm: the answer is cut" in answer
+        chat.say("/set max_tokens default")
+        chat.press(JAPAN + ENTER)
+        chat.wait_for("\nTokyo.")
+        chat.press(CTRL_C)
+        assert chat.wait_for(PROMPT).endswith("glm: stopped")
+        server.wait_until_idle()
+        chat.press(FRANCE + ENTER)
+        chat.wait_for("\nParis.")
+        server.send_signal(signal.SIGKILL)
+        assert f"\nglm: {server.url}: /v1/chat/completions: " in chat.wait_for(PROMPT)
+        server.wait()
+        assert f"\nglm: {server.url}: no server answers there" in chat.say("/retry")
+        roles = [message["role"] for message in saved(chat, tmp_path / "talk.json")]
+        assert roles == ["user", "assistant"] * 3
+        chat.press("/bye" + ENTER)
+        assert chat.end() == 0
+    finally:
+        server.stop()
+
+
+def test_what_a_server_says_is_never_obeyed_and_its_calls_get_results(terminal, tmp_path):
+    tool = {"type": "function", "function": {"name": "capital"}}
+    (tmp_path / "tools.json").write_text(json.dumps([tool]))
+    answers = [
+        refusal(500, HOSTILE),
+        stream({"reasoning_content": HOSTILE}, {"content": HOSTILE}),
+        stream({"tool_calls": [CALLED]}),
+        stream({"content": "It is Paris."}),
+    ]
+    with serving(*answers) as (url, bodies):
+        chat = terminal("--url", url, "--tools", tmp_path / "tools.json", "--no-think")
+        chat.wait_for(PROMPT)
+        begin = len(chat.raw)
+        assert "status 500: \\x1b]0;owned" in chat.say("a")
+        assert chat.say("/retry").count(SPELT) == 2
+        assert "no tool call waits" in chat.say("/result Paris")
+        assert f'\n[tool call] {SPELT}({{"of": "France"}})' in chat.say(FRANCE)
+        assert "\nIt is Paris." in chat.say("/result Paris")
+        assert not OBEYED.search(chat.raw[begin:].decode())
+    assert bodies[0]["tools"] == [tool]
+    assert bodies[0]["chat_template_kwargs"] == {"enable_thinking": False}
+    *_, calling, result = bodies[-1]["messages"]
+    assert calling["tool_calls"][0]["function"] == CALLED["function"]
+    called = calling["tool_calls"][0]["id"]
+    assert result == {"role": "tool", "tool_call_id": called, "content": "Paris"}
