@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import click
-from click.core import ParameterSource
 
 from glm_engine import options
 from glm_engine.commands.bench import NumberList
@@ -135,13 +134,13 @@ MODAL_NAMES = (
 
 def refuse_foreign(context, is_local):
     """Refuse options of the other place: what is stated must not be passed over."""
-    for param in context.command.params:
-        source = context.get_parameter_source(param.name)
-        if source is ParameterSource.COMMANDLINE:
-            if is_local and param.name in (*MODAL_NAMES, "is_dry_run"):
-                raise BadInputError(f"{param.opts[0]}: is about Modal, where --local does not go")
-            if not is_local and param.name in LOCAL_NAMES:
-                raise BadInputError(f"{param.opts[0]}: is about this machine; it needs --local")
+    flags = {param.name: param.opts[0] for param in context.command.params}
+    for name in (*MODAL_NAMES, "is_dry_run") if is_local else LOCAL_NAMES:
+        if options.is_stated(name):
+            about = (
+                "Modal, where --local does not go" if is_local else "this machine; it needs --local"
+            )
+            raise BadInputError(f"{flags[name]}: is about {about}")
 
 
 def local_job(values):
