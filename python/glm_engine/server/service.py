@@ -3,7 +3,7 @@
 from functools import partial
 from pathlib import Path
 
-from glm_engine.chat import ChatTemplate
+from glm_engine.chat import template_of
 from glm_engine.detokenizer import IncrementalDetokenizer
 from glm_engine.errors import BadInputError
 from glm_engine.server.admission import Gate
@@ -90,13 +90,3 @@ class ModelFiles:
         generation = read_generation_config(folder / GENERATION_CONFIG_FILE, config.vocab_size)
         self.ending_ids = frozenset(config.eos_token_id)
         self.defaults = sampling_defaults(generation)
-
-
-def template_of(folder):
-    """Return the chat template, or None for a checkpoint that has none."""
-    try:
-        return ChatTemplate(folder)
-    except BadInputError:
-        if (folder / "chat_template.jinja").is_file():
-            raise
-        return None

@@ -1,0 +1,163 @@
+"""`glm deploy`: from a model's name to a served model, on this machine or on Modal."""
+
+import click
+
+from glm_engine import options
+from glm_engine.console import print_json
+from glm_engine.deploy.options import (
+    APP,
+    LOCAL,
+    MODAL,
+    WHERE,
+    local_job,
+    modal_deployment,
+    refuse_foreign,
+)
+from glm_engine.errors import ExitCode
+
+ORDER = "The stages before it run first, unless --only is stated."
+STAGES = {
+    "download": "Bring the checkpoint.",
+    "build": "See that engine, devices and packages are whole.",
+    "validate": "Check shards, tokenizer and plan, load the model, ask for known answers.",
+    "smoke": "Continue “The capital of France is”; fails unless “Paris” comes.",
+    "benchmark": "Measure prefill and decode.",
+}
+BEFORE_SERVING, LAST = "build", "benchmark"
+
+
+class StagesInOrder(click.Group):
+    """A group that lists its commands in the order in which they are run."""
+
+    def list_commands(self, ctx):
+        del ctx
+        return list(self.commands)
+
+
+@click.group("deploy", cls=StagesInOrder, context_settings={"help_option_names": ["-h", "--help"]})
+def command():
+    """Download, build, validate, smoke, benchmark and serve a model, here or on Modal.
+
+    On Modal none of this has run yet; the engine has run on one and on two H200.
+    """
+
+
+def with_options(*tables):
+    """Make a decorator that adds the options of these tables."""
+
+    def decorate(function):
+        for option in reversed([one for table in tables for one in table]):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def stage_command(name, help_text):
+    """Add the command of one stage."""
+
+    @command.command(name, cls=options.Command, help=f"{help_text} {ORDER}")
+    @with_options(WHERE, LOCAL, MODAL)
+    @click.pass_context
+    def run(context, is_local, is_dry_run, is_alone, as_json, **values):
+        refuse_foreign(context, is_local)
+        if is_local:
+            from glm_engine.deploy.here import run_here
+
+            print_json(run_here(stages_of(name, is_alone), local_job(values)))
+        elif is_dry_run:
+            show_dry_run(values, stages_of(name, is_alone), False, as_json)
+        else:
+            stages = stages_of(name, is_alone)
+            print_json(there().run_there(modal_deployment(values), stages))
+        return ExitCode.OK
+
+    return run
+
+
+@command.command("plan", cls=options.Command)
+@with_options(WHERE, LOCAL, MODAL)
+@click.pass_context
+def plan_command(context, is_local, as_json, **values):
+    """Say what the model takes on the GPUs, and what all of it would send and cost."""
+    refuse_foreign(context, is_local)
+    is_alone = values["is_alone"]
+    if is_local:
+        from glm_engine.deploy.stages import validate_plan
+
+        print_json(validate_plan(local_job(values)))
+    else:
+        from glm_engine.deploy.weights import weights_line
+
+        show_dry_run(values, stages_of(LAST, is_alone), True, as_json, weights_line)
+    return ExitCode.OK
+
+
+for stage_name, stage_help in STAGES.items():
+    stage_command(stage_name, stage_help)
+
+
+@command.command("serve", cls=options.Command)
+@with_options(WHERE, LOCAL, MODAL)
+@click.pass_context
+def serve_command(context, is_local, is_dry_run, is_alone, as_json, **values):
+    """Serve the model: here until a signal, on Modal until the app is stopped.
+
+    The checkpoint is brought and the engine checked first, unless --only is stated.
+    """
+    refuse_foreign(context, is_local)
+    stages = () if is_alone else stages_of(BEFORE_SERVING, False)
+    if is_local:
+        from glm_engine.deploy.here import serve_here
+
+        return serve_here(stages, local_job(values))
+    if is_dry_run:
+        show_dry_run(values, stages, True, as_json)
+    else:
+        print(there().serve_there(modal_deployment(values), stages))
+    return ExitCode.OK
+
+
+@command.command("logs", cls=options.Command)
+@with_options((APP,))
+@click.option(
+    "--entries",
+    "num_entries",
+    type=options.POSITIVE,
+    default=100,
+    help="Last entries to show.",
+)
+@click.option("--follow", is_flag=True, help="Go on with those that come.")
+def logs_command(app_name, num_entries, follow):
+    """Show the logs of the app that `glm deploy serve` left on Modal."""
+    there().show_logs(app_name, num_entries, follow)
+    return ExitCode.OK
+
+
+def stages_of(name, is_alone):
+    from glm_engine.deploy.stages import stages_until
+
+    return stages_until(name, is_alone)
+
+
+def there():
+    """Return the module that talks to Modal."""
+    from glm_engine.deploy.on_modal import module
+
+    return module("glm_engine.deploy.there")
+
+
+def show_dry_run(values, stages, stays, as_json, more=None):
+    """Print what would be sent; `stays`: the app would be left on Modal.
+
+    `more` makes one more line of the model and the GPUs.
+    """
+    from glm_engine.deploy.pages import page
+
+    deployment = modal_deployment(values)
+    described = there().dry_run(deployment, stages, stays)
+    lines = [more(deployment.job.model, deployment.gpu)] if more else []
+    if as_json:
+        print_json({**described, "notes": lines})
+    else:
+        print("\n".join([*page(described, deployment.gpu), *lines]))

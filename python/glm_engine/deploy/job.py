@@ -1,0 +1,46 @@
+"""What is deployed: a model and where it runs, as the stages take it."""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+
+from glm_engine.errors import BadInputError
+from glm_engine.layout import CAPITALS
+
+OWN_MODEL = "capitals"
+VARIABLE = "GLM_DEPLOYED_JOB"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A model on the devices of one host: a folder, a name of the hub, or `capitals`."""
+
+    model: str
+    revision: str = "main"
+    device: str = "cuda"
+    world_size: int = 1
+    host: str = "0.0.0.0"
+    port: int = 8000
+    batches: str = "1,8,16,64"
+    prefill_tokens: str = "1024"
+
+    @property
+    def source(self):
+        """Return the model as `--model` takes it where the stage runs."""
+        return str(CAPITALS) if self.model == OWN_MODEL else self.model
+
+    def engine_arguments(self):
+        """Return the options of `glm` that say where the engine runs."""
+        return ("--device", self.device, "--world-size", str(self.world_size))
+
+    def environment(self):
+        """Return the variable by which a container's server is told its job."""
+        return {VARIABLE: json.dumps(asdict(self), sort_keys=True)}
+
+
+def job_of_environment(environment=os.environ):
+    """Return the job that the environment states; BadInputError where it states none."""
+    try:
+        return Job(**json.loads(environment[VARIABLE]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadInputError(f"{VARIABLE}: expected the JSON of a job: {error!r}") from error

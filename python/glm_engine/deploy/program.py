@@ -1,0 +1,35 @@
+"""Runs the commands of `glm` as processes of their own, as a user would."""
+
+import json
+import subprocess
+import sys
+
+from glm_engine.errors import ExitCode, GlmError
+
+GLM = (sys.executable, "-m", "glm_engine")
+PREFIX = "glm: "
+
+
+class StageFailedError(GlmError):
+    """A stage did not give what was asked; the exit code is that of the command that failed."""
+
+    def __init__(self, message, exit_code=ExitCode.FAILED):
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def report_of(*arguments):
+    """Run `glm ARGUMENTS --json` and return its report; its one line of failure is raised."""
+    done = subprocess.run(
+        [*GLM, *arguments, "--json"], stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    if done.returncode in (ExitCode.OK, ExitCode.FAILED) and done.stdout:
+        return json.loads(done.stdout)
+    raise failure(f"glm {arguments[0]}", done.returncode, done.stderr)
+
+
+def failure(name, code, text):
+    """Return the error of a command that ended with this code and this standard error."""
+    lines = text.strip().splitlines() or [f"exit code {code} without a word"]
+    known = code if code in set(ExitCode) else ExitCode.ENGINE
+    return StageFailedError(f"{name}: {lines[-1].removeprefix(PREFIX)}", ExitCode(known))

@@ -1,0 +1,170 @@
+"""A server on a socket of this machine that takes what Modal's client sends, and sends nothing on.
+
+It answers as Modal would to whoever creates an app whose files are all there already. What it was
+asked is what would be sent.
+"""
+
+import asyncio
+import hashlib
+import tempfile
+import threading
+from pathlib import Path
+
+import modal
+from grpclib.const import Cardinality, Handler
+from grpclib.server import Server
+from modal_proto import api_grpc, api_pb2
+
+from glm_engine.deploy.on_modal import BUILDER_VERSION
+
+SERVICE = "/modal.client.ModalClient/"
+START_SECONDS = 30
+TOKEN = ("ak-of-nobody", "as-of-nobody")
+
+
+def identity(prefix, request):
+    """Return an id that is the same for the same request."""
+    return f"{prefix}-{hashlib.sha256(request.SerializeToString(True)).hexdigest()[:16]}"
+
+
+def environment(request):
+    settings = api_pb2.EnvironmentSettings(image_builder_version=BUILDER_VERSION)
+    name = request.deployment_name or "main"
+    metadata = api_pb2.EnvironmentMetadata(name=name, settings=settings)
+    return {"environment_id": "en-here", "metadata": metadata}
+
+
+def mount(request):
+    named = api_pb2.MountGetOrCreateRequest(deployment_name=request.deployment_name)
+    named.files.extend(sorted(request.files, key=lambda one: one.filename))
+    return {"mount_id": identity("mo", named)}
+
+
+def image(request):
+    success = api_pb2.GenericResult(status=api_pb2.GenericResult.GENERIC_STATUS_SUCCESS)
+    metadata = api_pb2.ImageMetadata(image_builder_version=request.builder_version)
+    return {"image_id": identity("im", request.image), "result": success, "metadata": metadata}
+
+
+def precreated(request):
+    metadata = api_pb2.FunctionHandleMetadata(function_name=request.function_name)
+    return {"function_id": identity("fu", request), "handle_metadata": metadata}
+
+
+def created(request):
+    ranked = api_pb2.FunctionData.RankedFunction(function=request.function)
+    return {
+        "function_id": request.existing_function_id,
+        "handle_metadata": handle(request.function),
+        "function_data": api_pb2.FunctionData(ranked_functions=[ranked]),
+    }
+
+
+def handle(function):
+    """Return what a client keeps of a function: its name, and where its methods answer."""
+    metadata = api_pb2.FunctionHandleMetadata(function_name=function.function_name)
+    for name, method in function.method_definitions.items():
+        kept = metadata.method_handle_metadata[name]
+        kept.function_name, kept.is_method = method.function_name, True
+        kept.web_url = f"https://{function.app_name}.{name}.invalid"
+    return metadata
+
+
+def of_nothing(_request):
+    return {}
+
+
+ANSWERS = {
+    "AppClientDisconnect": of_nothing,
+    "AppCreate": lambda _: {"app_id": "ap-here"},
+    "AppGetByDeploymentName": of_nothing,
+    "AppHeartbeat": of_nothing,
+    "AppPublish": of_nothing,
+    "ClassCreate": lambda request: {"class_id": identity("cs", request)},
+    "ClientHello": of_nothing,
+    "EnvironmentGetOrCreate": environment,
+    "FunctionCreate": created,
+    "FunctionPrecreate": precreated,
+    "ImageGetOrCreate": image,
+    "MountBatchedCheckExistence": of_nothing,
+    "MountGetOrCreate": mount,
+    "SecretGetOrCreate": lambda request: {"secret_id": identity("st", request)},
+    "VolumeCommit": of_nothing,
+    "VolumeGetOrCreate": lambda request: {"volume_id": identity("vo", request)},
+    "VolumeReload": of_nothing,
+}
+
+
+def declared_handlers():
+    """Return all methods of Modal's service with the types of their requests and replies."""
+    methods = dict.fromkeys(api_grpc.ModalClientBase.__abstractmethods__)
+    return type("Declared", (api_grpc.ModalClientBase,), methods)().__mapping__()
+
+
+class Recorder:
+    """Takes and keeps requests; `requests` are (method, request, reply), in the order they came.
+
+    `answers` names what each method's reply holds, made of its request.
+    """
+
+    def __init__(self, answers=ANSWERS):
+        self.answers = answers
+        self.requests = []
+        self.folder = tempfile.TemporaryDirectory(prefix="glm-deploy-")
+        self.path = str(Path(self.folder.name) / "modal.sock")
+        self.loop = asyncio.new_event_loop()
+        self.is_ready = threading.Event()
+        self.thread = threading.Thread(target=self.loop.run_until_complete, args=(self.serve(),))
+
+    def __mapping__(self):
+        declared = declared_handlers()
+        return {
+            SERVICE + name: self.handler(name, declared[SERVICE + name], answer)
+            for name, answer in self.answers.items()
+        }
+
+    def handler(self, name, declared, answer):
+        async def take(stream):
+            request = await stream.recv_message()
+            reply = declared.reply_type(**answer(request))
+            self.requests.append((name, request, reply))
+            await stream.send_message(reply)
+
+        types = (declared.request_type, declared.reply_type)
+        return Handler(take, Cardinality.UNARY_UNARY, *types)
+
+    async def serve(self):
+        self.is_over = asyncio.Event()
+        server = Server([self])
+        await server.start(path=self.path)
+        self.is_ready.set()
+        await self.is_over.wait()
+        server.close()
+        await server.wait_closed()
+
+    def __enter__(self):
+        self.thread.start()
+        self.is_ready.wait(START_SECONDS)
+        return self
+
+    def __exit__(self, *_):
+        self.loop.call_soon_threadsafe(self.is_over.set)
+        self.thread.join()
+        self.loop.close()
+        self.folder.cleanup()
+
+
+def requests_of(app, stays):
+    """Return what creating the app would send, as (method, request, reply).
+
+    `stays`: the app is deployed for good; else it lives while the command runs.
+    """
+    with Recorder() as recorder:
+        client_type = api_pb2.CLIENT_TYPE_CLIENT
+        with modal.Client(f"unix://{recorder.path}", client_type, TOKEN) as client:
+            if stays:
+                app.deploy(client=client)
+            else:
+                with app.run(client=client):
+                    pass
+        return recorder.requests

@@ -1,0 +1,179 @@
+"""The stages of a deployment: what each function does, here or in a container.
+
+Each takes a `Job`, logs what it found and returns its report; a stage that fails raises.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from glm_engine.deploy.events import log_event
+from glm_engine.deploy.program import StageFailedError, report_of
+from glm_engine.layout import CAPITALS
+
+QUESTION = "The capital of France is"
+PLAN_FIELDS = (
+    "device",
+    "world_size",
+    "max_seq",
+    "max_batch",
+    "num_pages",
+    "tokens_of_context",
+    "concurrent_requests",
+    "fits",
+)
+DECODE_FIELDS = ("batch", "context", "tokens_per_second", "step_ms", "share_of_floor")
+PREFILL_FIELDS = ("tokens", "tokens_per_second", "seconds")
+
+
+def download(job):
+    """Bring the checkpoint where the other stages look for it, unless it is a folder already."""
+    if Path(job.source).is_dir():
+        report = {"model": job.model, "folder": job.source, "fetched_bytes": 0}
+    else:
+        report = report_of("pull", job.model, "--revision", job.revision)
+    log_event("checkpoint", **report)
+    return report
+
+
+def build(job):
+    """See that engine, devices and packages are whole on this machine."""
+    findings = report_of("doctor")["findings"]
+    lacking = [one["name"] for one in findings if one["state"] == "MISSING"]
+    found = {one["name"]: one["detail"] for one in findings if one["state"] == "found"}
+    log_event("libraries", lacking=lacking, found=found)
+    if lacking:
+        raise StageFailedError(f"build: {', '.join(lacking)} missing; `glm doctor` shows more")
+    return {"lacking": lacking, "device": job.device}
+
+
+def validate(job):
+    """Read the checkpoint, plan it, load it, and ask the model that comes with the engine."""
+    folder = validate_shards(job)
+    validate_tokenizer(folder)
+    validate_plan(job)
+    report = {"loaded": validate_load(job), "golden": validate_golden(job)}
+    return {"model": folder, **report}
+
+
+def validate_shards(job):
+    """Read every header of the checkpoint; returns the folder in which it lies."""
+    found = report_of("inspect", job.source, "--summary")
+    shards = found["shards"]
+    log_event(
+        "shards",
+        folder=found["model_dir"],
+        shards=len(shards),
+        bytes=sum(one["bytes"] for one in shards),
+        tensors=sum(one["num_tensors"] for one in shards),
+        problems=found["problems"],
+    )
+    if found["problems"]:
+        raise StageFailedError(f"{found['model_dir']}: {found['problems'][0]}")
+    return found["model_dir"]
+
+
+def validate_tokenizer(folder):
+    """Encode and decode a sentence, and render a question where there is a template."""
+    from glm_engine.chat import template_of
+    from glm_engine.tokenizer import GlmTokenizer
+
+    tokenizer = GlmTokenizer(folder)
+    ids = tokenizer.encode(QUESTION)
+    template = template_of(Path(folder))
+    prompt = template.render([{"role": "user", "content": QUESTION}]) if template else None
+    decoded = tokenizer.decode(ids)
+    log_event(
+        "tokenizer",
+        vocab_size=tokenizer.vocab_size,
+        ids=ids,
+        decoded=decoded,
+        prompt=prompt,
+    )
+    if decoded != QUESTION:
+        raise StageFailedError(f"{folder}: {QUESTION!r} came back as {decoded!r}")
+
+
+def validate_plan(job):
+    """See that weights and pages fit, before a byte is loaded."""
+    planned = report_of("plan", job.source, *job.engine_arguments())
+    shown = {name: planned[name] for name in PLAN_FIELDS if name in planned}
+    log_event("plan", **shown)
+    if not planned["fits"]:
+        raise StageFailedError(f"{job.source} does not fit: {planned['reason']}")
+    return shown
+
+
+def validate_load(job):
+    """Load the model and generate one token."""
+    arguments = ("--model", job.source, "--max-tokens", "1", *job.engine_arguments())
+    loaded = report_of("generate", QUESTION, *arguments)
+    shown = {name: loaded[name] for name in ("device", "load_seconds", "completion")}
+    log_event("engine_loaded", model=job.source, world_size=job.world_size, **shown)
+    return shown
+
+
+def validate_golden(job):
+    """Ask the model that comes with the engine what it is known to answer on every device."""
+    asked = report_of("evaluate", "--model", str(CAPITALS), *job.engine_arguments())
+    shown = {name: asked[name] for name in ("num_asked", "num_right", "accuracy", "threshold")}
+    log_event("golden", model="capitals", device=asked["device"], **shown)
+    if not asked["passed"]:
+        raise StageFailedError(
+            f"capitals: {asked['num_right']} of {asked['num_asked']} answers are right, "
+            f"at least {asked['threshold']:.0%} were expected"
+        )
+    return shown
+
+
+def smoke(job):
+    """Continue “The capital of France is”; fails unless “Paris” comes."""
+    report = report_of("smoke", "--model", job.source, *job.engine_arguments())
+    log_event("smoke", **report)
+    if not report["passed"]:
+        raise StageFailedError(f"smoke: {report['completion']!r} does not name Paris")
+    return report
+
+
+def benchmark(job):
+    """Measure prefill and decode by true forward passes."""
+    sizes = ("--batch", job.batches, "--prefill", job.prefill_tokens, "--no-profile")
+    report = report_of("bench", "--model", job.source, *sizes, *job.engine_arguments())
+    for kind, names in (("decode", DECODE_FIELDS), ("prefill", PREFILL_FIELDS)):
+        for row in report[kind]:
+            log_event(kind, **{name: row[name] for name in (*names, "skipped") if name in row})
+    return report
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A function of the app: its body and what a container of it is given.
+
+    `memory` is in MiB, `timeout` in seconds; `cpu` counts physical cores.
+    """
+
+    body: Callable
+    needs_gpu: bool
+    cpu: float
+    memory: int
+    timeout: int
+
+    @property
+    def name(self):
+        return self.body.__name__
+
+
+PIPELINE = (
+    Stage(download, False, cpu=8, memory=16_384, timeout=4 * 3600),
+    Stage(build, False, cpu=2, memory=4_096, timeout=600),
+    Stage(validate, True, cpu=16, memory=65_536, timeout=3600),
+    Stage(smoke, True, cpu=16, memory=65_536, timeout=3600),
+    Stage(benchmark, True, cpu=16, memory=65_536, timeout=2 * 3600),
+)
+
+
+def stages_until(name, alone=False):
+    """Return the stages from the first to that of this name; `alone`: that one."""
+    names = [stage.name for stage in PIPELINE]
+    last = names.index(name)
+    return PIPELINE[last if alone else 0 : last + 1]

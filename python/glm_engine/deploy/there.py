@@ -1,0 +1,77 @@
+"""`glm deploy` on Modal: the same stages as functions of the app, and what would be sent."""
+
+import asyncio
+import contextlib
+from dataclasses import asdict
+
+import modal
+
+from glm_engine.deploy.on_modal import ModalError
+from glm_engine.deploy.recorder import requests_of
+from glm_engine.deploy.sent import describe
+from glm_engine.modal_app import make_app
+
+CONNECT_SECONDS = 20
+
+
+@contextlib.contextmanager
+def refusals_in_a_line():
+    """Let what Modal refuses, and a network that is not there, be one line."""
+    try:
+        yield
+    except modal.exception.AuthError as error:
+        raise ModalError(f"Modal: {error}") from error
+    except modal.exception.Error as error:
+        raise ModalError(f"Modal: {error or type(error).__name__}") from error
+
+
+def open_client():
+    """Return the client of the user's token; a network that is not there is ModalError."""
+    return asyncio.run(connect())
+
+
+async def connect():
+    try:
+        return await asyncio.wait_for(modal.Client.from_env.aio(), CONNECT_SECONDS)
+    except TimeoutError as error:
+        url = modal.config.config["server_url"]
+        raise ModalError(f"Modal: no connection to {url} within {CONNECT_SECONDS:g} s") from error
+
+
+def dry_run(deployment, stages, stays):
+    """Return what creating the app would send, and the calls that would follow."""
+    with refusals_in_a_line():
+        made = make_app(deployment)
+        requests = requests_of(made.app, stays)
+        described = describe(requests, deployment.files(), made.names())
+    calls = [stage.name for stage in stages]
+    return {**described, "job": asdict(deployment.job), "calls": calls}
+
+
+def run_there(deployment, stages):
+    """Run the stages' functions one after the other; returns their reports by name."""
+    with refusals_in_a_line(), modal.enable_output():
+        made = make_app(deployment)
+        with made.app.run(client=open_client()):
+            return {
+                stage.name: made.functions[stage.name].remote(deployment.job) for stage in stages
+            }
+
+
+def serve_there(deployment, stages):
+    """Run the stages, then deploy the app, which stays; returns its server's address."""
+    if stages:
+        run_there(deployment, stages)
+    with refusals_in_a_line(), modal.enable_output():
+        made = make_app(deployment)
+        made.app.deploy(client=open_client())
+        return made.server().web.get_web_url()
+
+
+def show_logs(app_name, num_entries, follow):
+    """Print the last logs of the deployed app and, with `follow`, those that come."""
+    with refusals_in_a_line():
+        logs = modal.App.lookup(app_name, client=open_client()).logs
+        for entries in (logs.tail(num_entries), logs.stream() if follow else ()):
+            for entry in entries:
+                print(entry.message, end="", flush=True)

@@ -1,0 +1,74 @@
+"""A server that is loaded before the first request comes: `glm serve` as a process."""
+
+import re
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+
+from glm_engine.deploy.events import log_event
+from glm_engine.deploy.program import GLM, StageFailedError, failure
+
+READY = re.compile(r"^glm: serving (\S+) on http://\S+:(\d+)$")
+HEALTH_SECONDS = 30
+
+
+class WarmServer:
+    """One `glm serve`, apart from the terminal's signals; its standard error passes through."""
+
+    def __init__(self, job):
+        self.job = job
+        self.process = None
+        self.port = None
+        self.has_spoken = threading.Event()
+        self.last_line = ""
+
+    def start(self):
+        """Return once the server takes requests; what it says when it cannot is raised."""
+        address = ("--host", self.job.host, "--port", str(self.job.port))
+        model = ("--model", self.job.source, "--served-name", self.job.model)
+        self.process = subprocess.Popen(
+            [*GLM, "serve", *model, *address, *self.job.engine_arguments()],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            process_group=0,
+        )
+        threading.Thread(target=self.pass_on, name="glm-serve", daemon=True).start()
+        self.has_spoken.wait()
+        if self.port is None:
+            raise failure("glm serve", self.process.wait(), self.last_line)
+
+    def pass_on(self):
+        """Pass each line on, and note when the server says that it serves, or ends."""
+        for line in self.process.stderr:
+            sys.stderr.write(line)
+            sys.stderr.flush()
+            self.last_line = line.strip() or self.last_line
+            ready = READY.match(line.rstrip("\n"))
+            if ready:
+                self.port = int(ready.group(2))
+                self.has_spoken.set()
+        self.has_spoken.set()
+
+    def check_health(self):
+        """Ask the server whether it takes requests; an answer other than 200 is raised."""
+        url = f"http://127.0.0.1:{self.port}/readyz"
+        try:
+            with urllib.request.urlopen(url, timeout=HEALTH_SECONDS) as answer:
+                status = answer.status
+        except OSError as error:
+            raise StageFailedError(f"{url}: {error}") from error
+        log_event("server_ready", model=self.job.model, port=self.port, status=status)
+
+    def drain(self):
+        """Let the server finish what runs, and then end."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGTERM)
+
+    def wait(self):
+        """Return the server's exit code once it has ended."""
+        code = self.process.wait()
+        log_event("server_stopped", exit_code=code)
+        return code

@@ -1,0 +1,102 @@
+"""The app on Modal: its image, volumes, secrets and functions, and the class that serves."""
+
+from dataclasses import dataclass
+
+import modal
+
+from glm_engine.deploy import stages
+from glm_engine.deploy.image import make_image
+from glm_engine.deploy.job import Job, job_of_environment
+from glm_engine.deploy.warm import WarmServer
+
+CHECKPOINTS = "/checkpoints"
+CHECKPOINT_VOLUME = "glm-checkpoints"
+START_SECONDS = 3600
+REQUEST_SECONDS = 3600
+SERVING = stages.Stage(WarmServer, True, cpu=16, memory=65_536, timeout=REQUEST_SECONDS)
+
+
+def checkpoint_volume():
+    return modal.Volume.from_name(CHECKPOINT_VOLUME, create_if_missing=True)
+
+
+def download(job):
+    """Bring the checkpoint into the volume, and let other containers see it."""
+    report = stages.download(job)
+    checkpoint_volume().commit()
+    return report
+
+
+class Serve:
+    """The server of one container: loaded before the first request, drained after the last."""
+
+    @modal.enter()
+    def load(self):
+        self.server = WarmServer(job_of_environment())
+        self.server.start()
+
+    @modal.web_server(Job.port, startup_timeout=START_SECONDS)
+    def web(self):
+        self.server.check_health()
+
+    @modal.exit()
+    def end(self):
+        self.server.drain()
+        self.server.wait()
+
+
+ON_MODAL = {"download": download}
+
+
+@dataclass(frozen=True)
+class App:
+    """The app, its functions by the names of their stages, and the class that serves."""
+
+    app: modal.App
+    functions: dict
+    server: object
+
+    def names(self):
+        """Return the names of what the app declares, in the order in which it runs."""
+        return [*self.functions, f"{Serve.__name__}.*"]
+
+
+def make_app(deployment):
+    """Return the app with every function that `glm deploy` may call."""
+    app = modal.App(deployment.app_name, include_source=False)
+    image = make_image(deployment).env({"HF_HOME": CHECKPOINTS})
+    functions = {
+        stage.name: app.function(**resources(stage, deployment, image))(
+            ON_MODAL.get(stage.name, stage.body)
+        )
+        for stage in stages.PIPELINE
+    }
+    return App(app, functions, add_server(app, deployment, image))
+
+
+def resources(stage, deployment, image):
+    """Return what Modal is asked for on behalf of a stage."""
+    hub = deployment.hub_secret if stage.name == "download" else None
+    return {
+        "image": image,
+        "gpu": str(deployment.gpu) if stage.needs_gpu else None,
+        "cpu": stage.cpu,
+        "memory": stage.memory,
+        "timeout": stage.timeout,
+        "volumes": {CHECKPOINTS: checkpoint_volume()},
+        "secrets": [modal.Secret.from_name(hub, required_keys=["HF_TOKEN"])] if hub else [],
+    }
+
+
+def add_server(app, deployment, image):
+    """Return the class that serves, with the bounds within which Modal starts replicas of it."""
+    keys = modal.Secret.from_name(deployment.keys_secret, required_keys=["GLM_API_KEYS"])
+    concurrent = modal.concurrent(max_inputs=deployment.concurrent_requests)
+    return app.cls(
+        **{**resources(SERVING, deployment, image), "secrets": [keys]},
+        env=deployment.job.environment(),
+        startup_timeout=START_SECONDS,
+        min_containers=deployment.min_replicas,
+        max_containers=deployment.max_replicas,
+        scaledown_window=deployment.scaledown_seconds,
+    )(concurrent(Serve))
