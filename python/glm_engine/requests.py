@@ -51,6 +51,7 @@ class EngineOptions:
     check_operations: bool | None = None
     synthetic: bool | None = None
     num_layers: int | None = None
+    kv_events: bool | None = None
     progress: Callable[[int, int, str], None] | None = None
 
     def numbers(self):
