@@ -9,10 +9,12 @@ let
     modules.httptools
     modules.jinja2
     modules.llguidance
+    modules.msgspec
     modules.numpy
     modules.orjson
     modules.prometheus-client
     modules.pydantic
+    modules.pyzmq
     modules.rich
     modules.structlog
     modules.tokenizers

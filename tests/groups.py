@@ -15,6 +15,7 @@ MODULES = {
     "playwright": "browser",
     "torch": "oracle",
     "transformers": "oracle",
+    "vllm_router": "router",
 }
 PROGRAMS = {"clang": "fuzz", "futhark": "futhark", "nix-instantiate": "nix", "nvcc": "cuda"}
 SPELLINGS = {"clang": ("clang-19", "clang")}

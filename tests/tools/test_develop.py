@@ -25,7 +25,8 @@ HANGING_APT = (
         (["--with"], "--with needs a group"),
         (
             ["--with", "gpu", "true"],
-            "unknown group 'gpu': expected oracle, fuzz, cuda, modal, nix, browser or futhark",
+            "unknown group 'gpu': expected oracle, fuzz, cuda, modal, nix, browser, router "
+            "or futhark",
         ),
         (["--wiht", "oracle", "true"], "unknown option '--wiht'"),
         (["--print-environment", "true"], "--print-environment takes no command"),
@@ -47,7 +48,7 @@ def test_wrong_group_in_variable_is_refused(recorded):
 def test_help_names_every_group(recorded):
     done = recorded.run("--help")
     assert done.returncode == 0
-    groups = ("oracle", "fuzz", "cuda", "modal", "nix", "browser", "futhark")
+    groups = ("oracle", "fuzz", "cuda", "modal", "nix", "browser", "router", "futhark")
     assert all(f"  {group} " in done.stdout for group in groups)
 
 

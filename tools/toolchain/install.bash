@@ -167,8 +167,8 @@ bring_overlay() {
     cuda)
       stage "CUDA packages" make_cuda_overlay "$venv/bin/python" "$pip" "$work/tree" "$version" "$here/locks"
       ;;
-    modal)
-      stage "modal packages" make_overlay "$venv/bin/python" "$pip" "$work/tree" "$here/locks/modal-$version.lock"
+    modal | router)
+      stage "$group packages" make_overlay "$venv/bin/python" "$pip" "$work/tree" "$here/locks/$group-$version.lock"
       ;;
     browser)
       stage "Playwright" make_browser_overlay "$venv/bin/python" "$pip" "$work/tree" \
@@ -280,7 +280,7 @@ install() {
   for group in ${groups[@]+"${groups[@]}"}; do
     case $group in
       browser) bring_browser ;;
-      cuda | modal | oracle) bring_overlay "$group" ;;
+      cuda | modal | oracle | router) bring_overlay "$group" ;;
     esac
   done
   write_environment
