@@ -9,7 +9,7 @@ class PrefixIndex:
     """Block hash to the tokens of the whole prefix that ends with the block."""
 
     def __init__(self):
-        self.prefixes: dict[int, tuple[int, ...]] = {}
+        self.prefixes: dict[int, tuple] = {}
         self.num_cleared = 0
 
     def store(self, hashes: list[int], parent: int | None, tokens: list[int], size: int) -> None:
