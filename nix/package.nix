@@ -5,7 +5,9 @@
 }:
 pkgs.stdenv.mkDerivation {
   pname = "glm-engine";
-  version = "0.1.0";
+  version = builtins.head (
+    builtins.match ".*VERSION = \"([^\"]*)\".*" (builtins.readFile ../python/glm_engine/version.py)
+  );
   src = source;
 
   nativeBuildInputs = tools.build ++ [

@@ -15,7 +15,7 @@ MODULES = {
     "playwright": "browser",
     "torch": "oracle",
     "transformers": "oracle",
-    "vllm_router": "router",
+    "vllm_router": "services",
 }
 PROGRAMS = {"clang": "fuzz", "futhark": "futhark", "nix-instantiate": "nix", "nvcc": "cuda"}
 SPELLINGS = {"clang": ("clang-19", "clang")}

@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass
 from importlib import metadata, util
 from pathlib import Path
 
-from glm_engine import abi, libraries
+from glm_engine import abi, layout, libraries
 from glm_engine.console import human_bytes
 from glm_engine.engine import find_gpus
 from glm_engine.errors import GlmError
-from glm_engine.options import CAPITALS
+from glm_engine.layout import CAPITALS
 from glm_engine.version import version
 
 X86_64_V3 = ("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave")
@@ -74,7 +74,7 @@ class Finding:
 def diagnose():
     """Return all findings, in the order in which they are shown."""
     return [
-        Finding("glm", True, version(), str(libraries.PACKAGE), needed=True),
+        Finding("glm", True, version(), str(layout.PACKAGE), needed=True),
         interpreter(),
         *[package(name) for name in PACKAGES],
         processor(),
@@ -89,10 +89,10 @@ def diagnose():
 
 
 def interpreter():
-    supported = (3, 11) <= sys.version_info[:2] <= (3, 12)
+    supported = (3, 11) <= sys.version_info[:2] <= (3, 14)
     detail = platform.python_version()
     if not supported:
-        detail += "; 3.11 or 3.12 is needed"
+        detail += "; 3.11 to 3.14 is needed"
     return Finding("Python", supported, detail, sys.executable, needed=True)
 
 

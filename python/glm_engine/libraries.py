@@ -5,15 +5,12 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from glm_engine import layout
 from glm_engine.abi import TYPES, declare_functions
 from glm_engine.errors import EngineLibraryError
 from glm_engine.values import variable
 
 VARIABLE = "GLM_ENGINE_LIBRARY"
-PACKAGE = Path(__file__).resolve().parent
-CHECKOUT = Path(variable("GLM_ROOT") or PACKAGE.parents[1])
-PACKAGE_LIBRARY = PACKAGE / "lib" / "engine.so"
-BUILT_LIBRARY = CHECKOUT / "build" / "engine.so"
 DEVICE_KINDS = ("cpu", "cuda")
 SPARE_BYTES = 4096
 
@@ -27,18 +24,17 @@ class FoundLibrary:
 
 
 def find_engine_library():
-    """Return the engine.so to load: the variable's, the package's, or the build's."""
+    """Return the engine.so to load: the variable's, else the layout's."""
     chosen = variable(VARIABLE)
     if chosen is not None:
         if not Path(chosen).is_file():
             raise EngineLibraryError(f"{VARIABLE} names {chosen!r}, which is not a file")
         return FoundLibrary(Path(chosen).resolve(), f"named by {VARIABLE}")
-    for path, how in [(PACKAGE_LIBRARY, "part of the package"), (BUILT_LIBRARY, "built here")]:
-        if path.is_file():
-            return FoundLibrary(path, how)
+    path = layout.LIBRARIES / "engine.so"
+    if path.is_file():
+        return FoundLibrary(path, "part of the wheel" if layout.IS_WHEEL else "built here")
     raise EngineLibraryError(
-        f"engine.so is neither at {PACKAGE_LIBRARY} nor at {BUILT_LIBRARY}: "
-        f"build it with `scons`, or name it in {VARIABLE}"
+        f"engine.so is not at {path}: build it with `scons`, or name it in {VARIABLE}"
     )
 
 

@@ -6,10 +6,9 @@ import re
 
 import click
 
-from glm_engine.libraries import CHECKOUT
+from glm_engine.layout import CAPITALS
 from glm_engine.values import refuse_empty, variable
 
-CAPITALS = CHECKOUT / "checkpoints" / "capitals"
 DEVICES = ("auto", "cpu", "cuda")
 LAYOUTS = ("tensor_parallel", "expert_parallel")
 KV_DTYPES = {"float32": 0, "bfloat16": 1, "fp8_e4m3": 2}

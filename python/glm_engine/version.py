@@ -1,17 +1,13 @@
-"""The version, as pyproject.toml or the installed package states it."""
+"""The version: stated here, and of a wheel with what its metadata adds (`+cpu`: no CUDA device)."""
 
-import tomllib
 from importlib import metadata
-from pathlib import Path
 
+from glm_engine.layout import IS_WHEEL
+
+VERSION = "0.2.0"
 DISTRIBUTION = "glm-engine"
 
 
 def version():
-    """Return the version of the checkout that this is, or of the installed package."""
-    project = Path(__file__).resolve().parents[2] / "pyproject.toml"
-    if project.is_file():
-        table = tomllib.loads(project.read_text(encoding="utf-8")).get("project", {})
-        if table.get("name") == DISTRIBUTION:
-            return table["version"]
-    return metadata.version(DISTRIBUTION)
+    """Return the version of the checkout that this is, or of the installed wheel."""
+    return metadata.version(DISTRIBUTION) if IS_WHEEL else VERSION

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from glm_engine import abi, libraries
+from glm_engine import abi, layout, libraries
 from glm_engine.errors import EngineLibraryError
 
 
@@ -23,16 +23,14 @@ def test_variable_that_names_nothing(monkeypatch, tmp_path):
         libraries.find_engine_library()
 
 
-def test_package_before_build(monkeypatch, tmp_path):
+def test_without_the_variable_the_layout_says_where(monkeypatch, tmp_path):
     monkeypatch.delenv(libraries.VARIABLE, raising=False)
-    for name in ("PACKAGE_LIBRARY", "BUILT_LIBRARY"):
-        monkeypatch.setattr(libraries, name, tmp_path / name)
+    monkeypatch.setattr(layout, "LIBRARIES", tmp_path)
     with pytest.raises(EngineLibraryError, match="build it with `scons`"):
         libraries.find_engine_library()
-    (tmp_path / "BUILT_LIBRARY").write_bytes(b"")
-    assert libraries.find_engine_library().how == "built here"
-    (tmp_path / "PACKAGE_LIBRARY").write_bytes(b"")
-    assert libraries.find_engine_library().how == "part of the package"
+    (tmp_path / "engine.so").write_bytes(b"")
+    found = libraries.find_engine_library()
+    assert (found.path, found.how) == (tmp_path / "engine.so", "built here")
 
 
 def test_file_that_is_no_library(monkeypatch, tmp_path):

@@ -13,7 +13,6 @@ VARIABLES = {
     "GLM_API_KEYS": ("serve",),
     "GLM_API_KEY": ("load",),
     "GLM_ENGINE_LIBRARY": ("plan",),
-    "GLM_ROOT": ("smoke",),
     "GLM_TRACEBACK": ("plan",),
 }
 

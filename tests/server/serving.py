@@ -33,14 +33,14 @@ def device_options():
 
 
 class ServerProcess:
-    """A running `glm serve`; its standard error goes to a file."""
+    """A running `glm serve`, the checkout's unless `command` says another; it logs into a file."""
 
-    def __init__(self, folder, *arguments, environment=None):
+    def __init__(self, folder, *arguments, environment=None, command=COMMAND, cwd=ROOT):
         self.log_path = Path(folder) / "serve.log"
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
-                [*COMMAND, *device_options(), "--port", "0", *map(str, arguments)],
-                cwd=ROOT,
+                [*command, *device_options(), "--port", "0", *map(str, arguments)],
+                cwd=cwd,
                 env={**ENVIRONMENT, **(environment or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

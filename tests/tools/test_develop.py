@@ -25,7 +25,7 @@ HANGING_APT = (
         (["--with"], "--with needs a group"),
         (
             ["--with", "gpu", "true"],
-            "unknown group 'gpu': expected oracle, fuzz, cuda, modal, nix, browser, router "
+            "unknown group 'gpu': expected oracle, fuzz, cuda, modal, nix, browser, services "
             "or futhark",
         ),
         (["--wiht", "oracle", "true"], "unknown option '--wiht'"),
@@ -48,7 +48,7 @@ def test_wrong_group_in_variable_is_refused(recorded):
 def test_help_names_every_group(recorded):
     done = recorded.run("--help")
     assert done.returncode == 0
-    groups = ("oracle", "fuzz", "cuda", "modal", "nix", "browser", "router", "futhark")
+    groups = ("oracle", "fuzz", "cuda", "modal", "nix", "browser", "services", "futhark")
     assert all(f"  {group} " in done.stdout for group in groups)
 
 

@@ -122,6 +122,11 @@ def cutlass_problem(env):
     )
 
 
+def device_problem(env):
+    """Why the CUDA device library with all its kernels cannot be built here, or None."""
+    return toolkit_problem(env) or cutlass_problem(env)
+
+
 def cutlass_settings(env):
     """What a compilation that includes CUTLASS has beside the others' flags."""
     folder = env["CUTLASS_FOLDER"]
@@ -192,6 +197,7 @@ def generate(env):
     env.AddMethod(toolkit_problem, "ToolkitProblem")
     env.AddMethod(header_problem, "HeaderProblem")
     env.AddMethod(cutlass_problem, "CutlassProblem")
+    env.AddMethod(device_problem, "DeviceProblem")
     env.AddMethod(cutlass_settings, "CutlassSettings")
     env.AddMethod(cuda_runtime, "CudaRuntime")
     env.AddMethod(cuda_major, "CudaMajor")

@@ -33,7 +33,7 @@ def targets(env):
     names = ["libraries", "futhark_cpu"]
     if env["FUTHARK_VERSION"] and not env.CudaProblem():
         names.append("futhark_cuda")
-    problem = env.ToolkitProblem() or env.CutlassProblem()
+    problem = env.DeviceProblem()
     if problem:
         print(f"skipped: the CUDA device library: {problem}")
     else:

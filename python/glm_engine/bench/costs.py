@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glm_engine.errors import BadInputError, no_checkpoint
-from glm_engine.options import CAPITALS
+from glm_engine.layout import CAPITALS, CONFIGS
 
-CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 SYNTHETIC = tuple(sorted(path.stem for path in CONFIGS.glob("*.json")))
 PLAIN_BYTES = 2
 SCALE_BYTES = 4

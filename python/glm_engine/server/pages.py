@@ -1,13 +1,11 @@
 """The page at / and its files, read once from `page/`."""
 
-from pathlib import Path
-
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from glm_engine.layout import PAGE
 from glm_engine.server.errors import ApiError
 
-FOLDER = Path(__file__).parent / "page"
 INDEX = "index.html"
 MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".svg": "image/svg+xml"}
 HEADERS = {
@@ -20,7 +18,7 @@ HEADERS = {
 
 def page_files():
     """Return the page's files by name, as (bytes, media type)."""
-    found = [path for path in sorted(FOLDER.glob("*")) if path.suffix in MEDIA_TYPES]
+    found = [path for path in sorted(PAGE.glob("*")) if path.suffix in MEDIA_TYPES]
     return {path.name: (path.read_bytes(), MEDIA_TYPES[path.suffix]) for path in found}
 
 

@@ -1,0 +1,11 @@
+"""Where the files lie: one layout, at the top of a checkout or inside the package of a wheel."""
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent
+IS_WHEEL = (PACKAGE / "build").is_dir()
+ROOT = PACKAGE if IS_WHEEL else PACKAGE.parents[1]
+LIBRARIES = ROOT / "build"
+CAPITALS = ROOT / "checkpoints" / "capitals"
+CONFIGS = PACKAGE / "configs"
+PAGE = PACKAGE / "server" / "page"

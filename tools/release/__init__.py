@@ -1,0 +1,1 @@
+"""The wheel and the release archive, made of what the build made."""

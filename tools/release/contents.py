@@ -1,0 +1,46 @@
+"""What a wheel holds beside the Python package, for hatchling, which pyproject.toml leads here."""
+
+import os
+from pathlib import Path
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+from glm_engine.version import VERSION
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "glm_engine"
+ALWAYS = ("build/engine.so", "checkpoints/capitals")
+OF_DEVICE = {
+    "cpu": ("build/libglm_cpu.so",),
+    "cuda": (
+        "build/libglm_cuda.so",
+        "build/libcudawrap.so",
+        "build/libcublaswrap.so",
+        "build/libncclwrap.so",
+    ),
+}
+VARIABLE = "GLM_WHEEL_DEVICES"
+DEVICES = os.environ.get(VARIABLE, "cpu").split()
+TAG = "py3-none-linux_x86_64"
+
+
+def wheel_version():
+    """The version; a wheel without the CUDA device says so, and PyPI takes no such version."""
+    return VERSION if "cuda" in DEVICES else f"{VERSION}+cpu"
+
+
+class WheelContents(BuildHookInterface):
+    """Puts libraries and checkpoint into the package, at the places that they have at the top."""
+
+    def initialize(self, version, build_data):
+        if version == "editable":
+            return
+        wanted = [*ALWAYS, *(name for device in DEVICES for name in OF_DEVICE[device])]
+        missing = [name for name in wanted if not (ROOT / name).exists()]
+        if missing:
+            raise FileNotFoundError(
+                f"{', '.join(missing)}: not built; `tools/develop scons wheel` builds them first"
+            )
+        build_data["tag"] = TAG
+        build_data["pure_python"] = False
+        build_data["force_include"] |= {str(ROOT / name): f"{PACKAGE}/{name}" for name in wanted}
