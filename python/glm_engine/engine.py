@@ -153,7 +153,8 @@ class Engine:
         self.pointer = pointer
         self.events, self.events_pointer = event_records(POLL_CAPACITY)
         self.steps = (abi.StepStruct * POLL_CAPACITY)()
-        self.vocab_size = self.info()["vocab_size"]
+        info = self.info()
+        self.vocab_size, self.page_size = info["vocab_size"], info["page_size"]
 
     def __enter__(self):
         return self
@@ -294,6 +295,36 @@ class Engine:
         It is the engine's and is closed with it; only `poll` reads it. This cannot fail.
         """
         return self.library.engine_event_fd(self.handle)
+
+    def take_kv_events(self):
+        """Return what entered and left the prefix cache since the last call, oldest first.
+
+        An array of `engine_kv_event` and the tokens of each page, int32 [events][page_size],
+        which mean nothing where no page was stored. Never blocks; there may be more than one
+        call returns. Raises EngineError with GLM_NOT_SUPPORTED without the option `kv_events`.
+        """
+        import numpy
+
+        records, pointer = event_records(POLL_CAPACITY, "engine_kv_event")
+        tokens = numpy.empty((POLL_CAPACITY, self.page_size), dtype=numpy.int32)
+        count = ctypes.c_int32()
+        call_bare(
+            self.library,
+            "engine_take_kv_events",
+            self.handle,
+            pointer,
+            tokens.ctypes.data_as(ctypes.POINTER(ctypes.c_int32)),
+            POLL_CAPACITY,
+            ctypes.byref(count),
+        )
+        return records[: count.value], tokens[: count.value]
+
+    def kv_event_fd(self):
+        """Return the descriptor of an eventfd that is readable while KV events wait.
+
+        It is the engine's and is closed with it; -1 without the option `kv_events`.
+        """
+        return self.library.engine_kv_event_fd(self.handle)
 
     def take_steps(self):
         """Return the steps landed since the last call, oldest first, as dictionaries."""

@@ -5,12 +5,12 @@ import ctypes
 from glm_engine import abi
 
 
-def event_records(count):
-    """Return an array for that many of `engine_event`, and where it lies."""
+def event_records(count, name="engine_event"):
+    """Return an array for that many of `engine_event`, or of another, and where it lies."""
     import numpy
 
-    records = numpy.zeros(count, record_dtype("engine_event"))
-    return records, records.ctypes.data_as(ctypes.POINTER(abi.EventStruct))
+    records = numpy.zeros(count, record_dtype(name))
+    return records, records.ctypes.data_as(ctypes.POINTER(abi.TYPES[name]))
 
 
 def record_dtype(name):

@@ -58,6 +58,7 @@ class EngineOptions:
     num_layers: int | None = None
     memory_limit_percent: int | None = None
     device_memory_bytes: int | None = None
+    kv_events: bool | None = None
     progress: Callable[[int, int, str], None] | None = None
 
     def numbers(self):

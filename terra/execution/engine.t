@@ -46,6 +46,7 @@ terra Engine:start_loop(message : &C.glm_message) : int32
   chosen.prefill_chunk = planned.options.prefill_chunk
   chosen.max_queue = planned.options.max_queue
   chosen.prefix_cache = planned.options.prefix_cache ~= 0
+  chosen.kv_events = planned.options.kv_events ~= 0
   chosen.shape = planned.shape
   chosen.plans_ahead = planned.plans_ahead
   chosen.host_inputs = self.plan_memory

@@ -23,6 +23,7 @@ local struct LoopOptions {
   prefill_chunk : int32
   max_queue : int32
   prefix_cache : bool
+  kv_events : bool
   plans_ahead : bool
   shape : batch.StepShape
   host_inputs : &int8
@@ -146,6 +147,7 @@ local Loop = terralib.memoize(function(RankGroup)
     chosen.prefill_chunk = o.prefill_chunk
     chosen.max_live = self.max_live
     chosen.prefix_cache = o.prefix_cache
+    chosen.kv_events = o.kv_events
     return self.scheduler:init(&chosen, &self.step, message)
   end
 

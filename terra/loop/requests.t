@@ -158,6 +158,23 @@ return function(Loop)
     return C.GLM_NOT_FOUND
   end
 
+  terra Loop:take_kv_events(target : &C.engine_kv_event, tokens : &int32, capacity : int32, count : &int32) : int32
+    var ring = &self.scheduler.pool.kv_events
+    if not ring:is_on() then
+      return C.GLM_NOT_SUPPORTED
+    end
+    @count = ring:take(target, tokens, capacity)
+    return C.GLM_OK
+  end
+
+  terra Loop:kv_event_fd() : int32
+    var ring = &self.scheduler.pool.kv_events
+    if not ring:is_on() then
+      return -1
+    end
+    return ring.event_fd
+  end
+
   terra Loop:info(target : &C.engine_info)
     self:lock()
     var p = &self.published

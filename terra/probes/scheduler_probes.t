@@ -35,7 +35,7 @@ local function delegate(prefix, methods, names, open)
 end
 
 delegate("page_pool_", PagePool.methods, {
-  "acquire", "retain", "release", "find", "register", "drop_cache", "plan_resize", "commit_resize", "is_consistent", "is_cached",
+  "acquire", "retain", "release", "find", "register", "drop_cache", "plan_resize", "commit_resize", "is_consistent", "is_cached", "count_registered",
 }, function(handle) return `[&PagePool](handle) end)
 
 terra probes.page_pool_open(capacity : int32, page_size : int32, hash_mask : uint64, message : &C.glm_message) : &opaque
@@ -47,6 +47,15 @@ terra probes.page_pool_open(capacity : int32, page_size : int32, hash_mask : uin
   end
   pool.hash_mask = hash_mask
   return pool
+end
+
+terra probes.page_pool_tell_events(handle : &opaque, message : &C.glm_message) : int32
+  var pool = [&PagePool](handle)
+  return pool.kv_events:init(pool.capacity, pool.page_size, message)
+end
+
+terra probes.page_pool_take_events(handle : &opaque, events : &C.engine_kv_event, tokens : &int32, capacity : int32) : int32
+  return [&PagePool](handle).kv_events:take(events, tokens, capacity)
 end
 
 terra probes.page_pool_close(handle : &opaque)
@@ -109,6 +118,7 @@ local struct LedgerOptions {
   eos_token : int32
   is_manual : int32
   plans_ahead : int32
+  kv_events : int32
 }
 
 local terra shape_of(o : &LedgerOptions) : batch.StepShape
@@ -150,6 +160,7 @@ terra probes.ledger_open(o : &LedgerOptions, message : &C.glm_message) : &opaque
   chosen.max_queue = o.max_queue
   chosen.prefix_cache = o.prefix_cache ~= 0
   chosen.plans_ahead = o.plans_ahead ~= 0
+  chosen.kv_events = o.kv_events ~= 0
   self.memory = bind_memory(&chosen, &shape)
   self.is_manual = o.is_manual ~= 0
   var code = self.loop:init(&self.model, &chosen, &self.ranks, message)
@@ -285,7 +296,7 @@ local terra measure_on(self : &Scheduler, o : &LedgerOptions, context : int32, n
   var num_pages = o.max_batch * shape.max_pages_per_sequence
   var chosen = scheduler.SchedulerOptions {
     num_pages = num_pages, page_size = o.page_size, max_seq = o.max_seq, max_sequences = o.max_batch,
-    prefill_chunk = 0, max_live = o.max_batch, prefix_cache = true,
+    prefill_chunk = 0, max_live = o.max_batch, prefix_cache = true, kv_events = false,
   }
   var limits = request.Limits {
     vocab_size = o.vocab_size, max_seq = o.max_seq, max_biases = shape.max_biases, page_size = o.page_size, num_pages = num_pages,

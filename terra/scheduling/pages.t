@@ -1,5 +1,6 @@
 local abi = require("terra.base.abi")
 local check = require("terra.base.check")
+local kv_events = require("terra.scheduling.kv_events")
 local status = require("terra.base.status")
 local C = abi.C
 
@@ -8,6 +9,7 @@ local none = -1
 local struct Page {
   reference_count : int32
   is_registered : bool
+  is_told : bool
   parent : int32
   num_children : int32
   newer : int32
@@ -36,6 +38,7 @@ local struct PagePool {
   renamed : &int32
   move_sources : &int32
   move_destinations : &int32
+  kv_events : kv_events.KvEventRing
 }
 
 local terra allocate_indices(count : int64) : &int32
@@ -99,6 +102,7 @@ terra PagePool:free()
   C.free(self.renamed)
   C.free(self.move_sources)
   C.free(self.move_destinations)
+  self.kv_events:free()
   C.memset(self, 0, sizeof(PagePool))
 end
 
@@ -111,6 +115,8 @@ terra PagePool:tokens_of(page : int32) : &int32
   check.bounds(page, self.num_pages)
   return self.tokens + [int64](page) * self.page_size
 end
+
+kv_events.extend(PagePool, none)
 
 terra PagePool:num_available() : int32
   return self.num_free + self.num_cached
@@ -165,6 +171,7 @@ terra PagePool:unregister(page : int32)
     parent.num_children = parent.num_children - 1
   end
   entry.is_registered = false
+  self:tell(C.ENGINE_KV_REMOVED, page)
 end
 
 terra PagePool:add_free(page : int32)
@@ -275,6 +282,7 @@ terra PagePool:register(page : int32, parent : int32, tokens : &int32) : int32
   end
   C.memcpy(self:tokens_of(page), tokens, self.page_size * sizeof(int32))
   self.version = self.version + 1
+  self:tell(C.ENGINE_KV_STORED, page)
   return page
 end
 

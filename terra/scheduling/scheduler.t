@@ -19,6 +19,7 @@ local struct SchedulerOptions {
   prefill_chunk : int32
   max_live : int32
   prefix_cache : bool
+  kv_events : bool
 }
 
 local struct Segment {
@@ -123,6 +124,9 @@ terra Scheduler:init(options : &SchedulerOptions, step : &StepPlan, message : &C
     return status.fail(message, C.GLM_INVALID_ARGUMENT, "max_batch is %d, the step plan has %d page table rows", options.max_sequences, step.shape.max_sequences)
   end
   status.try(self.pool:init(options.num_pages, options.page_size, message))
+  if options.kv_events then
+    status.try(self.pool.kv_events:init(options.num_pages, options.page_size, message))
+  end
   if not self:reserve_lists() then
     return status.fail(message, C.GLM_OUT_OF_MEMORY, "no memory for the lists of %d sequences", options.max_live)
   end

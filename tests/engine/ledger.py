@@ -41,6 +41,7 @@ DEFAULTS = {
     "eos_token": -1,
     "is_manual": 1,
     "plans_ahead": 0,
+    "kv_events": 0,
 }
 
 

@@ -8,7 +8,10 @@ import os
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
 from glm_engine import abi
+from glm_engine.records import event_records
 
 ROOT = Path(__file__).resolve().parents[2]
 DEBUG_LIBRARY = ROOT / "build" / "debug" / "engine.so"
@@ -37,6 +40,7 @@ LEDGER_FIELDS = (
     "eos_token",
     "is_manual",
     "plans_ahead",
+    "kv_events",
 )
 
 
@@ -49,6 +53,15 @@ FUNCTIONS = {
     "page_pool_close": (None, HANDLE),
     "page_pool_counts": (None, HANDLE, INT64_ARRAY),
     "page_pool_move": (None, HANDLE, INT32, INT32_ARRAY, INT32_ARRAY),
+    "page_pool_tell_events": (INT32, HANDLE, MESSAGE),
+    "page_pool_take_events": (
+        INT32,
+        HANDLE,
+        ctypes.POINTER(abi.KvEventStruct),
+        INT32_ARRAY,
+        INT32,
+    ),
+    "page_pool_count_registered": (INT32, HANDLE),
     "page_pool_acquire": (INT32, HANDLE),
     "page_pool_retain": (None, HANDLE, INT32),
     "page_pool_release": (None, HANDLE, INT32),
@@ -168,6 +181,21 @@ class PagePool:
         moves = dict(self.move(index) for index in range(count))
         self.library.page_pool_commit_resize(self.handle, num_pages, count)
         return moves
+
+    def tell_events(self) -> None:
+        """Keep KV events from now on."""
+        assert self.library.page_pool_tell_events(self.handle, None) == 0
+
+    def take_events(self, page_size: int, capacity: int = 64):
+        """The KV events that wait, and the tokens of each."""
+        records, pointer = event_records(capacity, "engine_kv_event")
+        tokens = (ctypes.c_int32 * (capacity * page_size))()
+        count = self.library.page_pool_take_events(self.handle, pointer, tokens, capacity)
+        rows = np.asarray(tokens).reshape(capacity, page_size)
+        return records[:count], rows[:count]
+
+    def count_registered(self) -> int:
+        return self.library.page_pool_count_registered(self.handle)
 
     def move(self, index: int) -> tuple[int, int]:
         source, destination = ctypes.c_int32(), ctypes.c_int32()

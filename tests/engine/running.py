@@ -6,9 +6,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from glm_engine import abi
 from glm_engine.engine import Engine, EngineOptions, Event, Request
 from tests.devices import chosen_options
 from tests.reference.golden import ONE_RANK, Split
+from tests.reference.prefix_index import PrefixIndex
 
 DEADLINE_SECONDS = 120
 
@@ -57,3 +59,16 @@ def run_requests(engine: Engine, requests: Sequence[Request]) -> list[Finished]:
         engine.wait(0.1)
         left -= sum(take(event, finished) for event in engine.poll())
     return list(finished.values())
+
+
+def follow_kv_events(index: PrefixIndex, records, tokens) -> None:
+    """Lets an index of the prefix cache follow what `take_kv_events` gave."""
+    for event, ids in zip(records.tolist(), tokens.tolist(), strict=True):
+        page_hash, parent, kind, has_parent = event
+        if kind == abi.KV_STORED:
+            index.store([page_hash], parent if has_parent else None, ids, len(ids))
+        elif kind == abi.KV_REMOVED:
+            index.remove([page_hash])
+        else:
+            assert kind == abi.KV_CLEARED
+            index.clear()

@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.engine.probes import ALL_BITS, PagePool
+from tests.engine.running import follow_kv_events
+from tests.reference.prefix_index import PrefixIndex
 
 NONE = -1
 PAGE_SIZE = 2
@@ -162,6 +164,9 @@ class PoolMachine(RuleBasedStateMachine):
         self.pool = PagePool(capacity, PAGE_SIZE, self.hash_mask)
         self.open = []
         self.prefix_of = {}
+        self.index = PrefixIndex()
+        if self.hash_mask == ALL_BITS:
+            self.pool.tell_events()
 
     def teardown(self):
         if hasattr(self, "pool"):
@@ -220,6 +225,18 @@ class PoolMachine(RuleBasedStateMachine):
         self.open = [[moves.get(page, page) for page in pages] for pages in self.open]
         moved = {moves[page]: self.prefix_of.pop(page) for page in moves if page in self.prefix_of}
         self.prefix_of.update(moved)
+
+    @precondition(lambda self: self.hash_mask == ALL_BITS)
+    @rule()
+    def take_events(self):
+        """Whoever follows the events knows the pages that are registered, no more and no less."""
+        follow_kv_events(self.index, *self.pool.take_events(PAGE_SIZE))
+        assert len(self.index.prefixes) == self.pool.count_registered()
+        for prefix in self.index.prefixes.values():
+            page = NONE
+            for begin in range(0, len(prefix), PAGE_SIZE):
+                page = self.pool.find(page, prefix[begin : begin + PAGE_SIZE])
+                assert page != NONE
 
     @invariant()
     def pages_add_up(self):

@@ -25,8 +25,8 @@ HANGING_APT = (
         (["--with"], "--with needs a group"),
         (
             ["--with", "gpu", "true"],
-            "unknown group 'gpu': expected oracle, fuzz, cuda, modal, nix, browser, docs or "
-            "futhark",
+            "unknown group 'gpu': expected oracle, fuzz, cuda, modal, nix, browser, docs, "
+            "services or futhark",
         ),
         (["--wiht", "oracle", "true"], "unknown option '--wiht'"),
         (["--print-environment", "true"], "--print-environment takes no command"),
@@ -48,7 +48,7 @@ def test_wrong_group_in_variable_is_refused(recorded):
 def test_help_names_every_group(recorded):
     done = recorded.run("--help")
     assert done.returncode == 0
-    groups = ("oracle", "fuzz", "cuda", "modal", "nix", "browser", "futhark")
+    groups = ("oracle", "fuzz", "cuda", "modal", "nix", "browser", "services", "futhark")
     assert all(f"  {group} " in done.stdout for group in groups)
 
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ROOT / "tools" / "toolchain" / "locks"
 VERSIONS = ("3.11", "3.12")
 BASE_GROUPS = ("build", "test", "check")
-GROUPS = ("oracle", "modal", "docs", "browser", "cuda", "cutlass")
+GROUPS = ("oracle", "modal", "docs", "browser", "services", "cuda", "cutlass")
 PIN = re.compile(r"^([a-z0-9.-]+)==(\S+) \\$")
 HASH = re.compile(r"^    --hash=sha256:[0-9a-f]{64}( \\)?$")
 

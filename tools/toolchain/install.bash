@@ -167,7 +167,7 @@ bring_overlay() {
     cuda)
       stage "CUDA packages" make_cuda_overlay "$venv/bin/python" "$pip" "$work/tree" "$version" "$here/locks"
       ;;
-    docs | modal)
+    docs | modal | services)
       stage "$group packages" make_overlay "$venv/bin/python" "$pip" "$work/tree" "$here/locks/$group-$version.lock"
       ;;
     browser)
@@ -280,7 +280,7 @@ install() {
   for group in ${groups[@]+"${groups[@]}"}; do
     case $group in
       browser) bring_browser ;;
-      cuda | docs | modal | oracle) bring_overlay "$group" ;;
+      cuda | docs | modal | oracle | services) bring_overlay "$group" ;;
     esac
   done
   write_environment

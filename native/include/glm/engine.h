@@ -25,6 +25,8 @@ enum {
   ENGINE_EVENT_FAILED = 3
 };
 
+enum { ENGINE_KV_STORED = 1, ENGINE_KV_REMOVED = 2, ENGINE_KV_CLEARED = 3 };
+
 enum {
   ENGINE_FINISH_NONE = 0,
   ENGINE_FINISH_STOP_TOKEN = 1,
@@ -75,6 +77,7 @@ typedef struct engine_options {
   int32_t num_layers;
   int32_t memory_limit_percent;
   int64_t device_memory_bytes;
+  int32_t kv_events;
 } engine_options;
 
 typedef struct engine_sampling {
@@ -134,6 +137,13 @@ typedef struct engine_event {
   int64_t time_ns;
   char message[ENGINE_EVENT_MESSAGE_CAPACITY];
 } engine_event;
+
+typedef struct engine_kv_event {
+  uint64_t hash;
+  uint64_t parent_hash;
+  int32_t kind;
+  int32_t has_parent;
+} engine_kv_event;
 
 typedef struct engine_info {
   uint32_t struct_size;
@@ -243,6 +253,12 @@ ENGINE_EXPORT glm_status engine_poll(glm_engine* engine, engine_event* events,
                                      int32_t capacity, int32_t* count);
 ENGINE_EXPORT glm_status engine_wait(glm_engine* engine, int64_t timeout_ns);
 ENGINE_EXPORT int32_t engine_event_fd(glm_engine* engine);
+ENGINE_EXPORT glm_status engine_take_kv_events(glm_engine* engine,
+                                               engine_kv_event* events,
+                                               int32_t* tokens,
+                                               int32_t capacity,
+                                               int32_t* count);
+ENGINE_EXPORT int32_t engine_kv_event_fd(glm_engine* engine);
 ENGINE_EXPORT glm_status engine_resize_pool(glm_engine* engine,
                                             int32_t num_pages,
                                             glm_message* message);

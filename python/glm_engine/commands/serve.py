@@ -1,12 +1,15 @@
 """`glm serve`: OpenAI's HTTP interface over one engine."""
 
+import contextlib
 import functools
+import re
 from pathlib import Path
 
 import click
 
 from glm_engine import options
 from glm_engine.bench.costs import SYNTHETIC, config_of, config_path
+from glm_engine.errors import BadInputError
 from glm_engine.hub.names import name_of_folder
 from glm_engine.server.settings import Settings
 
@@ -16,6 +19,7 @@ SECONDS = options.Finite(0, DAY)
 POSITIVE_SECONDS = options.Finite(0, DAY, min_open=True)
 DEFAULT_MAX_QUEUE = 1024
 server_option = options.grouped("Server")
+KV_EVENTS_ENDPOINT, REPLAY_ENDPOINT = "tcp://127.0.0.1:5557", "tcp://127.0.0.1:5558"
 
 
 def setting(flag, name, kind, help_text, group="Server", shown=True):
@@ -28,6 +32,19 @@ def setting(flag, name, kind, help_text, group="Server", shown=True):
 
 
 limit = functools.partial(setting, group="Limits")
+
+
+class Endpoint(click.ParamType):
+    """An address of ZeroMQ to bind: tcp://HOST:PORT, where * is every address."""
+
+    name = "tcp://HOST:PORT"
+    form = re.compile(r"tcp://(?:\*|[^][:*/\s]+|\[[0-9a-fA-F:.]+\]):(\d{1,5})")
+
+    def convert(self, value, param, ctx):
+        found = self.form.fullmatch(value)
+        if not found or int(found[1]) > 65535:
+            self.fail(f"{value!r} is not such as {KV_EVENTS_ENDPOINT}", param, ctx)
+        return value
 
 
 @options.command("serve")
@@ -141,6 +158,22 @@ limit = functools.partial(setting, group="Limits")
     POSITIVE_SECONDS,
     "Seconds of silence after which a stream carries a comment.",
 )
+@server_option(
+    "--kv-events",
+    type=Endpoint(),
+    is_flag=False,
+    flag_value=KV_EVENTS_ENDPOINT,
+    help="Publish what enters and leaves the prefix cache, in vLLM's form "
+    f"[default: off; without a value {KV_EVENTS_ENDPOINT}].",
+)
+@server_option(
+    "--kv-events-replay",
+    type=Endpoint(),
+    is_flag=False,
+    flag_value=REPLAY_ENDPOINT,
+    help=f"Where missed events are had again [default: off; without a value {REPLAY_ENDPOINT}].",
+)
+@setting("--kv-events-topic", "kv_events_topic", str, "Topic of the events.")
 @setting("--log-level", "log_level", click.Choice(LOG_LEVELS), "Least level to log.")
 @options.engine_options
 def command(model_dir, synthetic, tokenizer_dir, api_key_file, served_names, **values):
@@ -152,11 +185,30 @@ def command(model_dir, synthetic, tokenizer_dir, api_key_file, served_names, **v
     max_queue, num_layers = values.pop("max_queue"), values.pop("num_layers")
     source, chosen = chosen_engine(model_dir, synthetic, num_layers, engine_values, max_queue)
     settings = Settings(model_names=names_of(served_names, source), **values)
+    chosen.kv_events = wants_kv_events(settings, chosen)
     logs.configure(settings.log_level)
     keys = KeyRing(api_key_file)
-    listener = lifecycle.bind(settings)
     folder = tokenizer_dir or (str(options.CAPITALS) if synthetic else source)
-    return run(settings, chosen, folder, config_path(source), keys, listener)
+    with lifecycle.bind(settings) as listener, kv_event_publisher(settings) as publisher:
+        return run(settings, chosen, folder, config_path(source), keys, listener, publisher)
+
+
+def wants_kv_events(settings, chosen):
+    """Say whether there is somebody to tell of the prefix cache, and that there is one."""
+    if settings.kv_events and chosen.prefix_cache is False:
+        raise BadInputError("--kv-events tells of the prefix cache: expected no --no-prefix-cache")
+    if settings.kv_events_replay and not settings.kv_events:
+        raise BadInputError("--kv-events-replay gives events again: expected --kv-events too")
+    return bool(settings.kv_events)
+
+
+def kv_event_publisher(settings):
+    """Return the publisher with its sockets bound; a context of None where nothing is told."""
+    if not settings.kv_events:
+        return contextlib.nullcontext()
+    from glm_engine.server.kv_events import KvEventPublisher
+
+    return KvEventPublisher(settings)
 
 
 def chosen_engine(model_dir, synthetic, num_layers, engine_values, max_queue):
@@ -185,7 +237,7 @@ def name_of(source):
     return name_of_folder(path.parent if path.is_file() else path)
 
 
-def run(settings, chosen, tokenizer_dir, config, keys, listener):
+def run(settings, chosen, tokenizer_dir, config, keys, listener, publisher):
     from glm_engine.loading import load_engine
     from glm_engine.server import logs
     from glm_engine.server.app import create_app
@@ -193,10 +245,10 @@ def run(settings, chosen, tokenizer_dir, config, keys, listener):
     from glm_engine.server.service import ModelFiles, Service
     from glm_engine.tokenizer import GlmTokenizer
 
-    with listener:
-        tokenizer = GlmTokenizer(tokenizer_dir)
-        model = ModelFiles(tokenizer_dir, config, chosen.max_queue)
-        engine, _ = load_engine(chosen, warn=logs.log.warning)
-        with engine:
-            service = Service(settings, engine, tokenizer, model, keys)
+    tokenizer = GlmTokenizer(tokenizer_dir)
+    model = ModelFiles(tokenizer_dir, config, chosen.max_queue)
+    engine, _ = load_engine(chosen, warn=logs.log.warning)
+    with engine:
+        service = Service(settings, engine, tokenizer, model, keys)
+        with publisher.following(engine) if publisher else contextlib.nullcontext():
             return serve(create_app(service), service, listener)

@@ -205,3 +205,5 @@ class SamplingFields(StrictModel):
     truncate_prompt_tokens: only() = None
     allowed_token_ids: only() = None
     bad_words: only([]) = None
+    no_stop_trim: only(False) = None
+    return_hidden_states: only(False) = None

@@ -49,6 +49,8 @@ class ChatRequest(SamplingFields, ConversationFields, ConstraintFields):
     top_logprobs: whole(ge=0, le=MAX_LOGPROBS) | None = None
     max_completion_tokens: whole(ge=1, le=MAX_TOKENS) | None = None
     include_reasoning: bool | None = True
+    separate_reasoning: only(True) = None
+    stream_reasoning: only(True) = None
     prediction: Harmless = None
     echo: only(False) = None
     modalities: only(["text"]) = None
