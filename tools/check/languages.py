@@ -71,7 +71,7 @@ LANGUAGES = (
         (".yaml", ".yml", ".cff"),
         (".clang-format", ".clang-tidy", ".clangd"),
     ),
-    Language("INI", scanner.scanner(scanner.INI), (".ini", ".cfg"), (".editorconfig",)),
+    Language("INI", scanner.scanner(scanner.INI), (".ini", ".cfg", ".service"), (".editorconfig",)),
     Language("JSON", pygments_lexer("json5"), (".json", ".jsonc", ".json5")),
     Language(
         "JavaScript",
