@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tools.bench import report
-from tools.bench.cuda.asked import asked_share
 from tools.bench.cuda.page import Page
 from tools.bench.cuda.results import ResultsError
 from tools.bench.kernels.report import Line, number
 
 HEADING = "## Figures on one H200"
-TITLES = ("batch", "context", "tokens/s", "ms a step", "floor over step", "asked")
+TITLES = ("batch", "tokens/s", "ms a step", "floor over step")
 KERNEL_TITLES = ("operation", "shape", "rows", "µs", "share of its ceiling", "library µs", "ratio")
 SHOWN = {
     "experts": ("128 of", (16, 64, 256, 8192)),
@@ -34,14 +33,11 @@ def replaced(text: str, heading: str, body: Sequence[str]) -> str:
 
 
 def step_cells(row: dict) -> list[str]:
-    limit = asked_share(row)
     return [
         str(row["batch"]),
-        f"{row['context']:,}",
         f"{row['tokens_per_second']:,.0f}",
         f"{row['step_ms']:.2f}",
         f"{100 * row['share_of_floor']:.1f} %",
-        "" if limit is None else f"{limit:.0f} %",
     ]
 
 
@@ -52,14 +48,17 @@ def measured_when(page: Page) -> str:
 
 
 def of_engine(page: Page, folder: str) -> list[str]:
-    """What a reader of the first README wants to know."""
+    """What a reader of the first README wants to know: the points of the shortest context."""
     results, place = page.results, f"{folder}/{page.name}"
+    context = results.decode[0]["context"]
+    shown = [row for row in results.decode if row["context"] == context]
     rate = results.first["read_bytes_per_second"] / 1e12
     lines = [
-        f"`{results.first['model']}`, random weights, {measured_when(page)}. The floor is the "
-        f"bytes of a step over the rate of a plain read, {rate:.2f} TB/s.",
+        f"`{results.first['model']}`, random weights, {context:,} tokens of context, "
+        f"{measured_when(page)}. The floor is the bytes of a step over the rate of a plain read, "
+        f"{rate:.2f} TB/s.",
         "",
-        *report.markdown_table(TITLES, [step_cells(row) for row in results.decode]),
+        *report.markdown_table(TITLES, [step_cells(row) for row in shown]),
         "",
         f"![Decode]({place}-decode.png)",
         "",
