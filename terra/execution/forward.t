@@ -21,10 +21,6 @@ local terra is_plain(matrix : &C.glm_matrix) : bool
   return matrix.data ~= nil and matrix.dtype ~= C.GLM_DTYPE_F8_E4M3
 end
 
-local terra rows_of(plan : &StepPlan) : C.glm_rows
-  return C.glm_rows { num_tokens = plan.num_tokens, num_decode_tokens = plan.num_decode_tokens }
-end
-
 local terra normed(self : &Rank) : C.glm_activation
   var b = &self.buffers
   return C.glm_activation { plain = b.plain, codes = b.codes, row_scale = b.row_scale }
@@ -61,7 +57,7 @@ local terra reduce_add_norm(
   message : &C.glm_message
 ) : int32
   var args : C.glm_reduce_add_norm_quantise_args
-  args.rows = rows_of(plan)
+  args.num_tokens = plan.num_tokens
   args.hidden_size = self.config.hidden_size
   args.epsilon = self.config.rms_norm_eps
   args.residual = self.buffers.residual
@@ -83,7 +79,7 @@ local terra linear(
   message : &C.glm_message
 ) : int32
   var args : C.glm_linear_args
-  args.rows = rows_of(plan)
+  args.num_tokens = plan.num_tokens
   args.matrix = matrix
   args.input = input
   args.output = output
@@ -94,7 +90,7 @@ end
 local terra store_heads(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
   var b = &self.buffers
   var args : C.glm_norm_rope_store_args
-  args.rows = rows_of(plan)
+  args.num_tokens = plan.num_tokens
   args.num_heads = self.weights.num_local_heads
   args.rotary_dim = self.config.rotary_dim
   args.layer = layer
@@ -115,7 +111,7 @@ end
 local terra attend(self : &Rank, plan : &StepPlan, layer : int32, message : &C.glm_message) : int32
   var b = &self.buffers
   var args : C.glm_attention_args
-  args.rows = rows_of(plan)
+  args.num_tokens = plan.num_tokens
   args.segments.num_segments = plan.num_segments
   args.segments.num_decode_segments = plan.num_decode_segments
   args.segments.query_begin = self.inputs.query_begin
@@ -139,7 +135,7 @@ local terra project_output(self : &Rank, plan : &StepPlan, layer : int32, w : &L
   var input = C.glm_activation { plain = b.attended, codes = b.codes, row_scale = b.row_scale }
   if is_fp8(&w.output) then
     var args : C.glm_quantise_args
-    args.rows = rows_of(plan)
+    args.num_tokens = plan.num_tokens
     args.width = w.output.columns
     args.input = b.attended
     args.codes = b.codes
@@ -164,7 +160,7 @@ end
 local terra gated_block(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, output : &opaque, message : &C.glm_message) : int32
   try(linear(self, plan, layer, "linear gate_up", &w.gate_up, normed(self), self.buffers.gate_up, message))
   var args : C.glm_swiglu_quantise_args
-  args.rows = rows_of(plan)
+  args.num_tokens = plan.num_tokens
   args.width = w.down.columns
   args.gate_up = self.buffers.gate_up
   args.output = output_for(activated(self), is_plain(&w.down), is_fp8(&w.down))
@@ -178,7 +174,7 @@ end
 
 local terra route(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
   var args : C.glm_route_args
-  args.rows = rows_of(plan)
+  args.num_tokens = plan.num_tokens
   args.top_k = self.config.top_k
   args.normalise = 0
   if self.config.normalise_top_k then
@@ -197,7 +193,7 @@ end
 
 local terra routed_experts(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, initial : &opaque, message : &C.glm_message) : int32
   var args : C.glm_experts_args
-  args.rows = rows_of(plan)
+  args.num_tokens = plan.num_tokens
   args.top_k = self.config.top_k + num_merged(w)
   args.expert_begin = self.weights.experts_begin
   args.num_local_experts = self.weights.num_local_experts + num_merged(w)
@@ -238,7 +234,7 @@ end
 
 local terra embed(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
   var args : C.glm_embed_args
-  args.rows = rows_of(plan)
+  args.num_tokens = plan.num_tokens
   args.token_ids = self.inputs.token_ids
   args.table = &self.weights.embedding
   args.residual = self.buffers.residual

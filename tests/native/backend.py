@@ -221,12 +221,6 @@ class Device:
             raise BackendError(status, "kv_page_bytes")
         return size.value
 
-    def row_kinds(self, num_tokens: int) -> list[int]:
-        """Numbers of decode rows to try: all kinds of rows alone, and both in one call."""
-        if self.facts.num_families == 1:
-            return [0]
-        return sorted({0, num_tokens // 2, num_tokens})
-
     def page_size(self, wanted: int) -> int:
         """The least page size of this kind that holds `wanted` positions."""
         step = self.facts.page_step
@@ -257,10 +251,6 @@ class Output:
 
     def get(self) -> np.ndarray:
         return self.device.download(self.block, self.shape, self.dtype)
-
-
-def rows(num_tokens: int, num_decode_tokens: int = 0):
-    return structs()["glm_rows"](num_tokens, num_decode_tokens)
 
 
 class Matrix:

@@ -14,7 +14,6 @@ from tests.native.backend import (
     Device,
     Matrix,
     from_bf16,
-    rows,
     structs,
     to_bf16,
 )
@@ -50,6 +49,13 @@ def assert_codes(device: Device, actual: Quantised, plain: np.ndarray, exact: np
     assert np.count_nonzero(actual.codes != codes) <= 1 + codes.size // 500
 
 
+def rows_of(given, part: slice):
+    """Some rows of what an operation is given."""
+    if isinstance(given, Quantised):
+        return Quantised(given.codes[part], given.scale[part])
+    return given[part]
+
+
 def as_activation(device: Device, values: np.ndarray) -> np.ndarray:
     """float32 values as the device will see them."""
     values = np.asarray(values, dtype=np.float32)
@@ -83,7 +89,7 @@ def quantise(device: Device, values: np.ndarray) -> Quantised:
     codes, scale = device.output(values.shape, np.uint8), device.output(values.shape[:1], "f4")
     device.run(
         "quantise",
-        rows=rows(len(values)),
+        num_tokens=len(values),
         width=values.shape[1],
         input=device.activation(values),
         codes=codes.block,
@@ -98,7 +104,7 @@ def add_norm(device, residual, delta, weight, epsilon, plain=True, quantised=Tru
     state = device.activation(residual)
     device.run(
         "reduce_add_norm_quantise",
-        rows=rows(len(residual)),
+        num_tokens=len(residual),
         hidden_size=residual.shape[1],
         epsilon=epsilon,
         residual=state,
@@ -117,7 +123,7 @@ def swiglu(device, gate_up, plain=True, quantised=True):
     struct, *wanted = outputs(device, (len(gate_up), width), plain, quantised)
     device.run(
         "swiglu_quantise",
-        rows=rows(len(gate_up)),
+        num_tokens=len(gate_up),
         width=width,
         gate_up=device.activation(gate_up),
         output=struct,
@@ -152,12 +158,12 @@ def activation(device: Device, values):
     return structs()["glm_activation"](*placed)
 
 
-def linear(device, placed: Matrix, values, num_decode_tokens=0) -> np.ndarray:
+def linear(device, placed: Matrix, values) -> np.ndarray:
     num_tokens = len(values.codes if isinstance(values, Quantised) else values)
     output = activation_output(device, (num_tokens, placed.struct.rows))
     device.run(
         "linear",
-        rows=rows(num_tokens, num_decode_tokens),
+        num_tokens=num_tokens,
         matrix=placed.pointer,
         input=activation(device, values),
         output=output.block,
@@ -170,7 +176,7 @@ def embed(device, placed: Matrix, token_ids) -> np.ndarray:
     output = activation_output(device, (len(ids), placed.struct.columns))
     device.run(
         "embed",
-        rows=rows(len(ids)),
+        num_tokens=len(ids),
         token_ids=device.place(ids),
         table=placed.pointer,
         residual=output.block,
@@ -197,15 +203,13 @@ def logits(device, placed: Matrix, values, row_index) -> np.ndarray:
     return output.get()
 
 
-def route(
-    device, placed: Matrix, values, bias, top_k, normalise=True, factor=1.0, num_decode_tokens=0
-):
+def route(device, placed: Matrix, values, bias, top_k, normalise=True, factor=1.0):
     """(expert ids, expert weights), [tokens, top_k]."""
     shape = (len(values), top_k)
     ids, weights = device.output(shape, np.int32), device.output(shape, np.float32)
     device.run(
         "route",
-        rows=rows(len(values), num_decode_tokens),
+        num_tokens=len(values),
         top_k=top_k,
         normalise=int(normalise),
         scaling_factor=factor,
@@ -244,24 +248,14 @@ class ExpertStack:
         return (first, stride, scale_stride), [exact for _, _, exact in kept]
 
 
-def experts(
-    device,
-    stack: ExpertStack,
-    values,
-    ids,
-    weights,
-    begin=0,
-    local=None,
-    initial=None,
-    num_decode_tokens=0,
-):
+def experts(device, stack: ExpertStack, values, ids, weights, begin=0, local=None, initial=None):
     """[tokens, hidden]: the weighted sum over the local experts, on top of `initial`."""
     gate_up, gate_up_stride, gate_up_scale_stride = stack.gate_up
     down, down_stride, down_scale_stride = stack.down
     output = activation_output(device, (len(ids), gate_up.columns))
     device.run(
         "experts",
-        rows=rows(len(ids), num_decode_tokens),
+        num_tokens=len(ids),
         top_k=ids.shape[1],
         expert_begin=begin,
         num_local_experts=len(stack.exact_down) if local is None else local,

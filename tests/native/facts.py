@@ -10,15 +10,13 @@ from tests.native.header import structs
 @dataclass(frozen=True)
 class Facts:
     """page_step: what a page_size is a multiple of;
-    checks_indexes: whether indexes in device memory are checked; num_families: how many families
-    of kernels rows go through (decode and prefill rows may differ in bits); layers_first: whether
-    the pages of a layer lie together, and not the layers of a page; packs_tiles: whether matrices
+    checks_indexes: whether indexes in device memory are checked; layers_first: whether the pages
+    of a layer lie together, and not the layers of a page; packs_tiles: whether matrices
     have the order of native/kernels/layout.hpp; keeps_fp8_pages: whether K and V may be cached as
     E4M3 codes; thread_counts: numbers of threads to compare (CUDA's host threads only copy)."""
 
     page_step: int
     checks_indexes: bool
-    num_families: int
     layers_first: bool
     packs_tiles: bool
     keeps_fp8_pages: bool
@@ -29,7 +27,6 @@ FACTS = {
     "cpu": Facts(
         page_step=1,
         checks_indexes=True,
-        num_families=1,
         layers_first=False,
         packs_tiles=False,
         keeps_fp8_pages=False,
@@ -38,7 +35,6 @@ FACTS = {
     "cuda": Facts(
         page_step=16,
         checks_indexes=False,
-        num_families=2,
         layers_first=True,
         packs_tiles=True,
         keeps_fp8_pages=True,

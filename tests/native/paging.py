@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.native import calls as op
-from tests.native.backend import Device, rows, structs
+from tests.native.backend import Device, structs
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class PagedCache:
         ]
         self.device.run(
             "norm_rope_store",
-            rows=rows(len(qkv)),
+            num_tokens=len(qkv),
             num_heads=self.heads.num_heads,
             rotary_dim=rotary_dim,
             layer=layer,
@@ -166,7 +166,7 @@ class PagedCache:
         output = op.activation_output(self.device, query.shape)
         self.device.run(
             "attention",
-            rows=rows(len(query), num_decode),
+            num_tokens=len(query),
             segments=structs()["glm_segments"](
                 len(segments),
                 num_decode,

@@ -75,13 +75,12 @@ def test_linear(pair, size, dtype):
     weight, values = rounded((num_rows, width), 1), rounded((num_tokens, width), 2)
     bias = rounded((1, num_rows), 3)[0]
 
-    def work(device, num_decode):
+    def work(device):
         placed, _ = op.matrix(device, weight, dtype, bias)
         given = op.quantise(device, values) if dtype == FP8 else values
-        return op.linear(device, placed, given, num_decode)
+        return op.linear(device, placed, given)
 
-    for num_decode in (0, num_tokens):
-        pair.agree(lambda device, count=num_decode: work(device, count))
+    pair.agree(work)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=shapes.shape_name)
@@ -133,18 +132,15 @@ def test_experts(pair, dtype, num_tokens):
     ids = np.array([rng.permutation(8)[:3] for _ in range(num_tokens)], np.int32)
     weights = rng.uniform(0.1, 1, ids.shape).astype(np.float32)
 
-    def work(device, num_decode):
+    def work(device):
         stack = op.ExpertStack(device, gate_up, down, dtype)
         given = op.quantise(device, values) if dtype == FP8 else values
-        return op.experts(
-            device, stack, given, ids, weights, initial=initial, num_decode_tokens=num_decode
-        )
+        return op.experts(device, stack, given, ids, weights, initial=initial)
 
     stack = exact_stack(gate_up, down, dtype)
     exact = expected_rows(stack, values, ids, weights, dtype, product_error(pair.device))
-    for num_decode in (0, num_tokens):
-        actual, expected = pair.both(lambda device, count=num_decode: work(device, count))
-        assert_rows(actual, exact.as_answered(expected), op.tolerance(pair.device))
+    actual, expected = pair.both(work)
+    assert_rows(actual, exact.as_answered(expected), op.tolerance(pair.device))
 
 
 @pytest.mark.parametrize("num_decode", [0, 1], ids=["prefill", "decode"])

@@ -65,8 +65,7 @@ def test_linear(device, oracle, size, dtype):
     expected = oracle.linear(weight, values, dtype, bias)
     placed, _ = op.matrix(device, weight, dtype, bias)
     given = op.quantise(device, values) if dtype == FP8 else values
-    for num_decode in (0, num_tokens):
-        agree(device, op.linear(device, placed, given, num_decode), expected)
+    agree(device, op.linear(device, placed, given), expected)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=shapes.shape_name)
@@ -113,11 +112,8 @@ def test_experts(device, oracle, dtype, num_tokens):
     stack = op.ExpertStack(device, gate_up, down, dtype)
     given = op.quantise(device, values) if dtype == FP8 else values
     exact = expected_rows(stack, values, ids, weights, dtype, product_error(device))
-    for num_decode in (0, num_tokens):
-        actual = op.experts(
-            device, stack, given, ids, weights, initial=initial, num_decode_tokens=num_decode
-        )
-        assert_rows(actual, exact.as_answered(expected), op.tolerance(device))
+    actual = op.experts(device, stack, given, ids, weights, initial=initial)
+    assert_rows(actual, exact.as_answered(expected), op.tolerance(device))
 
 
 def test_rope_tables(device, oracle):

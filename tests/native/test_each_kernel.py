@@ -22,27 +22,26 @@ from tests.reference.router import route
 
 DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
 CACHES = {"bf16": BF16, "fp8": FP8}
-KINDS = {"decode": True, "prefill": False}
-DECODE_ROWS = (1, 9, 17, 33, 49, 65, 97, 129, 193)
+FEW_ROWS = (1, 9, 17, 33, 49, 65, 97, 129, 193)
 BROAD_ROWS = (1, 17, 33, 65, 97, 129, 193)
 WEIGHTS = {
-    "few_rows": ((258, 1104), BROAD_ROWS, (1, 65, 150, 300)),
-    "short_parts": ((1026, 592), (1, 17), (3,)),
-    "two_tiles": ((258, 144), (1, 17, 33), (3,)),
-    "long_parts": ((258, 5200), (1, 17, 65), (3,)),
-    "odd_rows": ((8459, 144), DECODE_ROWS, (3, 300)),
-    "many_rounds": ((25480, 80), (9, 129, 257), (70,)),
-    "whole_tokens": ((1026, 2192), (97, 129, 193), (3,)),
-    "one_wave": ((16914, 80), DECODE_ROWS, (3,)),
-    "odd_width": ((258, 333), (9, 65), (3,)),
+    "few_rows": ((258, 1104), (*BROAD_ROWS, 257, 300, 450)),
+    "short_parts": ((1026, 592), (1, 17, 257)),
+    "two_tiles": ((258, 144), (1, 17, 33, 257)),
+    "long_parts": ((258, 5200), (1, 17, 65, 300)),
+    "odd_rows": ((8459, 144), (*FEW_ROWS, 300)),
+    "many_rounds": ((25480, 80), (9, 129, 257)),
+    "whole_tokens": ((1026, 2192), (97, 129, 193, 321)),
+    "one_wave": ((16914, 80), (*FEW_ROWS, 257)),
+    "odd_width": ((258, 333), (9, 65, 300)),
 }
 SHAPES_OF_HEADS = [(258, 512), (1026, 1104), (8459, 144), (16914, 80)]
 DISTINCT_ROWS = 130
 ROW_WIDTHS = (24, 13, 8200, 8201, 16392, 16393, 32776, 32777)
 EXPERTS = {
-    "aligned": ((48, 128, 256, 2), (1, 9, 17, 33, 70)),
-    "odd": ((5, 97, 45, 3), (9, 70)),
-    "all_of_one": ((1, 64, 48, 1), (3, 70)),
+    "aligned": ((48, 128, 256, 2), (1, 9, 17, 33, 70, 300)),
+    "odd": ((5, 97, 45, 3), (9, 70, 300)),
+    "all_of_one": ((1, 64, 48, 1), (3, 70, 450)),
     "many_units": ((64, 64, 576, 8), (8,)),
     "wide": ((2, 32, 2112, 1), (3,)),
 }
@@ -73,26 +72,17 @@ def repeated_weight(num_rows: int, width: int, dtype: int):
     return array[index], None if scale is None else scale[index], exact[index]
 
 
-def first_rows(given, count: int):
-    """The first rows of what an operation is given."""
-    if isinstance(given, op.Quantised):
-        return op.Quantised(given.codes[:count], given.scale[:count])
-    return given[:count]
-
-
 def agree(device, actual, expected, limit: float | None = None) -> None:
     assert relative_l2(actual, expected) <= (limit or op.tolerance(device))
 
 
-@pytest.mark.parametrize("is_decode", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
-@pytest.mark.parametrize(("shape", "decode", "prefill"), WEIGHTS.values(), ids=WEIGHTS)
-def test_linear(device, shape, decode, prefill, dtype, is_decode):
+@pytest.mark.parametrize(("shape", "counts"), WEIGHTS.values(), ids=WEIGHTS)
+def test_linear(device, shape, counts, dtype):
     num_rows, width = shape
     array, scale, exact = repeated_weight(num_rows, width, dtype)
     bias = np.linspace(-1, 1, num_rows, dtype=np.float32)
     placed = Matrix(device, array, dtype, LINEAR, scale, bias)
-    counts = decode if is_decode else prefill
     if dtype == F32:
         counts = counts[:2]
     given, values = input_rows(device, max(counts), width, dtype)
@@ -100,12 +90,10 @@ def test_linear(device, shape, decode, prefill, dtype, is_decode):
     expected = np.tile(expected, -(-num_rows // DISTINCT_ROWS))[:, :num_rows] + bias
     before = np.zeros((0, num_rows), np.float32)
     for count in counts:
-        num_decode = count if is_decode else 0
-        actual = op.linear(device, placed, first_rows(given, count), num_decode)
+        actual = op.linear(device, placed, op.rows_of(given, slice(count)))
         agree(device, actual, expected[:count])
-        if is_decode:
-            np.testing.assert_array_equal(actual[: len(before)], before)
-            before = actual
+        np.testing.assert_array_equal(actual[: len(before)], before)
+        before = actual
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
@@ -113,9 +101,10 @@ def test_linear(device, shape, decode, prefill, dtype, is_decode):
 def test_gate_up(device, shape, dtype):
     array, scale, exact = repeated_weight(*shape, dtype)
     placed = Matrix(device, array, dtype, GATE_UP, scale)
-    given, values = input_rows(device, 70, shape[1], dtype)
-    for num_decode in (0, 35, 70):
-        agree(device, op.linear(device, placed, given, num_decode), values @ exact.T)
+    given, values = input_rows(device, 300, shape[1], dtype)
+    for count in (70, 300):
+        actual = op.linear(device, placed, op.rows_of(given, slice(count)))
+        agree(device, actual, values[:count] @ exact.T)
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=["f32", "bf16"])
@@ -124,9 +113,9 @@ def test_logits(device, shape, dtype):
     array, _, exact = repeated_weight(*shape, dtype)
     placed = Matrix(device, array, dtype)
     values = op.as_activation(device, shapes.generator("head").standard_normal((300, shape[1])))
-    chosen = shapes.generator("chosen").integers(0, 300, max(DECODE_ROWS))
+    chosen = shapes.generator("chosen").integers(0, 300, max(FEW_ROWS))
     before = np.zeros((0, shape[0]), np.float32)
-    for count in DECODE_ROWS if dtype == BF16 else DECODE_ROWS[:2]:
+    for count in FEW_ROWS if dtype == BF16 else FEW_ROWS[:2]:
         expected = values[chosen[:count]].astype(np.float64) @ exact.T
         actual = op.logits(device, placed, values, chosen[:count])
         agree(device, actual, expected, 1e-5)
@@ -156,24 +145,25 @@ def test_row_operations(device, width):
         np.testing.assert_array_equal(op.embed(device, table, [4, 0, 4]), expected)
 
 
-@pytest.mark.parametrize("is_decode", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 @pytest.mark.parametrize(("shape", "counts"), EXPERTS.values(), ids=EXPERTS)
-def test_experts(device, shape, counts, dtype, is_decode):
+def test_experts(device, shape, counts, dtype):
     stack, values, given, ids, weights = problem(device, max(counts), *shape, dtype)
     initial = op.as_activation(device, shapes.generator("initial").standard_normal(values.shape))
     expected = expected_rows(stack, values, ids, weights, dtype, product_error(device))
-    for count in counts if is_decode else counts[-1:]:
+    before = np.zeros((0, shape[1]), np.float32)
+    for count in counts:
         actual = op.experts(
             device,
             stack,
-            first_rows(given, count),
+            op.rows_of(given, slice(count)),
             ids[:count],
             weights[:count],
             initial=initial[:count],
-            num_decode_tokens=count if is_decode else 0,
         )
         assert_rows(actual, expected.first(count).plus(initial[:count]), op.tolerance(device))
+        np.testing.assert_array_equal(actual[: len(before)], before)
+        before = actual
 
 
 def assert_routes(device, num_tokens, num_experts, width, dtype):

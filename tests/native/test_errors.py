@@ -16,7 +16,6 @@ from tests.native.backend import (
     Matrix,
     address,
     constants,
-    rows,
     structs,
 )
 from tests.native.drawing import draw
@@ -191,19 +190,17 @@ def test_more_memory_than_there_is(device):
 def test_negative_numbers_of_tokens(device):
     placed, _ = op.matrix(device, np.zeros((4, 3)), F32)
     with invalid("linear: .*num_tokens: expected 0 to 2147483647, got -1"):
-        device.run("linear", rows=rows(-1), matrix=placed.pointer)
-    with invalid("num_decode_tokens: expected 0 to 1, got 2"):
-        device.run("linear", rows=rows(1, 2), matrix=placed.pointer)
+        device.run("linear", num_tokens=-1, matrix=placed.pointer)
 
 
 def test_an_error_leaves_the_device_usable(device):
     placed, _ = op.matrix(device, np.eye(3), F32)
     with invalid("plain"):
-        device.run("linear", rows=rows(1), matrix=placed.pointer, output=device.empty(64))
+        device.run("linear", num_tokens=1, matrix=placed.pointer, output=device.empty(64))
     np.testing.assert_array_equal(op.linear(device, placed, np.ones((1, 3))), np.ones((1, 3)))
 
 
 def test_no_columns_is_refused(device):
     struct = structs()["glm_matrix"](F32, 0, 4, 0, device.empty(1).value)
     with invalid("matrix.columns: expected 1 to"):
-        device.run("linear", rows=rows(1), matrix=address(struct))
+        device.run("linear", num_tokens=1, matrix=address(struct))

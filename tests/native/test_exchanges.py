@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests import shapes
-from tests.native.backend import BackendError, address, rows, structs
+from tests.native.backend import BackendError, address, structs
 from tests.native.calls import add_norm, as_activation, from_bf16
 from tests.native.ranks import on_ranks
 from tests.native.test_graphs import capture
@@ -40,7 +40,7 @@ class Exchanges:
     def run(self, count: int, which: int) -> None:
         self.device.run(
             "reduce_add_norm_quantise",
-            rows=rows(count),
+            num_tokens=count,
             hidden_size=WIDTH,
             epsilon=1e-5,
             residual=self.residual,

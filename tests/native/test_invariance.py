@@ -18,23 +18,15 @@ PARTS = (slice(0, 1), slice(7, 20), slice(31, 33), slice(NUM_ROWS - 1, NUM_ROWS)
 
 
 def same_over_parts_and_threads(backend, build):
-    """build(device) gives a function from a slice of rows, and whether they are decode rows, to a
-    tuple of arrays."""
-    expected: dict[int, tuple] = {}
+    """build(device) gives a function from a slice of rows to a tuple of arrays."""
+    expected = None
     for num_threads in FACTS[backend.kind].thread_counts:
         with backend.device(num_threads) as device:
             operation = build(device)
-            for is_decode in range(FACTS[backend.kind].num_families):
-                whole = operation(slice(None), is_decode)
-                expected.setdefault(is_decode, whole)
-                for part in PARTS:
-                    actual = operation(part, is_decode)
-                    for rows, all_rows in zip(actual, expected[is_decode], strict=True):
-                        np.testing.assert_array_equal(rows, all_rows[part])
-
-
-def num_decode(part, is_decode):
-    return len(range(NUM_ROWS)[part]) * int(is_decode)
+            expected = expected or operation(slice(None))
+            for part in PARTS:
+                for rows, all_rows in zip(operation(part), expected, strict=True):
+                    np.testing.assert_array_equal(rows, all_rows[part])
 
 
 def values(name):
@@ -53,9 +45,8 @@ def test_linear(backend, dtype):
     def build(device):
         placed, _ = op.matrix(device, weight, dtype, np.ones(130))
 
-        def operation(part, is_decode):
-            rows = given(device, "linear", dtype, part)
-            return (op.linear(device, placed, rows, num_decode(part, is_decode)),)
+        def operation(part):
+            return (op.linear(device, placed, given(device, "linear", dtype, part)),)
 
         return operation
 
@@ -66,7 +57,7 @@ def test_norm(backend):
     delta = values("delta")
 
     def build(device):
-        def operation(part, _):
+        def operation(part):
             total, plain, quantised = op.add_norm(
                 device, values("norm")[part], delta[part], np.ones(WIDTH), 1e-5
             )
@@ -84,9 +75,9 @@ def test_route_and_logits(backend, dtype):
     def build(device):
         placed, _ = op.matrix(device, weight, dtype)
 
-        def operation(part, is_decode):
-            rows, decode = values("route")[part], num_decode(part, is_decode)
-            routes = op.route(device, placed, rows, np.zeros(65), 8, num_decode_tokens=decode)
+        def operation(part):
+            rows = values("route")[part]
+            routes = op.route(device, placed, rows, np.zeros(65), 8)
             return *routes, op.logits(device, placed, rows, np.arange(len(rows)))
 
         return operation
@@ -105,7 +96,7 @@ def test_routes_of_many_rows_and_of_few(device, num_experts, width, dtype):
     whole = op.route(device, placed, rows, bias, 8)
     for begin, end in ((0, 1), (1, 257), (3, 483), (100, 581), (500, 513), (600, 1100)):
         part = slice(begin, end)
-        routes = op.route(device, placed, rows[part], bias, 8, num_decode_tokens=begin % 2)
+        routes = op.route(device, placed, rows[part], bias, 8)
         for few, many in zip(routes, whole, strict=True):
             np.testing.assert_array_equal(few, many[part])
 
@@ -120,11 +111,9 @@ def test_experts(backend, dtype):
     def build(device):
         stack = op.ExpertStack(device, gate_up, down, dtype)
 
-        def operation(part, is_decode):
+        def operation(part):
             rows = given(device, "mixture", dtype, part)
-            decode = num_decode(part, is_decode)
-            routes = ids[part], weights[part]
-            return (op.experts(device, stack, rows, *routes, num_decode_tokens=decode),)
+            return (op.experts(device, stack, rows, ids[part], weights[part]),)
 
         return operation
 
@@ -137,7 +126,7 @@ def test_sampling(backend):
     controls = [Controls(seed=r, top_p=0.9, top_k=20, min_p=0.01) for r in range(NUM_ROWS)]
 
     def build(device):
-        def operation(part, _):
+        def operation(part):
             drawn = draw(device, logits[part], controls[part], 4)
             return drawn.token_ids, drawn.logprob, drawn.top_logprobs
 

@@ -21,9 +21,8 @@ def test_route(device, num_tokens, num_experts, top_k, normalise, dtype):
     bias = (0.1 * rng.standard_normal(num_experts)).astype(np.float32)
     expected = route(values.astype(np.float64), weight, bias, top_k, 2.5, normalise)
     choice = 1 / (1 + np.exp(-(values.astype(np.float64) @ weight.T))) + bias
-    for num_decode in device.row_kinds(num_tokens):
-        routes = op.route(device, placed, values, bias, top_k, normalise, 2.5, num_decode)
-        assert_routes(*routes, expected, choice)
+    routes = op.route(device, placed, values, bias, top_k, normalise, 2.5)
+    assert_routes(*routes, expected, choice)
 
 
 def assert_routes(ids, weights, expected, choice):
@@ -42,7 +41,7 @@ def assert_routes(ids, weights, expected, choice):
 def test_equal_scores_go_to_the_lower_ids_in_order(device, width):
     placed, _ = op.matrix(device, np.zeros((6, width)), F32)
     bias = np.array([0, 1, 0, 1, 1, 0], np.float32)
-    ids, weights = op.route(device, placed, np.ones((2, width)), bias, 4, False, 1.0, 1)
+    ids, weights = op.route(device, placed, np.ones((2, width)), bias, 4, False, 1.0)
     np.testing.assert_array_equal(ids, [[1, 3, 4, 0]] * 2)
     np.testing.assert_array_equal(weights, np.full((2, 4), 0.5))
 
@@ -57,9 +56,8 @@ def test_experts(device, num_tokens, num_experts, hidden, width, top_k, dtype):
         device, num_tokens, num_experts, hidden, width, top_k, dtype
     )
     expected = expected_rows(stack, values, ids, weights, dtype, product_error(device))
-    for num_decode in device.row_kinds(num_tokens):
-        actual = op.experts(device, stack, given, ids, weights, num_decode_tokens=num_decode)
-        assert_rows(actual, expected, op.tolerance(device))
+    actual = op.experts(device, stack, given, ids, weights)
+    assert_rows(actual, expected, op.tolerance(device))
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
@@ -70,18 +68,8 @@ def test_only_local_experts_add_to_the_initial_rows(device, dtype):
     begin = 4
     error = product_error(device)
     expected = expected_rows(stack, values, ids, weights, dtype, error, begin).plus(initial)
-    for num_decode in device.row_kinds(len(ids)):
-        actual = op.experts(
-            device,
-            stack,
-            given,
-            ids,
-            weights,
-            begin,
-            initial=initial,
-            num_decode_tokens=num_decode,
-        )
-        assert_rows(actual, expected, op.tolerance(device))
+    actual = op.experts(device, stack, given, ids, weights, begin, initial=initial)
+    assert_rows(actual, expected, op.tolerance(device))
 
 
 def test_no_local_expert_leaves_the_initial_rows(device):

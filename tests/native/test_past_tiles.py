@@ -29,10 +29,9 @@ def test_linear(device, shape, dtype):
     weight = shapes.generator("past tiles", *shape).standard_normal((num_rows, width))
     placed, exact_weight = op.matrix(device, weight, dtype)
     given, exact = input_rows(device, num_tokens, width, dtype)
-    for num_decode in device.row_kinds(num_tokens):
-        actual = op.linear(device, placed, given, num_decode)
-        errors = np.linalg.norm(actual - exact @ exact_weight.T, axis=1)
-        assert np.all(errors <= op.tolerance(device) * np.linalg.norm(actual, axis=1))
+    actual = op.linear(device, placed, given)
+    errors = np.linalg.norm(actual - exact @ exact_weight.T, axis=1)
+    assert np.all(errors <= op.tolerance(device) * np.linalg.norm(actual, axis=1))
 
 
 @pytest.mark.parametrize("num_rows", [1, 17, 129, 256])
@@ -94,9 +93,8 @@ def test_experts(device, num_tokens, num_experts, hidden, width, top_k, dtype):
         device, num_tokens, num_experts, hidden, width, top_k, dtype
     )
     expected = expected_rows(stack, values, ids, weights, dtype, product_error(device))
-    for num_decode in device.row_kinds(num_tokens):
-        actual = op.experts(device, stack, given, ids, weights, num_decode_tokens=num_decode)
-        assert_rows(actual, expected, op.tolerance(device))
+    actual = op.experts(device, stack, given, ids, weights)
+    assert_rows(actual, expected, op.tolerance(device))
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
@@ -106,9 +104,8 @@ def test_an_expert_that_takes_every_token(device, num_tokens, dtype):
     ids = np.stack([np.full(num_tokens, 4), ids[:, 0] % 4], axis=1).astype(np.int32)
     weights[:, 0] = 1
     expected = expected_rows(stack, values, ids, weights, dtype, product_error(device))
-    for num_decode in device.row_kinds(num_tokens):
-        actual = op.experts(device, stack, given, ids, weights, num_decode_tokens=num_decode)
-        assert_rows(actual, expected, op.tolerance(device))
+    actual = op.experts(device, stack, given, ids, weights)
+    assert_rows(actual, expected, op.tolerance(device))
 
 
 @pytest.mark.parametrize("num_tokens", shapes.counts())
@@ -123,7 +120,7 @@ def test_routes_with_a_shared_expert(device, num_tokens):
     joined = [device.output((num_tokens, 9), dtype) for dtype in (np.int32, np.float32)]
     device.run(
         "route",
-        rows=op.rows(num_tokens),
+        num_tokens=num_tokens,
         top_k=8,
         num_shared_experts=1,
         normalise=1,

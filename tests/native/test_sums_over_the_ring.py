@@ -6,7 +6,7 @@ import pytest
 
 from tests import shapes
 from tests.native import calls as op
-from tests.native.backend import BF16, FP8, rows
+from tests.native.backend import BF16, FP8
 from tests.native.test_linear import input_rows
 from tests.reference.compare import relative_l2
 
@@ -24,19 +24,12 @@ def device_with_a_ring(backend):
         pytest.skip("the ring is that of the CUDA device's products: --device-kind cuda runs it")
 
 
-def rows_of(given, part: slice):
-    """Some rows of what an operation is given."""
-    if isinstance(given, op.Quantised):
-        return op.Quantised(given.codes[part], given.scale[part])
-    return given[part]
-
-
 def launched(device, placed, given, count: int):
     """The bits of each of NUM_LAUNCHES products back to back, in poisoned memory of their own."""
     shape = (count, placed.struct.rows)
     outputs = [op.activation_output(device, shape) for _ in range(NUM_LAUNCHES)]
-    fields = {"rows": rows(count, count), "matrix": placed.pointer}
-    fields["input"] = op.activation(device, rows_of(given, slice(count)))
+    fields = {"num_tokens": count, "matrix": placed.pointer}
+    fields["input"] = op.activation(device, op.rows_of(given, slice(count)))
     for output in outputs:
         device.run("linear", output=output.block, **fields)
     return (output.get() for output in outputs)
@@ -48,8 +41,8 @@ def test_rows_of_every_launch_have_the_bits_they_have_alone(device, shape, count
     weight = shapes.generator("over the ring", *shape).standard_normal(shape)
     placed, exact_weight = op.matrix(device, weight, dtype)
     given, exact = input_rows(device, max(counts), shape[1], dtype)
-    singles = (rows_of(given, slice(row, row + 1)) for row in range(max(counts)))
-    alone = np.concatenate([op.linear(device, placed, single, 1) for single in singles])
+    singles = (op.rows_of(given, slice(row, row + 1)) for row in range(max(counts)))
+    alone = np.concatenate([op.linear(device, placed, single) for single in singles])
     assert relative_l2(alone, exact @ exact_weight.T) <= op.tolerance(device)
     expected = op.to_bf16(alone)
     for count in counts:

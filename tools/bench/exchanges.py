@@ -14,7 +14,7 @@ from threading import Barrier
 import click
 import numpy as np
 
-from tests.native.backend import Backend, Device, address, rows, structs
+from tests.native.backend import Backend, Device, address, structs
 
 NUM_EXCHANGES = 184
 NUM_REPLAYS = 20
@@ -31,7 +31,7 @@ class ExchangeGraph:
         random = np.random.default_rng(count)
         values = random.standard_normal((count, width), np.float32) * 1e-3
         self.fields = {
-            "rows": rows(count),
+            "num_tokens": count,
             "hidden_size": width,
             "epsilon": 1e-5,
             "residual": device.activation(values),

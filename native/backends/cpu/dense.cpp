@@ -32,7 +32,7 @@ class AddNorm {
   AddNorm(glm_device& device, const glm_reduce_add_norm_quantise_args& args)
       : args_(args),
         context_(device.context),
-        tokens_(args.rows.num_tokens),
+        tokens_(args.num_tokens),
         count_(tokens_ * args.hidden_size),
         residual_(context_, static_cast<const float*>(args.residual), tokens_,
                   args.hidden_size),
@@ -99,17 +99,11 @@ void check_kernel(futhark_context* context, const char* where, int code) {
       std::string(where) + ": " + message);
 }
 
-void expect_rows(const char* where, const glm_rows& rows) {
-  expect_range(where, "num_tokens", 0, INT32_MAX, rows.num_tokens);
-  expect_range(where, "num_decode_tokens", 0, rows.num_tokens,
-               rows.num_decode_tokens);
-}
-
 void embed(glm_device& device, const glm_embed_args& args) {
   const char* where = "embed";
-  expect_rows(where, args.rows);
+  expect_range(where, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_matrix(where, "table", args.table, GLM_MATRIX_TABLE);
-  const int64_t tokens = args.rows.num_tokens;
+  const int64_t tokens = args.num_tokens;
   if (tokens == 0) return;
   const glm_matrix& table = *args.table;
   expect_each(where, "token_ids", 0, table.rows - 1, args.token_ids, tokens);
@@ -137,22 +131,22 @@ void embed(glm_device& device, const glm_embed_args& args) {
 
 void quantise(glm_device& device, const glm_quantise_args& args) {
   const char* where = "quantise";
-  expect_rows(where, args.rows);
+  expect_range(where, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_range(where, "width", 0, INT32_MAX, args.width);
-  if (args.rows.num_tokens == 0) return;
+  if (args.num_tokens == 0) return;
   expect_pointer(where, "input", args.input);
   expect_pointer(where, "codes", args.codes);
   expect_pointer(where, "row_scale", args.row_scale);
-  quantise_plain(device, where, args.rows.num_tokens, args.width, args.input,
+  quantise_plain(device, where, args.num_tokens, args.width, args.input,
                  args.codes, args.row_scale);
 }
 
 void swiglu_quantise(glm_device& device, const glm_swiglu_quantise_args& args) {
   const char* where = "swiglu_quantise";
-  expect_rows(where, args.rows);
+  expect_range(where, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_range(where, "width", 1, INT32_MAX / 2, args.width);
   expect_output(where, args.output);
-  const int64_t tokens = args.rows.num_tokens;
+  const int64_t tokens = args.num_tokens;
   if (tokens == 0) return;
   expect_pointer(where, "gate_up", args.gate_up);
   futhark_context* context = device.context;
@@ -177,15 +171,15 @@ void swiglu_quantise(glm_device& device, const glm_swiglu_quantise_args& args) {
 void reduce_add_norm_quantise(glm_device& device,
                               const glm_reduce_add_norm_quantise_args& args) {
   const char* where = AddNorm::kWhere;
-  expect_rows(where, args.rows);
+  expect_range(where, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_range(where, "hidden_size", 1, INT32_MAX, args.hidden_size);
   expect_output(where, args.output);
-  if (args.rows.num_tokens == 0) return;
+  if (args.num_tokens == 0) return;
   expect_pointer(where, "residual", args.residual);
   expect_pointer(where, "weight", args.weight);
   if (args.delta != nullptr)
     reduce(device, where, static_cast<float*>(args.delta),
-           int64_t{args.rows.num_tokens} * args.hidden_size);
+           int64_t{args.num_tokens} * args.hidden_size);
   const glm_activation_output& output = args.output;
   AddNorm step(device, args);
   step.run();

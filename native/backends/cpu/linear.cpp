@@ -52,16 +52,16 @@ void linear_result(glm_device& device, const char* where, int64_t tokens,
 
 void linear(glm_device& device, const glm_linear_args& args) {
   const char* where = "linear";
-  expect_rows(where, args.rows);
+  expect_range(where, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_matrix(where, "matrix", args.matrix, GLM_MATRIX_LINEAR);
-  if (args.rows.num_tokens == 0) return;
+  if (args.num_tokens == 0) return;
   expect_activation(where, *args.matrix, args.input);
   expect_pointer(where, "output", args.output);
   Array<float, 2> result(device.context);
-  linear_result(device, where, args.rows.num_tokens, *args.matrix, args.input,
+  linear_result(device, where, args.num_tokens, *args.matrix, args.input,
                 result.slot());
   result.copy_to(where, args.output,
-                 args.rows.num_tokens * int64_t{args.matrix->rows});
+                 args.num_tokens * int64_t{args.matrix->rows});
 }
 
 void logits(glm_device& device, const glm_logits_args& args) {

@@ -39,7 +39,7 @@ Stacked stacked(const glm_matrix& matrix, int64_t num_experts, int64_t stride,
 }
 
 void expect_experts(const glm_experts_args& args) {
-  expect_rows(kExperts, args.rows);
+  expect_range(kExperts, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_range(kExperts, "top_k", 1, INT32_MAX, args.top_k);
   expect_range(kExperts, "num_local_experts", 0, INT32_MAX,
                args.num_local_experts);
@@ -58,7 +58,7 @@ class Experts {
   Experts(glm_device& device, const glm_experts_args& args)
       : args_(args),
         context_(device.context),
-        tokens_(args.rows.num_tokens),
+        tokens_(args.num_tokens),
         hidden_(args.gate_up->columns),
         gate_up_(stacked(*args.gate_up, args.num_local_experts,
                          args.gate_up_stride, args.gate_up_scale_stride)),
@@ -155,7 +155,7 @@ void widen_rows(Value* rows, int64_t num_rows, int64_t width, int64_t added) {
 
 void put_shared_experts_first(const glm_route_args& args) {
   const int32_t added = args.num_shared_experts;
-  const int64_t tokens = args.rows.num_tokens;
+  const int64_t tokens = args.num_tokens;
   widen_rows(args.expert_ids, tokens, args.top_k, added);
   widen_rows(args.expert_weights, tokens, args.top_k, added);
   for (int64_t token = 0; token < tokens; ++token)
@@ -170,7 +170,7 @@ void put_shared_experts_first(const glm_route_args& args) {
 
 void route(glm_device& device, const glm_route_args& args) {
   const char* where = "route";
-  expect_rows(where, args.rows);
+  expect_range(where, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_matrix(where, "router", args.router, GLM_MATRIX_LINEAR);
   const glm_matrix& router = *args.router;
   if (router.dtype == GLM_DTYPE_F8_E4M3)
@@ -178,7 +178,7 @@ void route(glm_device& device, const glm_route_args& args) {
                   "route: expected a router of F32 (0) or BF16 (1), got FP8");
   expect_range(where, "top_k", 1, router.rows, args.top_k);
   expect_range(where, "num_shared_experts", 0, 64, args.num_shared_experts);
-  const int64_t tokens = args.rows.num_tokens;
+  const int64_t tokens = args.num_tokens;
   if (tokens == 0) return;
   expect_pointer(where, "input", args.input);
   expect_pointer(where, "selection_bias", args.selection_bias);
@@ -202,7 +202,7 @@ void route(glm_device& device, const glm_route_args& args) {
 
 void experts(glm_device& device, const glm_experts_args& args) {
   expect_experts(args);
-  const int64_t tokens = args.rows.num_tokens;
+  const int64_t tokens = args.num_tokens;
   if (tokens == 0) return;
   expect_pointer(kExperts, "output", args.output);
   expect_pointer(kExperts, "expert_ids", args.expert_ids);

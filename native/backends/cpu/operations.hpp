@@ -39,7 +39,6 @@ void linear_result(glm_device& device, const char* where, int64_t tokens,
 int64_t matrix_bytes(const glm_matrix& matrix);
 int64_t page_bytes(const glm_kv_cache& cache);
 
-void expect_rows(const char* where, const glm_rows& rows);
 void expect_matrix(const char* where, const char* what,
                    const glm_matrix* matrix, int32_t role);
 void expect_cache(const char* where, const glm_kv_cache* cache);

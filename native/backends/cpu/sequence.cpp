@@ -7,7 +7,7 @@ namespace {
 
 int64_t num_positions(const glm_norm_rope_store_args& args) {
   int64_t count = 0;
-  for (int32_t t = 0; t < args.rows.num_tokens; ++t)
+  for (int32_t t = 0; t < args.num_tokens; ++t)
     if (args.positions[t] >= count) count = int64_t{args.positions[t]} + 1;
   return count;
 }
@@ -16,7 +16,7 @@ void expect_norm_rope_store(const char* where,
                             const glm_norm_rope_store_args& args) {
   expect_cache(where, args.cache);
   const glm_kv_cache& cache = *args.cache;
-  const int64_t tokens = args.rows.num_tokens;
+  const int64_t tokens = args.num_tokens;
   expect_range(where, "layer", 0, cache.num_layers - 1, args.layer);
   expect_range(where, "num_heads", 1, INT32_MAX, args.num_heads);
   expect_range(where, "rotary_dim", 0, cache.head_dim, args.rotary_dim);
@@ -35,8 +35,8 @@ void expect_segments(const char* where, const glm_attention_args& args) {
   const glm_segments& segments = args.segments;
   const glm_kv_cache& cache = *args.cache;
   const int32_t count = segments.num_segments;
-  expect_each(where, "query_begin", 0, args.rows.num_tokens,
-              segments.query_begin, int64_t{count} + 1);
+  expect_each(where, "query_begin", 0, args.num_tokens, segments.query_begin,
+              int64_t{count} + 1);
   expect_each(where, "context_length", 0,
               int64_t{segments.page_table_stride} * cache.page_size,
               segments.context_length, count);
@@ -63,8 +63,8 @@ void expect_segments(const char* where, const glm_attention_args& args) {
 
 void norm_rope_store(glm_device& device, const glm_norm_rope_store_args& args) {
   const char* where = "norm_rope_store";
-  expect_rows(where, args.rows);
-  const int64_t tokens = args.rows.num_tokens;
+  expect_range(where, "num_tokens", 0, INT32_MAX, args.num_tokens);
+  const int64_t tokens = args.num_tokens;
   if (tokens == 0) return;
   expect_norm_rope_store(where, args);
   const glm_kv_cache& cache = *args.cache;
@@ -102,11 +102,11 @@ void norm_rope_store(glm_device& device, const glm_norm_rope_store_args& args) {
 
 void attention(glm_device& device, const glm_attention_args& args) {
   const char* where = "attention";
-  expect_rows(where, args.rows);
+  expect_range(where, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_cache(where, args.cache);
   const glm_kv_cache& cache = *args.cache;
   const glm_segments& segments = args.segments;
-  const int64_t tokens = args.rows.num_tokens;
+  const int64_t tokens = args.num_tokens;
   expect_range(where, "num_segments", 0, INT32_MAX - 1, segments.num_segments);
   expect_range(where, "layer", 0, cache.num_layers - 1, args.layer);
   expect_range(where, "num_heads", 1, INT32_MAX, args.num_heads);

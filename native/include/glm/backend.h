@@ -6,7 +6,7 @@
 
 #include "status.h"
 
-#define GLM_BACKEND_ABI_VERSION 5
+#define GLM_BACKEND_ABI_VERSION 6
 #define GLM_MAX_LOGPROBS 20
 #define GLM_TOKEN_IN_PROMPT 0x80000000u
 
@@ -116,11 +116,6 @@ typedef struct glm_transfer_pages_args {
   void* host_data;
 } glm_transfer_pages_args;
 
-typedef struct glm_rows {
-  int32_t num_tokens;
-  int32_t num_decode_tokens;
-} glm_rows;
-
 typedef struct glm_activation {
   const void* plain;
   const uint8_t* codes;
@@ -141,14 +136,14 @@ typedef struct glm_select_tokens_args {
 } glm_select_tokens_args;
 
 typedef struct glm_embed_args {
-  glm_rows rows;
+  int32_t num_tokens;
   const int32_t* token_ids;
   const glm_matrix* table;
   void* residual;
 } glm_embed_args;
 
 typedef struct glm_quantise_args {
-  glm_rows rows;
+  int32_t num_tokens;
   int32_t width;
   const void* input;
   uint8_t* codes;
@@ -156,14 +151,14 @@ typedef struct glm_quantise_args {
 } glm_quantise_args;
 
 typedef struct glm_swiglu_quantise_args {
-  glm_rows rows;
+  int32_t num_tokens;
   int32_t width;
   const void* gate_up;
   glm_activation_output output;
 } glm_swiglu_quantise_args;
 
 typedef struct glm_reduce_add_norm_quantise_args {
-  glm_rows rows;
+  int32_t num_tokens;
   int32_t hidden_size;
   float epsilon;
   void* residual;
@@ -173,14 +168,14 @@ typedef struct glm_reduce_add_norm_quantise_args {
 } glm_reduce_add_norm_quantise_args;
 
 typedef struct glm_linear_args {
-  glm_rows rows;
+  int32_t num_tokens;
   const glm_matrix* matrix;
   glm_activation input;
   void* output;
 } glm_linear_args;
 
 typedef struct glm_norm_rope_store_args {
-  glm_rows rows;
+  int32_t num_tokens;
   int32_t num_heads;
   int32_t rotary_dim;
   int32_t layer;
@@ -208,7 +203,7 @@ typedef struct glm_segments {
 } glm_segments;
 
 typedef struct glm_attention_args {
-  glm_rows rows;
+  int32_t num_tokens;
   glm_segments segments;
   int32_t num_heads;
   int32_t layer;
@@ -219,7 +214,7 @@ typedef struct glm_attention_args {
 } glm_attention_args;
 
 typedef struct glm_route_args {
-  glm_rows rows;
+  int32_t num_tokens;
   int32_t top_k;
   int32_t normalise;
   float scaling_factor;
@@ -232,7 +227,7 @@ typedef struct glm_route_args {
 } glm_route_args;
 
 typedef struct glm_experts_args {
-  glm_rows rows;
+  int32_t num_tokens;
   int32_t top_k;
   int32_t expert_begin;
   int32_t num_local_experts;

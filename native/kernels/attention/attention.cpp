@@ -18,14 +18,11 @@ constexpr const char* kWhere = "attention";
 constexpr int64_t kListAlignment = 256;
 
 void expect_rows(const glm_attention_args& args) {
-  const glm_rows& rows = args.rows;
   const glm_segments& segments = args.segments;
-  expect_range(kWhere, "num_tokens", 0, INT32_MAX, rows.num_tokens);
-  expect_range(kWhere, "num_decode_tokens", 0, rows.num_tokens,
-               rows.num_decode_tokens);
+  expect_range(kWhere, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_range(kWhere, "num_segments", 0, INT32_MAX - 1, segments.num_segments);
   expect_range(kWhere, "num_decode_segments", 0,
-               std::min(segments.num_segments, rows.num_tokens),
+               std::min(segments.num_segments, args.num_tokens),
                segments.num_decode_segments);
 }
 
@@ -45,7 +42,7 @@ void expect_aligned(const char* what, const void* pointer) {
 }
 
 void clear_output(const Context& context, const glm_attention_args& args) {
-  const int64_t bytes = int64_t{args.rows.num_tokens} * args.num_heads *
+  const int64_t bytes = int64_t{args.num_tokens} * args.num_heads *
                         args.cache->head_dim * dtype_bytes(GLM_DTYPE_BF16);
   check(cudaMemsetAsync(args.output, 0, static_cast<size_t>(bytes),
                         context.stream),
@@ -61,7 +58,7 @@ void attend_decode_rows(const Context& context,
 }
 
 void attend_row_by_row(const Context& context, const glm_attention_args& args) {
-  const int32_t count = args.rows.num_tokens - args.rows.num_decode_tokens;
+  const int32_t count = args.num_tokens - args.segments.num_decode_segments;
   const int64_t list_bytes = round_up(int64_t{count} * 4, kListAlignment);
   Context rest = context;
   rest.scratch.bytes -= 2 * list_bytes;
@@ -73,8 +70,8 @@ void attend_row_by_row(const Context& context, const glm_attention_args& args) {
                         reinterpret_cast<int32_t*>(tail + list_bytes)};
   list_prefill_rows(context, args, list);
   decode_attention(rest, args,
-                   {args.rows.num_decode_tokens, count, list.context_length,
-                    list.table_row, true});
+                   {args.segments.num_decode_segments, count,
+                    list.context_length, list.table_row, true});
 }
 
 }
@@ -84,7 +81,7 @@ void attention(const Context& context, const glm_attention_args& args) {
   expect_kv_cache(kWhere, args.cache);
   expect_layer(kWhere, *args.cache, args.layer);
   expect_group(kWhere, *args.cache, args.num_heads);
-  if (args.rows.num_tokens == 0) return;
+  if (args.num_tokens == 0) return;
   expect_aligned("query", args.query);
   expect_aligned("output", args.output);
   if (args.segments.num_segments == 0) return clear_output(context, args);

@@ -10,17 +10,17 @@ namespace glm::kernels {
 constexpr int32_t kSplitBlocks = 16;
 constexpr int32_t kSplitTokens = kSplitBlocks * kBlockTokens;
 
-__host__ __device__ constexpr int32_t counted_blocks(int32_t context_length) {
+GLM_HOST_DEVICE constexpr int32_t counted_blocks(int32_t context_length) {
   return context_length <= 0
              ? 1
              : static_cast<int32_t>(ceil_divide(context_length, kBlockTokens));
 }
 
-__host__ __device__ constexpr int32_t num_splits(int32_t num_blocks) {
+GLM_HOST_DEVICE constexpr int32_t num_splits(int32_t num_blocks) {
   return static_cast<int32_t>(ceil_divide(num_blocks, kSplitBlocks));
 }
 
-__host__ __device__ constexpr int32_t nearest_split(int32_t blocks) {
+GLM_HOST_DEVICE constexpr int32_t nearest_split(int32_t blocks) {
   return (blocks + kSplitBlocks / 2) / kSplitBlocks;
 }
 

@@ -22,13 +22,13 @@ __device__ int32_t segment_of(const glm_segments& segments, int32_t row) {
 }
 
 __global__ __launch_bounds__(kThreads) void list_rows_kernel(
-    glm_rows rows, glm_segments segments, RowList list) {
+    int32_t num_tokens, glm_segments segments, RowList list) {
   ptx::wait_for_predecessor();
   ptx::let_successor_start();
   const int32_t index =
       static_cast<int32_t>(blockIdx.x * kThreads + threadIdx.x);
-  const int32_t row = rows.num_decode_tokens + index;
-  if (row >= rows.num_tokens) return;
+  const int32_t row = segments.num_decode_segments + index;
+  if (row >= num_tokens) return;
   const int32_t segment = segment_of(segments, row);
   const int32_t end = segments.query_begin[segment + 1];
   list.context_length[index] =
@@ -40,12 +40,12 @@ __global__ __launch_bounds__(kThreads) void list_rows_kernel(
 
 void list_prefill_rows(const Context& context, const glm_attention_args& args,
                        const RowList& list) {
-  const int32_t count = args.rows.num_tokens - args.rows.num_decode_tokens;
+  const int32_t count = args.num_tokens - args.segments.num_decode_segments;
   LaunchShape shape;
   shape.grid = dim3(static_cast<uint32_t>(ceil_divide(count, kThreads)));
   shape.block = dim3(kThreads);
   launch("attention: list of prefill rows", context.stream, shape,
-         list_rows_kernel, args.rows, args.segments, list);
+         list_rows_kernel, args.num_tokens, args.segments, list);
 }
 
 }

@@ -98,7 +98,7 @@ class Rows {
                    at<int32_t>(layout_.position)});
     if (shape_.num_experts > 0) run_products();
     prefill::combine_rows(
-        context_, {num_rows_, shape_.top_k, shape_.hidden_size,
+        context_, {GLM_DTYPE_BF16, num_rows_, shape_.top_k, shape_.hidden_size,
                    static_cast<int32_t>(layout_.product_pitch),
                    at<int32_t>(layout_.position), args_.expert_weights + first,
                    at<uint8_t>(layout_.products), plain_row(args_.initial),
@@ -198,7 +198,7 @@ int64_t experts_scratch_bytes(const glm_workspace_shape& shape) {
 }
 
 void experts(const Context& context, const glm_experts_args& args) {
-  const int32_t num_rows = args.rows.num_tokens;
+  const int32_t num_rows = args.num_tokens;
   const int32_t chunk =
       rows_that_fit(shape_of(args), num_rows, context.scratch.bytes);
   for (int32_t row = 0; row < num_rows; row += chunk)

@@ -83,16 +83,15 @@ void expect_table(const glm_matrix* table) {
 }
 
 void embed(const Context& context, const glm_embed_args& args) {
-  expect_rows(kWhere, args.rows);
+  expect_range(kWhere, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_table(args.table);
-  if (args.rows.num_tokens == 0) return;
+  if (args.num_tokens == 0) return;
   expect_pointer(kWhere, "token_ids", args.token_ids);
   expect_pointer(kWhere, "residual", args.residual);
   const glm_matrix& table = *args.table;
   EmbedRows rows = {
-      args.rows.num_tokens, table.rows,
-      table.columns,        args.token_ids,
-      table.data,           static_cast<__nv_bfloat16*>(args.residual)};
+      args.num_tokens, table.rows, table.columns,
+      args.token_ids,  table.data, static_cast<__nv_bfloat16*>(args.residual)};
   if (table.dtype == GLM_DTYPE_BF16)
     return launch_embed<__nv_bfloat16>(context, rows);
   if (table.dtype == GLM_DTYPE_F32) return launch_embed<float>(context, rows);

@@ -42,7 +42,7 @@ void expect_strides(const glm_experts_args& args) {
 }
 
 void expect_experts(const glm_experts_args& args) {
-  expect_rows(kExperts, args.rows);
+  expect_range(kExperts, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_range(kExperts, "top_k", 1, kMaxTopK, args.top_k);
   expect_range(kExperts, "num_local_experts", 0, kMaxLocalExperts,
                args.num_local_experts);

@@ -109,15 +109,24 @@ void run_rows(const Context& context, const glm_experts_args& args,
                           p);
 }
 
-void run_decode(const Context& context, const glm_experts_args& args,
-                const ScratchLayout& layout) {
-  int32_t num_rows = args.rows.num_decode_tokens;
-  int32_t step = mixture::tokens_per_launch(args.top_k);
-  for (int32_t begin = 0; begin < num_rows; begin += step)
-    run_rows(context, args, layout, begin, std::min(step, num_rows - begin));
+int32_t rows_of_launch(const glm_experts_args& args) {
+  return mixture::tokens_per_launch(args.top_k);
 }
 
-int64_t decode_bytes(const glm_workspace_shape& shape) {
+void run_launches(const Context& context, const glm_experts_args& args,
+                  const ScratchLayout& layout) {
+  int32_t step = rows_of_launch(args);
+  for (int32_t begin = 0; begin < args.num_tokens; begin += step)
+    run_rows(context, args, layout, begin,
+             std::min(step, args.num_tokens - begin));
+}
+
+bool fills_wide_tiles(const glm_experts_args& args) {
+  return args.gate_up->dtype != GLM_DTYPE_F32 &&
+         args.num_tokens > rows_of_launch(args);
+}
+
+int64_t launch_bytes(const glm_workspace_shape& shape) {
   return ScratchLayout(
              {shape.hidden_size, shape.moe_intermediate_size, shape.top_k},
              GLM_DTYPE_BF16)
@@ -131,28 +140,25 @@ int64_t experts_scratch_bytes(const glm_workspace_shape& shape) {
   glm_workspace_shape with_shared = shape;
   with_shared.top_k += 1;
   with_shared.num_local_experts += 1;
-  return std::max(decode_bytes(shape), decode_bytes(with_shared)) +
+  return std::max(launch_bytes(shape), launch_bytes(with_shared)) +
          prefill_experts_scratch_bytes(with_shared) +
          blackwell::experts_scratch_bytes(with_shared);
 }
 
 void experts(const Context& context, const glm_experts_args& args) {
   mixture::expect_experts(args);
-  int32_t num_tokens = args.rows.num_tokens;
-  int32_t num_decode = args.rows.num_decode_tokens;
-  if (num_tokens == 0) return;
+  if (args.num_tokens == 0) return;
   mixture::expect_memory(args);
   if (blackwell::multiplies(context, args.gate_up->dtype))
     return blackwell::experts(context, args);
   ScratchLayout layout(shape_of(args), args.gate_up->dtype);
   expect_range(mixture::kExperts, "scratch bytes", layout.bytes, INT64_MAX,
                context.scratch.bytes);
-  run_decode(context, args, layout);
-  if (num_decode == num_tokens) return;
-  Context prefill = context;
-  prefill.scratch = {static_cast<uint8_t*>(context.scratch.data) + layout.bytes,
-                     context.scratch.bytes - layout.bytes};
-  prefill_experts(prefill, args, num_decode, num_tokens - num_decode);
+  if (!fills_wide_tiles(args)) return run_launches(context, args, layout);
+  Context rest = context;
+  rest.scratch = {static_cast<uint8_t*>(context.scratch.data) + layout.bytes,
+                  context.scratch.bytes - layout.bytes};
+  prefill_experts(rest, args);
 }
 
 }

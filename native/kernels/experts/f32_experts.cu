@@ -5,6 +5,7 @@
 #include "native/base/cuda.hpp"
 #include "native/kernels/experts/combine.hpp"
 #include "native/kernels/experts/parameters.hpp"
+#include "native/kernels/rows/swiglu.hpp"
 #include "native/ptx/dependent_launch.hpp"
 
 namespace glm::kernels::mixture {
@@ -62,8 +63,7 @@ __global__ void gate_up_kernel(const __grid_constant__ ExpertsParameters p) {
   float up = dot_packed_row(p.gate_up, expert, packed + kPairRows, input,
                             p.hidden_size);
   if (threadIdx.x % kWarpThreads != 0) return;
-  p.hidden[int64_t{assignment} * p.hidden_stride + channel] =
-      gate / (1.0f + expf(-gate)) * up;
+  p.hidden[int64_t{assignment} * p.hidden_stride + channel] = swiglu(gate, up);
 }
 
 __global__ void down_kernel(const __grid_constant__ ExpertsParameters p) {

@@ -6,6 +6,7 @@
 #include "native/kernels/experts/combine_units.hpp"
 #include "native/kernels/experts/shared_state.hpp"
 #include "native/kernels/experts/unit_product.hpp"
+#include "native/kernels/rows/swiglu.hpp"
 #include "native/ptx/mbarrier.hpp"
 
 namespace glm::kernels::mixture {
@@ -18,10 +19,6 @@ __device__ inline const float* scales_of(const StreamedMatrix& matrix,
   return reinterpret_cast<const float*>(
       reinterpret_cast<const uint8_t*>(matrix.row_scale) +
       expert * matrix.scale_stride);
-}
-
-__device__ inline float swiglu(float gate, float up) {
-  return gate / (1.0f + expf(-gate)) * up;
 }
 
 template <int32_t rows>

@@ -1,12 +1,12 @@
 #include <cuda_bf16.h>
 
-#include "native/kernels/linear/decode_products.hpp"
+#include "native/kernels/linear/streamed_products.hpp"
 #include "native/kernels/stream/plain_product.hpp"
 
 namespace glm::kernels {
 
-void decode_f32_linear(const Context& context,
-                       const stream::ProductArgs& args) {
+void streamed_f32_linear(const Context& context,
+                         const stream::ProductArgs& args) {
   stream::launch_plain_product<__nv_bfloat16>("linear", context, args);
 }
 

@@ -6,8 +6,9 @@
 #include "native/kernels/blackwell/operations.hpp"
 #include "native/kernels/blackwell/stored_rows.hpp"
 #include "native/kernels/layout.hpp"
-#include "native/kernels/linear/decode_products.hpp"
+#include "native/kernels/linear/streamed_products.hpp"
 #include "native/kernels/prefill/prefill.hpp"
+#include "native/kernels/stream/token_map.hpp"
 
 namespace glm::kernels {
 
@@ -31,12 +32,10 @@ void validate_matrix(const glm_matrix& matrix) {
 }
 
 void validate(const glm_linear_args& args) {
-  expect_range(kWhere, "rows.num_tokens", 0, INT32_MAX, args.rows.num_tokens);
-  expect_range(kWhere, "rows.num_decode_tokens", 0, args.rows.num_tokens,
-               args.rows.num_decode_tokens);
+  expect_range(kWhere, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_pointer(kWhere, "matrix", args.matrix);
   validate_matrix(*args.matrix);
-  if (args.rows.num_tokens == 0) return;
+  if (args.num_tokens == 0) return;
   expect_pointer(kWhere, "output", args.output);
   if (args.matrix->dtype == GLM_DTYPE_F8_E4M3) {
     expect_pointer(kWhere, "input.codes", args.input.codes);
@@ -76,53 +75,50 @@ stream::ProductArgs product_args(const glm_linear_args& args, int32_t row_begin,
   return product;
 }
 
-void plain_linear(const Context& context, const glm_linear_args& args,
-                  int32_t row_begin, int32_t num_rows) {
-  for (int32_t row = 0; row < num_rows; row += kPlainChunk) {
-    int32_t count = std::min(num_rows - row, kPlainChunk);
-    decode_f32_linear(context, product_args(args, row_begin + row, count));
+void plain_linear(const Context& context, const glm_linear_args& args) {
+  for (int32_t row = 0; row < args.num_tokens; row += kPlainChunk) {
+    int32_t count = std::min(args.num_tokens - row, kPlainChunk);
+    streamed_f32_linear(context, product_args(args, row, count));
   }
 }
 
-}
-
-void decode_linear(const Context& context, const glm_linear_args& args,
-                   int32_t row_begin, int32_t num_rows) {
+void streamed_linear(const Context& context, const glm_linear_args& args) {
   const glm_matrix& matrix = *args.matrix;
-  if (matrix.dtype == GLM_DTYPE_F32) {
-    return plain_linear(context, args, row_begin, num_rows);
-  }
   stream::MatrixTiles tiles{matrix.dtype,
                             num_row_tiles(matrix.role, matrix.rows),
                             num_column_tiles(matrix.dtype, matrix.columns)};
-  for (int32_t row = 0; row < num_rows; row += stream::kMaxTokens) {
-    int32_t count = std::min(num_rows - row, stream::kMaxTokens);
-    stream::ProductArgs product = product_args(args, row_begin + row, count);
+  for (int32_t row = 0; row < args.num_tokens; row += stream::kMaxTokens) {
+    int32_t count = std::min(args.num_tokens - row, stream::kMaxTokens);
+    stream::ProductArgs product = product_args(args, row, count);
     stream::ProductPlans plans = stream::plan_product(tiles, count);
     if (matrix.dtype == GLM_DTYPE_F8_E4M3) {
-      decode_fp8_linear(context, plans, product);
+      streamed_fp8_linear(context, plans, product);
     } else {
-      decode_bf16_linear(context, plans, product);
+      streamed_bf16_linear(context, plans, product);
     }
   }
+}
+
+bool fills_wide_tiles(const glm_linear_args& args) {
+  return args.num_tokens > stream::kMaxTokens &&
+         stream::allows_token_map(input_rows(args, 0, args.num_tokens));
+}
+
 }
 
 void linear(const Context& context, const glm_linear_args& args) {
   validate(args);
   if (blackwell::multiplies(context, args.matrix->dtype))
     return blackwell::linear(context, args);
-  int32_t num_decode = args.rows.num_decode_tokens;
-  int32_t num_prefill = args.rows.num_tokens - num_decode;
-  if (num_decode > 0) decode_linear(context, args, 0, num_decode);
-  if (num_prefill == 0) return;
-  if (args.matrix->dtype == GLM_DTYPE_F32) {
-    return plain_linear(context, args, num_decode, num_prefill);
-  }
-  prefill_linear(context, args, num_decode, num_prefill);
+  if (args.num_tokens == 0) return;
+  if (args.matrix->dtype == GLM_DTYPE_F32) return plain_linear(context, args);
+  if (fills_wide_tiles(args)) return prefill_linear(context, args);
+  streamed_linear(context, args);
 }
 
 int64_t linear_scratch_bytes(const glm_workspace_shape&) {
-  return blackwell::linear_scratch_bytes();
+  return std::max(blackwell::linear_scratch_bytes(),
+                  prefill_linear_scratch_bytes());
 }
 
 }

@@ -11,9 +11,6 @@ namespace glm::kernels {
 void linear(const Context& context, const glm_linear_args& args);
 int64_t linear_scratch_bytes(const glm_workspace_shape& shape);
 
-void decode_linear(const Context& context, const glm_linear_args& args,
-                   int32_t row_begin, int32_t num_rows);
-
 }
 
 #endif

@@ -119,7 +119,7 @@ __global__ __launch_bounds__(
     kMostThreads,
     least_resident_blocks(
         heads_at_once)) void norm_rope_store_kernel(Launch launch) {
-  const bool has_few = launch.args.rows.num_tokens <= kFewRows;
+  const bool has_few = launch.args.num_tokens <= kFewRows;
   if (has_few) ptx::let_successor_start();
   const Place place = place_of<heads_at_once>(launch);
   const float* weight =
@@ -166,7 +166,7 @@ template <bool aligned, int32_t heads_at_once>
 void launch_heads(const Context& context, const Launch& arguments) {
   const Blocks blocks = blocks_of(arguments, heads_at_once);
   LaunchShape shape;
-  shape.grid = dim3(static_cast<uint32_t>(arguments.args.rows.num_tokens),
+  shape.grid = dim3(static_cast<uint32_t>(arguments.args.num_tokens),
                     static_cast<uint32_t>(blocks.of_token));
   shape.block = dim3(static_cast<uint32_t>(blocks.num_threads));
   launch("norm_rope_store", context.stream, shape,
@@ -217,8 +217,8 @@ float exact_inverse(int32_t divisor) {
 void norm_rope_store(const Context& context,
                      const glm_norm_rope_store_args& args) {
   const char* where = "norm_rope_store";
-  expect_range(where, "num_tokens", 0, INT32_MAX, args.rows.num_tokens);
-  if (args.rows.num_tokens == 0) return;
+  expect_range(where, "num_tokens", 0, INT32_MAX, args.num_tokens);
+  if (args.num_tokens == 0) return;
   expect_arguments(where, args);
   const Launch arguments = {args, *args.cache, lanes_for(*args.cache),
                             exact_inverse(args.cache->head_dim)};
@@ -226,7 +226,7 @@ void norm_rope_store(const Context& context,
     return launch_heads<false, 1>(context, arguments);
   for (int32_t heads_at_once : {1, 2, 4}) {
     const int64_t of_token = blocks_of(arguments, heads_at_once).of_token;
-    if (of_token == 1 || args.rows.num_tokens * of_token <=
+    if (of_token == 1 || args.num_tokens * of_token <=
                              int64_t{most_launched_blocks(heads_at_once)} *
                                  context.num_multiprocessors)
       return launch_wide(context, arguments, heads_at_once);

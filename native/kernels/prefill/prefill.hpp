@@ -8,12 +8,11 @@
 
 namespace glm::kernels {
 
-void prefill_linear(const Context& context, const glm_linear_args& args,
-                    int32_t row_begin, int32_t num_rows);
+int64_t prefill_linear_scratch_bytes();
+void prefill_linear(const Context& context, const glm_linear_args& args);
 
 int64_t prefill_experts_scratch_bytes(const glm_workspace_shape& shape);
-void prefill_experts(const Context& context, const glm_experts_args& args,
-                     int32_t row_begin, int32_t num_rows);
+void prefill_experts(const Context& context, const glm_experts_args& args);
 
 }
 

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "native/base/cuda.hpp"
-#include "native/kernels/prefill/direct.hpp"
 #include "native/kernels/prefill/prefill.hpp"
 #include "native/kernels/prefill/product.hpp"
 #include "native/kernels/prefill/stages.hpp"
@@ -51,11 +50,6 @@ Layout layout_of(int32_t dtype, int64_t num_choices, int64_t num_experts,
   layout.input_stride = round_up(hidden_size * element, kChunkBytes);
   layout.hidden_stride = round_up(width, kChunkBytes);
   layout.product_stride = round_up(hidden_size, kPairRows);
-  if (dtype == GLM_DTYPE_F32) {
-    layout.hidden = regions.add(num_choices * width * 4);
-    layout.bytes = regions.bytes();
-    return layout;
-  }
   layout.begin = regions.add((num_experts + 1) * 4);
   layout.position = regions.add(num_choices * 4);
   layout.input_scale = regions.add(num_choices * 4);
@@ -66,118 +60,58 @@ Layout layout_of(int32_t dtype, int64_t num_choices, int64_t num_experts,
   layout.hidden = regions.add(num_choices * layout.hidden_stride * 4);
   const int64_t first_end = regions.bytes();
   regions.rewind(shared);
-  layout.products = regions.add(num_choices * layout.product_stride * 2);
+  layout.products = regions.add(num_choices * layout.product_stride * 4);
   layout.bytes = std::max(first_end, regions.bytes());
   return layout;
 }
 
-void expect_matrices(const glm_experts_args& args) {
-  expect_pointer(kWhere, "gate_up", args.gate_up);
-  expect_pointer(kWhere, "down", args.down);
-  expect_equal(kWhere, "gate_up role", GLM_MATRIX_GATE_UP, args.gate_up->role);
-  expect_equal(kWhere, "down role", GLM_MATRIX_LINEAR, args.down->role);
-  expect_range(kWhere, "gate_up dtype", GLM_DTYPE_F32, GLM_DTYPE_F8_E4M3,
-               args.gate_up->dtype);
-  expect_equal(kWhere, "down dtype", args.gate_up->dtype, args.down->dtype);
-  expect_range(kWhere, "down columns", 1, INT32_MAX / 2, args.down->columns);
-  expect_equal(kWhere, "gate_up rows", 2 * int64_t{args.down->columns},
-               args.gate_up->rows);
-  expect_range(kWhere, "gate_up columns", 1, INT32_MAX, args.gate_up->columns);
-  expect_equal(kWhere, "down rows", args.gate_up->columns, args.down->rows);
-  if (args.gate_up->bias != nullptr || args.down->bias != nullptr)
-    reject(kWhere, "bias", "none", "a bias");
-}
-
-void expect_memory(const glm_experts_args& args) {
-  expect_pointer(kWhere, "output", args.output);
-  expect_pointer(kWhere, "expert_ids", args.expert_ids);
-  expect_pointer(kWhere, "expert_weights", args.expert_weights);
-  if (args.num_local_experts == 0) return;
-  expect_pointer(kWhere, "gate_up weights", args.gate_up->data);
-  expect_pointer(kWhere, "down weights", args.down->data);
-  if (args.gate_up->dtype != GLM_DTYPE_F8_E4M3) {
-    expect_pointer(kWhere, "plain", args.input.plain);
-    return;
-  }
-  expect_pointer(kWhere, "codes", args.input.codes);
-  expect_pointer(kWhere, "row_scale of the tokens", args.input.row_scale);
-  expect_pointer(kWhere, "row_scale of gate_up", args.gate_up->row_scale);
-  expect_pointer(kWhere, "row_scale of down", args.down->row_scale);
-}
-
-void expect_arguments(const glm_experts_args& args, int32_t row_begin,
-                      int32_t num_rows) {
-  expect_range(kWhere, "num_tokens", 0, INT32_MAX, args.rows.num_tokens);
-  expect_range(kWhere, "row_begin", 0, args.rows.num_tokens, row_begin);
-  expect_range(kWhere, "num_rows", 0, args.rows.num_tokens - row_begin,
-               num_rows);
-  expect_range(kWhere, "top_k", 1, prefill::kMaxExperts, args.top_k);
-  expect_range(kWhere, "num_rows times top_k", 0, INT32_MAX,
-               int64_t{num_rows} * args.top_k);
-  expect_range(kWhere, "num_local_experts", 0, prefill::kMaxExperts,
-               args.num_local_experts);
-  expect_matrices(args);
-  if (num_rows > 0) expect_memory(args);
-}
-
 class Experts {
  public:
-  Experts(const Context& context, const glm_experts_args& args,
-          int32_t row_begin, int32_t num_rows)
+  Experts(const Context& context, const glm_experts_args& args)
       : context_(context),
         args_(args),
-        num_rows_(num_rows),
-        num_choices_(num_rows * args.top_k),
+        num_choices_(args.num_tokens * args.top_k),
         hidden_size_(args.gate_up->columns),
         width_(args.down->columns),
         is_fp8_(args.gate_up->dtype == GLM_DTYPE_F8_E4M3),
-        ids_(args.expert_ids + int64_t{row_begin} * args.top_k),
-        weights_(args.expert_weights + int64_t{row_begin} * args.top_k),
         layout_(layout_of(args.gate_up->dtype, num_choices_,
                           args.num_local_experts, hidden_size_, width_)) {
-    const int64_t plain_row = int64_t{hidden_size_} * 2;
-    const int64_t code_row = hidden_size_;
-    tokens_ = is_fp8_ ? args.input.codes + row_begin * code_row
-                      : offset(args.input.plain, row_begin * plain_row);
-    token_scale_ = is_fp8_ ? args.input.row_scale + row_begin : nullptr;
-    initial_ = offset(args.initial, row_begin * plain_row);
-    output_ = static_cast<uint8_t*>(args.output) + row_begin * plain_row;
     expect_range(kWhere, "scratch bytes", layout_.bytes, INT64_MAX,
                  context.scratch.bytes);
     expect_pointer(kWhere, "scratch", context.scratch.data);
   }
 
   void run() {
-    if (args_.gate_up->dtype == GLM_DTYPE_F32) return run_direct();
     prefill::sort_choices(
-        context_,
-        {num_choices_, args_.expert_begin, args_.num_local_experts, ids_,
-         at<int32_t>(layout_.begin), at<int32_t>(layout_.position)});
+        context_, {num_choices_, args_.expert_begin, args_.num_local_experts,
+                   args_.expert_ids, at<int32_t>(layout_.begin),
+                   at<int32_t>(layout_.position)});
     if (args_.num_local_experts > 0) run_products();
-    prefill::combine_rows(context_,
-                          {num_rows_, args_.top_k, hidden_size_,
-                           static_cast<int32_t>(layout_.product_stride),
-                           at<int32_t>(layout_.position), weights_,
-                           at<uint8_t>(layout_.products), initial_, output_});
+    prefill::combine_rows(
+        context_, {GLM_DTYPE_F32, args_.num_tokens, args_.top_k, hidden_size_,
+                   static_cast<int32_t>(layout_.product_stride),
+                   at<int32_t>(layout_.position), args_.expert_weights,
+                   at<uint8_t>(layout_.products), args_.initial, args_.output});
   }
 
  private:
-  static const uint8_t* offset(const void* data, int64_t bytes) {
-    return data == nullptr ? nullptr
-                           : static_cast<const uint8_t*>(data) + bytes;
-  }
-
   template <typename Element>
   Element* at(int64_t region) const {
     return reinterpret_cast<Element*>(
         static_cast<uint8_t*>(context_.scratch.data) + region);
   }
 
+  const uint8_t* tokens() const {
+    return is_fp8_ ? args_.input.codes
+                   : static_cast<const uint8_t*>(args_.input.plain);
+  }
+
   void run_products() {
     prefill::gather_rows(
-        context_, {num_rows_, args_.top_k,
+        context_, {args_.num_tokens, args_.top_k,
                    int64_t{hidden_size_} * dtype_bytes(args_.gate_up->dtype),
-                   layout_.input_stride, tokens_, token_scale_,
+                   layout_.input_stride, tokens(),
+                   is_fp8_ ? args_.input.row_scale : nullptr,
                    at<int32_t>(layout_.position), at<uint8_t>(layout_.gathered),
                    at<float>(layout_.input_scale)});
     multiply_gate_up();
@@ -198,8 +132,8 @@ class Experts {
     product.expert_begin = at<int32_t>(layout_.begin);
     product.num_experts = args_.num_local_experts;
     product.num_tokens = num_choices_;
-    product.tile_tokens =
-        prefill::expert_tile_tokens_of(num_choices_, args_.num_local_experts);
+    product.tile_tokens = prefill::expert_tile_tokens_of(
+        matrix.dtype, num_choices_, args_.num_local_experts);
     return product;
   }
 
@@ -210,9 +144,6 @@ class Experts {
     product.output = at<uint8_t>(is_fp8_ ? layout_.hidden : layout_.inner);
     product.output_stride = layout_.hidden_stride;
     product.token_scale = is_fp8_ ? at<float>(layout_.input_scale) : nullptr;
-    if (is_fp8_)
-      product.tile_tokens =
-          std::min(product.tile_tokens, prefill::kPromotedTileTokens);
     const CUtensorMap map =
         prefill::tokens_map(kWhere, at<uint8_t>(layout_.gathered), matrix.dtype,
                             num_choices_, hidden_size_, layout_.input_stride);
@@ -228,46 +159,30 @@ class Experts {
         grouped(matrix, args_.down_stride, args_.down_scale_stride);
     product.output = at<uint8_t>(layout_.products);
     product.output_stride = layout_.product_stride;
-    product.wide_stores = true;
     product.token_scale = is_fp8_ ? at<float>(layout_.hidden_scale) : nullptr;
     const CUtensorMap map = prefill::tokens_map(
         kWhere, at<uint8_t>(layout_.inner), matrix.dtype, num_choices_, width_,
         layout_.hidden_stride * dtype_bytes(matrix.dtype));
     if (is_fp8_)
-      prefill::product_fp8(context_, map, product);
+      prefill::product_fp8_partial(context_, map, product);
     else
-      prefill::product_bf16(context_, map, product);
-  }
-
-  void run_direct() const {
-    prefill::direct_experts(
-        context_, {num_rows_, args_.top_k, args_.expert_begin,
-                   args_.num_local_experts, *args_.gate_up, *args_.down,
-                   args_.gate_up_stride, args_.down_stride, tokens_, ids_,
-                   weights_, at<float>(layout_.hidden), initial_, output_});
+      prefill::product_bf16_partial(context_, map, product);
   }
 
   const Context& context_;
   const glm_experts_args& args_;
-  int32_t num_rows_;
   int32_t num_choices_;
   int32_t hidden_size_;
   int32_t width_;
   bool is_fp8_;
-  const int32_t* ids_;
-  const float* weights_;
   Layout layout_;
-  const uint8_t* tokens_ = nullptr;
-  const float* token_scale_ = nullptr;
-  const uint8_t* initial_ = nullptr;
-  uint8_t* output_ = nullptr;
 };
 
 }
 
 int64_t prefill_experts_scratch_bytes(const glm_workspace_shape& shape) {
   int64_t bytes = 0;
-  for (const int32_t dtype : {GLM_DTYPE_F32, GLM_DTYPE_BF16, GLM_DTYPE_F8_E4M3})
+  for (const int32_t dtype : {GLM_DTYPE_BF16, GLM_DTYPE_F8_E4M3})
     bytes = std::max(
         bytes, layout_of(dtype, int64_t{shape.max_step_tokens} * shape.top_k,
                          shape.num_local_experts, shape.hidden_size,
@@ -276,11 +191,10 @@ int64_t prefill_experts_scratch_bytes(const glm_workspace_shape& shape) {
   return bytes;
 }
 
-void prefill_experts(const Context& context, const glm_experts_args& args,
-                     int32_t row_begin, int32_t num_rows) {
-  expect_arguments(args, row_begin, num_rows);
-  if (num_rows == 0) return;
-  Experts(context, args, row_begin, num_rows).run();
+void prefill_experts(const Context& context, const glm_experts_args& args) {
+  expect_range(kWhere, "num_tokens times top_k", 0, INT32_MAX,
+               int64_t{args.num_tokens} * args.top_k);
+  Experts(context, args).run();
 }
 
 }

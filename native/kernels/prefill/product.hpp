@@ -7,6 +7,7 @@
 
 #include "native/kernels/context.hpp"
 #include "native/kernels/layout.hpp"
+#include "native/kernels/stream/product_plan.hpp"
 
 namespace glm::kernels::prefill {
 
@@ -16,7 +17,11 @@ constexpr int32_t kSmallTileTokens = 64;
 constexpr int32_t kSliceTokens = 32;
 constexpr int32_t kWidthStep = 16;
 constexpr int32_t kClusterSize = 2;
-constexpr int32_t kMaxExperts = 1024;
+constexpr int32_t kNumConsumers = 256;
+constexpr int32_t kMostKeepingBlocks = 132;
+constexpr int64_t kKeptBlockBytes =
+    int64_t{kTileTokens} / 2 * kNumConsumers * sizeof(float);
+constexpr int64_t kKeptBytes = kMostKeepingBlocks * kKeptBlockBytes;
 
 struct Product {
   const uint8_t* weights = nullptr;
@@ -33,15 +38,19 @@ struct Product {
   int32_t rows = 0;
   int32_t num_row_tiles = 0;
   int32_t num_column_tiles = 0;
+  stream::PartBands parts;
+  float* kept = nullptr;
   void* output = nullptr;
   int64_t output_stride = 0;
   bool wide_stores = false;
 };
 
 Product describe(const glm_matrix& matrix);
-int32_t tile_tokens_of(int32_t num_clusters, int32_t num_row_tiles,
-                       int32_t num_tokens);
-int32_t expert_tile_tokens_of(int32_t num_choices, int32_t num_experts);
+int32_t most_tile_tokens(int32_t dtype);
+int32_t tile_tokens_of(int32_t dtype, int32_t num_clusters,
+                       int32_t num_row_tiles, int32_t num_tokens);
+int32_t expert_tile_tokens_of(int32_t dtype, int32_t num_choices,
+                              int32_t num_experts);
 
 CUtensorMap tokens_map(const char* where, const void* data, int32_t dtype,
                        int64_t num_tokens, int64_t columns,
@@ -51,6 +60,10 @@ void product_fp8(const Context& context, const CUtensorMap& tokens,
                  const Product& product);
 void product_bf16(const Context& context, const CUtensorMap& tokens,
                   const Product& product);
+void product_fp8_partial(const Context& context, const CUtensorMap& tokens,
+                         const Product& product);
+void product_bf16_partial(const Context& context, const CUtensorMap& tokens,
+                          const Product& product);
 void product_fp8_swiglu(const Context& context, const CUtensorMap& tokens,
                         const Product& product);
 void product_bf16_swiglu(const Context& context, const CUtensorMap& tokens,

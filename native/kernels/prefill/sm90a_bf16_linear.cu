@@ -4,8 +4,8 @@ namespace glm::kernels::prefill {
 
 void product_bf16(const Context& context, const CUtensorMap& tokens,
                   const Product& product) {
-  launch_product<Bf16, false, Output::kChannels>("prefill: BF16 product",
-                                                 context, tokens, product);
+  launch_product<Bf16, Output::kChannels>("prefill: BF16 product", context,
+                                          tokens, product);
 }
 
 }

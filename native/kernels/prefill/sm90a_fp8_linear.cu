@@ -4,8 +4,8 @@ namespace glm::kernels::prefill {
 
 void product_fp8(const Context& context, const CUtensorMap& tokens,
                  const Product& product) {
-  launch_product<Fp8, false, Output::kChannels>("prefill: FP8 product", context,
-                                                tokens, product);
+  launch_product<Fp8, Output::kChannels>("prefill: FP8 product", context,
+                                         tokens, product);
 }
 
 }

@@ -4,8 +4,8 @@ namespace glm::kernels::prefill {
 
 void product_fp8_swiglu(const Context& context, const CUtensorMap& tokens,
                         const Product& product) {
-  launch_product<Fp8, true, Output::kHiddenFloat>(
-      "prefill: FP8 gate and up product", context, tokens, product);
+  launch_product<Fp8, Output::kHiddenFloat>("prefill: FP8 gate and up product",
+                                            context, tokens, product);
 }
 
 }

@@ -3,6 +3,8 @@
 
 #include <cuda_bf16.h>
 
+#include <algorithm>
+
 #include "native/base/cuda.hpp"
 #include "native/kernels/prefill/sm90a_store.hpp"
 #include "native/kernels/prefill/sm90a_tiles.hpp"
@@ -19,7 +21,6 @@ namespace glm::kernels::prefill {
 constexpr int32_t kRingBytes = 192 * 1024;
 constexpr int32_t kMaxStages = 8;
 constexpr int32_t kSliceBytes = kSliceTokens * kTileRowBytes;
-constexpr int32_t kNumConsumers = 256;
 constexpr int32_t kNumThreads = kNumConsumers + 128;
 constexpr int32_t kConsumerRegisters = 224;
 constexpr int32_t kProducerRegisters = 56;
@@ -27,6 +28,8 @@ constexpr int32_t kGroupThreads = 128;
 constexpr uint32_t kStepsATile = 4;
 constexpr uint32_t kStepUnits = 2;
 constexpr int32_t kHalfTileBytes = kTileBytes / 2;
+constexpr int32_t kVectorValues = 4;
+constexpr int32_t kKeptVectors = kTileTokens / 2 / kVectorValues;
 
 struct Shared {
   uint8_t stages[kRingBytes];
@@ -67,13 +70,20 @@ struct Fp8 {
   template <int32_t columns>
   using Multiply = ptx::WgmmaE4m3<columns>;
   static constexpr int32_t kTileColumns = kTileRowBytes;
+  static constexpr bool kPromotes = true;
+  static constexpr int32_t kMostTokens = kPromotedTileTokens;
 };
 
 struct Bf16 {
   template <int32_t columns>
   using Multiply = ptx::WgmmaBf16<columns>;
   static constexpr int32_t kTileColumns = kTileRowBytes / 2;
+  static constexpr bool kPromotes = false;
+  static constexpr int32_t kMostTokens = kTileTokens;
 };
+
+template <typename Type>
+using Sums = float[Type::kMostTokens / 2];
 
 __device__ inline void release(Shared& shared, int32_t stage) {
   const int32_t thread = static_cast<int32_t>(threadIdx.x) % kGroupThreads;
@@ -114,16 +124,22 @@ __device__ inline void multiply_tile(float (&sum)[columns / 2],
   ptx::wgmma_commit();
 }
 
+template <int32_t count>
+__device__ inline void clear(float (&sums)[count]) {
+#pragma unroll
+  for (int32_t i = 0; i < count; ++i) sums[i] = 0.0f;
+}
+
 template <typename Type, int32_t columns>
-__device__ inline void accumulate_whole(Shared& shared, Ring& ring,
-                                        float (&sums)[kTileTokens / 2],
-                                        int32_t group, int32_t num_tiles) {
-  auto& sum = reinterpret_cast<float (&)[columns / 2]>(sums);
+__device__ inline void accumulate_in_place(Shared& shared, Ring& ring,
+                                           float (&sum)[columns / 2],
+                                           int32_t group, int32_t num_tiles) {
   int32_t previous = 0;
+  ptx::hold(sum);
   for (int32_t tile = 0; tile < num_tiles; ++tile) {
     const Operands operands = operands_of(shared, ring, group);
     ptx::barrier_wait(&shared.full[ring.stage], ring.parity);
-    multiply_tile<Type, columns>(sum, operands, tile > 0);
+    multiply_tile<Type, columns>(sum, operands, true);
     if (tile > 0) {
       ptx::wgmma_wait<1>();
       release(shared, previous);
@@ -145,11 +161,9 @@ __device__ inline void add_part(float* sums, float (&part)[count]) {
 
 template <typename Type, int32_t columns>
 __device__ inline void accumulate_promoted(Shared& shared, Ring& ring,
-                                           float (&sums)[kTileTokens / 2],
+                                           float (&sums)[columns / 2],
                                            int32_t group, int32_t num_tiles) {
   constexpr int32_t kHalf = columns / 2;
-#pragma unroll
-  for (int32_t i = 0; i < columns / 2; ++i) sums[i] = 0.0f;
   for (int32_t tile = 0; tile < num_tiles; ++tile) {
     float low[kHalf / 2];
     float high[kHalf / 2];
@@ -166,27 +180,72 @@ __device__ inline void accumulate_promoted(Shared& shared, Ring& ring,
   }
 }
 
-template <typename Type, bool promote, int32_t columns>
-__device__ inline void accumulate(Shared& shared, Ring& ring,
-                                  float (&sums)[kTileTokens / 2], int32_t group,
-                                  int32_t num_tiles) {
-  if constexpr (promote)
-    accumulate_promoted<Type, columns>(shared, ring, sums, group, num_tiles);
+template <typename Type, int32_t columns>
+__device__ inline void accumulate_part(Shared& shared, Ring& ring,
+                                       float (&sum)[columns / 2], int32_t group,
+                                       int32_t num_tiles) {
+  clear(sum);
+  if constexpr (Type::kPromotes)
+    accumulate_promoted<Type, columns>(shared, ring, sum, group, num_tiles);
   else
-    accumulate_whole<Type, columns>(shared, ring, sums, group, num_tiles);
+    accumulate_in_place<Type, columns>(shared, ring, sum, group, num_tiles);
 }
 
-template <typename Type, bool promote, int32_t columns>
-__device__ inline void accumulate_tokens(Shared& shared, Ring& ring,
-                                         float (&sums)[kTileTokens / 2],
-                                         int32_t group, int32_t num_tiles,
-                                         int32_t num_tokens) {
-  if constexpr (columns > kWidthStep) {
-    if (num_tokens <= columns - kWidthStep)
-      return accumulate_tokens<Type, promote, columns - kWidthStep>(
-          shared, ring, sums, group, num_tiles, num_tokens);
+__device__ inline float4* kept_vectors(const Product& product) {
+  return reinterpret_cast<float4*>(product.kept) +
+         blockIdx.x * (kKeptVectors * kNumConsumers) + threadIdx.x;
+}
+
+template <int32_t count>
+__device__ inline void keep(const Product& product, const float (&sum)[count]) {
+  float4* kept = kept_vectors(product);
+#pragma unroll
+  for (int32_t i = 0; i < count / kVectorValues; ++i) {
+    const float* values = sum + i * kVectorValues;
+    __stcg(kept + i * kNumConsumers,
+           make_float4(values[0], values[1], values[2], values[3]));
   }
-  accumulate<Type, promote, columns>(shared, ring, sums, group, num_tiles);
+}
+
+template <int32_t count>
+__device__ inline void add_kept(const Product& product, float (&sum)[count]) {
+  const float4* kept = kept_vectors(product);
+#pragma unroll
+  for (int32_t i = 0; i < count / kVectorValues; ++i) {
+    const float4 part = __ldcg(kept + i * kNumConsumers);
+    float* values = sum + i * kVectorValues;
+    values[0] = part.x + values[0];
+    values[1] = part.y + values[1];
+    values[2] = part.z + values[2];
+    values[3] = part.w + values[3];
+  }
+}
+
+template <typename Type, int32_t columns>
+__device__ inline void accumulate(Shared& shared, Ring& ring,
+                                  const Product& product,
+                                  const Prepared& prepared, Sums<Type>& sums,
+                                  int32_t group) {
+  auto& sum = reinterpret_cast<float (&)[columns / 2]>(sums);
+  for (int32_t part = 0; part < prepared.parts.count; ++part) {
+    accumulate_part<Type, columns>(shared, ring, sum, group,
+                                   prepared.parts.num_tiles(part));
+    if (part > 0) add_kept(product, sum);
+    if (part + 1 < prepared.parts.count) keep(product, sum);
+  }
+}
+
+template <typename Type, int32_t columns>
+__device__ inline void accumulate_tokens(Shared& shared, Ring& ring,
+                                         const Product& product,
+                                         const Prepared& prepared,
+                                         Sums<Type>& sums, int32_t group) {
+  if constexpr (columns > kWidthStep) {
+    if (prepared.tile.num_tokens <= columns - kWidthStep)
+      return accumulate_tokens<Type, columns - kWidthStep>(
+          shared, ring, product, prepared, sums, group);
+  }
+  accumulate<Type, columns>(shared, ring, product, prepared, sums, group);
 }
 
 __device__ inline int32_t num_slices(const Tile& tile) {
@@ -255,12 +314,15 @@ __device__ inline void prepare(Shared& shared, const Product& product,
     prepare_tokens(product, tile, prepared);
     prepare_channels(product, tile, tile.row_pair * kClusterSize + rank,
                      prepared);
-    if (threadIdx.x % 32 == 0) prepared.tile = tile;
+    if (threadIdx.x % 32 == 0) {
+      prepared.tile = tile;
+      prepared.parts = parts_of(product, tile.row_pair * kClusterSize + rank);
+    }
     ptx::warp_arrive(&shared.prepared_full[slot.at]);
   }
 }
 
-template <typename Type, bool promote, Output output>
+template <typename Type, Output output>
 __device__ inline void consume(Shared& shared, const Product& product,
                                int32_t rank) {
   const auto group =
@@ -268,15 +330,13 @@ __device__ inline void consume(Shared& shared, const Product& product,
   Ring ring(product);
   Slot slot;
   int32_t turn = 0;
-  float sums[kTileTokens / 2];
+  Sums<Type> sums;
   while (true) {
     const Prepared& prepared = shared.prepared[slot.at];
     ptx::barrier_wait(&shared.prepared_full[slot.at], slot.parity);
     if (prepared.tile.num_tokens == 0) return;
-    accumulate_tokens<Type, promote,
-                      promote ? kPromotedTileTokens : kTileTokens>(
-        shared, ring, sums, group, product.num_column_tiles,
-        prepared.tile.num_tokens);
+    accumulate_tokens<Type, Type::kMostTokens>(shared, ring, product, prepared,
+                                               sums, group);
     store_tokens<output>(product, prepared,
                          prepared.tile.row_pair * kClusterSize + rank, group,
                          sums, shared.staging[group], turn);
@@ -297,7 +357,7 @@ __device__ inline void init_barriers(Shared& shared) {
   ptx::barrier_init_fence();
 }
 
-template <typename Type, bool promote, Output output>
+template <typename Type, Output output>
 __global__ __launch_bounds__(kNumThreads, 1) void product_kernel(
     const __grid_constant__ CUtensorMap tokens,
     const __grid_constant__ Product product) {
@@ -318,19 +378,23 @@ __global__ __launch_bounds__(kNumThreads, 1) void product_kernel(
     if (warp == 1) prepare(shared, product, rank);
   } else {
     ptx::grow_registers<kConsumerRegisters>();
-    consume<Type, promote, output>(shared, product, rank);
+    consume<Type, output>(shared, product, rank);
   }
   __syncwarp();
   ptx::cluster_arrive();
   ptx::cluster_wait();
 }
 
-template <typename Type, bool promote, Output output>
+template <typename Type, Output output>
 void launch_product(const char* where, const Context& context,
                     const CUtensorMap& tokens, const Product& product) {
   LaunchShape shape;
   const int64_t pairs = ceil_divide(product.num_row_tiles, kClusterSize);
-  const int64_t clusters = context.num_multiprocessors / kClusterSize;
+  const int32_t blocks =
+      product.parts.is_whole()
+          ? context.num_multiprocessors
+          : std::min(context.num_multiprocessors, kMostKeepingBlocks);
+  const int64_t clusters = blocks / kClusterSize;
   const int64_t items =
       pairs * ceil_divide(product.num_tokens, product.tile_tokens);
   const bool grouped = product.expert_begin != nullptr;
@@ -339,8 +403,8 @@ void launch_product(const char* where, const Context& context,
   shape.block = dim3(kNumThreads);
   shape.shared_bytes = sizeof(Shared);
   shape.cluster = kClusterSize;
-  launch(where, context.stream, shape, product_kernel<Type, promote, output>,
-         tokens, product);
+  launch(where, context.stream, shape, product_kernel<Type, output>, tokens,
+         product);
 }
 
 }

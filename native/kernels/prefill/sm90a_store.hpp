@@ -4,25 +4,52 @@
 #include <cuda_bf16.h>
 
 #include "native/kernels/prefill/sm90a_tiles.hpp"
+#include "native/kernels/rows/swiglu.hpp"
 #include "native/ptx/mbarrier.hpp"
 #include "native/ptx/stmatrix.hpp"
 
 namespace glm::kernels::prefill {
 
-enum class Output { kChannels, kHiddenFloat, kHiddenBf16 };
+enum class Output { kChannels, kPartial, kHiddenFloat, kHiddenBf16 };
 
-constexpr int32_t kStagedTokens = 32;
-constexpr int32_t kStagingBytes = kStagedTokens * kTileRowBytes;
+constexpr int32_t kStagingBytes = 4096;
 constexpr int32_t kGroupRows = 64;
 constexpr int32_t kStoreThreads = 128;
-constexpr int32_t kUnitsARow = kTileRowBytes / 16;
-constexpr int32_t kRowsAPass = kStoreThreads / kUnitsARow;
+constexpr int32_t kBlockColumns = 8;
+
+template <Output output>
+struct Staged {
+  static constexpr int32_t kRowBytes =
+      kGroupRows * (output == Output::kPartial ? 4 : 2);
+  static constexpr int32_t kTokens = kStagingBytes / kRowBytes;
+  static constexpr int32_t kBlocks = kTokens / kBlockColumns;
+  static constexpr int32_t kUnitsARow = kRowBytes / 16;
+  static constexpr int32_t kRowsAPass = kStoreThreads / kUnitsARow;
+  static constexpr int32_t kPasses = kTokens / kRowsAPass;
+};
+
+struct TileParts {
+  int32_t count;
+  int32_t most_tiles;
+  int32_t num_longer;
+
+  __device__ int32_t num_tiles(int32_t part) const {
+    return most_tiles - (part < num_longer ? 0 : 1);
+  }
+};
+
+__device__ inline TileParts parts_of(const Product& product, int32_t row_tile) {
+  const int32_t count = product.parts.of_row_tile(row_tile);
+  const int32_t least = product.num_column_tiles / count;
+  return {count, least + 1, product.num_column_tiles - least * count};
+}
 
 struct alignas(16) Prepared {
   float token_scale[kTileTokens];
   float channel_scale[kTileRows];
   float bias[kTileRows];
   Tile tile;
+  TileParts parts;
 };
 
 struct Scales {
@@ -82,13 +109,17 @@ struct Target {
 template <Output output>
 __device__ inline Target target_of(const Product& product, const Tile& tile,
                                    int32_t row_tile, int32_t group) {
-  constexpr int32_t kElement = output == Output::kHiddenFloat ? 4 : 2;
-  const int32_t unit = group_thread() % kUnitsARow;
-  const int64_t token = tile.token_begin + group_thread() / kUnitsARow;
+  using Rows = Staged<output>;
+  constexpr bool kIsFloat =
+      output == Output::kHiddenFloat || output == Output::kPartial;
+  constexpr int32_t kElement = kIsFloat ? 4 : 2;
+  const int32_t unit = group_thread() % Rows::kUnitsARow;
+  const int64_t token = tile.token_begin + group_thread() / Rows::kUnitsARow;
   const int32_t packed_begin = row_tile * kTileRows + group * kGroupRows;
   Target target;
   target.packed = packed_begin + unit * kPairRows;
-  int32_t channel = packed_begin / 2 + unit * 4;
+  int32_t channel =
+      (output == Output::kPartial ? packed_begin : packed_begin / 2) + unit * 4;
   target.stores =
       row_tile < product.num_row_tiles && channel < product.output_stride;
   if constexpr (output == Output::kChannels) {
@@ -97,12 +128,13 @@ __device__ inline Target target_of(const Product& product, const Tile& tile,
   }
   target.row = static_cast<uint8_t*>(product.output) +
                (token * product.output_stride + channel) * kElement;
-  target.pass_bytes = kRowsAPass * product.output_stride * kElement;
+  target.pass_bytes = Rows::kRowsAPass * product.output_stride * kElement;
   return target;
 }
 
+template <Output output>
 __device__ inline int32_t staging_offset(int32_t token, int32_t unit) {
-  return token * kTileRowBytes + (unit ^ (token & 7)) * 16;
+  return token * Staged<output>::kRowBytes + (unit ^ (token & 7)) * 16;
 }
 
 __device__ inline uint32_t pack_pair(float low, float high) {
@@ -110,30 +142,39 @@ __device__ inline uint32_t pack_pair(float low, float high) {
   return *reinterpret_cast<const uint32_t*>(&pair);
 }
 
+template <Output output>
 struct TokenScales {
-  float2 pair[kStagedTokens / 8];
+  float2 pair[Staged<output>::kBlocks];
+
+  __device__ explicit TokenScales(const float* token_scale) {
+#pragma unroll
+    for (int32_t block = 0; block < Staged<output>::kBlocks; ++block)
+      pair[block] = *reinterpret_cast<const float2*>(
+          token_scale + block * kBlockColumns + group_thread() % 4 * 2);
+  }
+
+  __device__ float of(int32_t block, int32_t i) const {
+    return i == 0 ? pair[block].x : pair[block].y;
+  }
 };
 
-__device__ inline TokenScales load_token_scales(const float* token_scale) {
-  TokenScales scales;
-#pragma unroll
-  for (int32_t block = 0; block < kStagedTokens / 8; ++block)
-    scales.pair[block] = *reinterpret_cast<const float2*>(
-        token_scale + block * 8 + group_thread() % 4 * 2);
-  return scales;
+__device__ inline float scaled(float sum, float channel_scale,
+                               float token_scale) {
+  return __fmul_rn(__fmul_rn(sum, channel_scale), token_scale);
 }
 
-__device__ inline void stage_channels(const float* sums, const Scales& scales,
-                                      const TokenScales& tokens,
-                                      uint8_t* staging) {
+__device__ inline void stage_channels(
+    const float* sums, const Scales& scales,
+    const TokenScales<Output::kChannels>& tokens, uint8_t* staging) {
+  using Rows = Staged<Output::kChannels>;
   const int32_t lane = group_thread() % 32;
   const int32_t warp = group_thread() / 32;
   const uint32_t address =
       ptx::shared_address(staging) +
-      static_cast<uint32_t>(
-          staging_offset(lane / 16 * 8 + lane % 8, warp * 2 + lane / 8 % 2));
+      static_cast<uint32_t>(staging_offset<Output::kChannels>(
+          lane / 16 * 8 + lane % 8, warp * 2 + lane / 8 % 2));
 #pragma unroll
-  for (int32_t pair = 0; pair < kStagedTokens / 16; ++pair) {
+  for (int32_t pair = 0; pair < Rows::kBlocks / 2; ++pair) {
     uint32_t values[4];
 #pragma unroll
     for (int32_t matrix = 0; matrix < 4; ++matrix) {
@@ -141,36 +182,68 @@ __device__ inline void stage_channels(const float* sums, const Scales& scales,
       const int32_t half = matrix % 2;
       const float2 token = tokens.pair[block];
       const float* sum = sums + block * 4 + half * 2;
-      values[matrix] = pack_pair(
-          sum[0] * token.x * scales.channel[half] + scales.bias[half],
-          sum[1] * token.y * scales.channel[half] + scales.bias[half]);
+      values[matrix] =
+          pack_pair(__fmaf_rn(__fmul_rn(sum[0], token.x), scales.channel[half],
+                              scales.bias[half]),
+                    __fmaf_rn(__fmul_rn(sum[1], token.y), scales.channel[half],
+                              scales.bias[half]));
     }
     ptx::store_matrices_transposed(
-        address + static_cast<uint32_t>(pair * 16 * kTileRowBytes), values);
+        address + static_cast<uint32_t>(pair * 16 * Rows::kRowBytes), values);
   }
 }
 
-__device__ inline float silu(float value) {
-  return __fdividef(value, 1.0f + __expf(-value));
+__device__ inline void stage_partial(
+    const float* sums, const Scales& scales,
+    const TokenScales<Output::kPartial>& tokens, uint8_t* staging) {
+  using Rows = Staged<Output::kPartial>;
+  const int32_t lane = group_thread() % 32;
+#pragma unroll
+  for (int32_t half = 0; half < 2; ++half) {
+    const int32_t channel =
+        group_thread() / 32 * 16 + half * kPairRows + lane / 4;
+#pragma unroll
+    for (int32_t i = 0; i < 2; ++i) {
+      uint8_t* row =
+          staging +
+          staging_offset<Output::kPartial>(lane % 4 * 2 + i, channel / 4) +
+          channel % 4 * 4;
+#pragma unroll
+      for (int32_t block = 0; block < Rows::kBlocks; ++block)
+        *reinterpret_cast<float*>(row +
+                                  block * kBlockColumns * Rows::kRowBytes) =
+            scaled(sums[block * 4 + half * 2 + i], scales.channel[half],
+                   tokens.of(block, i));
+    }
+  }
 }
 
+template <Output output>
 __device__ inline void stage_hidden(const float* sums, const Scales& scales,
-                                    const TokenScales& tokens,
+                                    const TokenScales<output>& tokens,
                                     uint8_t* staging) {
+  using Rows = Staged<output>;
   const int32_t lane = group_thread() % 32;
   const int32_t channel = group_thread() / 32 * 8 + lane / 4;
 #pragma unroll
   for (int32_t i = 0; i < 2; ++i) {
-    uint8_t* row = staging + staging_offset(lane % 4 * 2 + i, channel / 4) +
+    float gate[Rows::kBlocks];
+    float up[Rows::kBlocks];
+    float hidden[Rows::kBlocks];
+#pragma unroll
+    for (int32_t block = 0; block < Rows::kBlocks; ++block) {
+      const float token = tokens.of(block, i);
+      gate[block] = scaled(sums[block * 4 + i], scales.channel[0], token);
+      up[block] = scaled(sums[block * 4 + 2 + i], scales.channel[1], token);
+    }
+    swiglu_all(gate, up, hidden);
+    uint8_t* row = staging +
+                   staging_offset<output>(lane % 4 * 2 + i, channel / 4) +
                    channel % 4 * 4;
 #pragma unroll
-    for (int32_t block = 0; block < kStagedTokens / 8; ++block) {
-      const float scale = i == 0 ? tokens.pair[block].x : tokens.pair[block].y;
-      const float gate = sums[block * 4 + i] * scale * scales.channel[0];
-      const float up = sums[block * 4 + 2 + i] * scale * scales.channel[1];
-      *reinterpret_cast<float*>(row + block * 8 * kTileRowBytes) =
-          silu(gate) * up;
-    }
+    for (int32_t block = 0; block < Rows::kBlocks; ++block)
+      *reinterpret_cast<float*>(row + block * kBlockColumns * Rows::kRowBytes) =
+          hidden[block];
   }
 }
 
@@ -200,19 +273,21 @@ template <Output output>
 __device__ inline void write_staged(const Product& product, Target& target,
                                     int32_t num_tokens,
                                     const uint8_t* staging) {
-  constexpr int32_t kPasses = kStagedTokens / kRowsAPass;
-  const int32_t token = group_thread() / kUnitsARow;
+  using Rows = Staged<output>;
+  const int32_t token = group_thread() / Rows::kUnitsARow;
   const uint8_t* staged =
-      staging + staging_offset(token, group_thread() % kUnitsARow);
-  uint4 values[kPasses];
+      staging +
+      staging_offset<output>(token, group_thread() % Rows::kUnitsARow);
+  uint4 values[Rows::kPasses];
 #pragma unroll
-  for (int32_t pass = 0; pass < kPasses; ++pass)
-    values[pass] = *reinterpret_cast<const uint4*>(staged + pass * kRowsAPass *
-                                                                kTileRowBytes);
+  for (int32_t pass = 0; pass < Rows::kPasses; ++pass)
+    values[pass] = *reinterpret_cast<const uint4*>(
+        staged + pass * Rows::kRowsAPass * Rows::kRowBytes);
   const bool wide = output != Output::kChannels || product.wide_stores;
 #pragma unroll
-  for (int32_t pass = 0; pass < kPasses; ++pass) {
-    const bool stores = target.stores && token + pass * kRowsAPass < num_tokens;
+  for (int32_t pass = 0; pass < Rows::kPasses; ++pass) {
+    const bool stores =
+        target.stores && token + pass * Rows::kRowsAPass < num_tokens;
     if (stores && wide) write_wide<output>(target.row, values[pass]);
     if (stores && !wide)
       write_narrow(product, target, target.row, values[pass]);
@@ -220,23 +295,26 @@ __device__ inline void write_staged(const Product& product, Target& target,
   }
 }
 
-template <Output output>
+template <Output output, int32_t num_sums>
 __device__ inline void store_tokens(const Product& product,
                                     const Prepared& prepared, int32_t row_tile,
                                     int32_t group,
-                                    const float (&sums)[kTileTokens / 2],
+                                    const float (&sums)[num_sums],
                                     uint8_t (&staging)[2][kStagingBytes],
                                     int32_t& turn) {
+  using Rows = Staged<output>;
   const int32_t num_tokens = prepared.tile.num_tokens;
   const Scales scales = load_scales(prepared, group);
   Target target = target_of<output>(product, prepared.tile, row_tile, group);
 #pragma unroll
-  for (int32_t slice = 0; slice < kTileTokens / kStagedTokens; ++slice) {
-    const int32_t first = slice * kStagedTokens;
+  for (int32_t slice = 0; slice < num_sums * 2 / Rows::kTokens; ++slice) {
+    const int32_t first = slice * Rows::kTokens;
     if (first >= num_tokens) break;
-    const TokenScales tokens = load_token_scales(prepared.token_scale + first);
+    const TokenScales<output> tokens(prepared.token_scale + first);
     if constexpr (output == Output::kChannels)
       stage_channels(sums + first / 2, scales, tokens, staging[turn]);
+    else if constexpr (output == Output::kPartial)
+      stage_partial(sums + first / 2, scales, tokens, staging[turn]);
     else
       stage_hidden(sums + first / 2, scales, tokens, staging[turn]);
     ptx::named_barrier<kStoreThreads>(1 + group);

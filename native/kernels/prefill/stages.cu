@@ -186,18 +186,24 @@ __global__ __launch_bounds__(kQuantiseThreads) void quantise_kernel(
     quantise_row<held>(quantising, row, warps[turn]);
 }
 
-constexpr int32_t kChannels = 8;
-constexpr int32_t kChoices = 8;
+constexpr int32_t kVectorBytes = 16;
+constexpr int32_t kChoices = 9;
 
-struct Eight {
-  float at[kChannels];
+template <int32_t count>
+struct Channels {
+  float at[count];
 };
 
-__device__ Eight widened(uint4 bits) {
-  Eight values;
+__device__ Channels<4> widened(const float*, uint4 bits) {
+  return {{__uint_as_float(bits.x), __uint_as_float(bits.y),
+           __uint_as_float(bits.z), __uint_as_float(bits.w)}};
+}
+
+__device__ Channels<8> widened(const __nv_bfloat16*, uint4 bits) {
+  Channels<8> values;
   const auto* pairs = reinterpret_cast<const __nv_bfloat162*>(&bits);
 #pragma unroll
-  for (int32_t i = 0; i < kChannels / 2; ++i) {
+  for (int32_t i = 0; i < 4; ++i) {
     const float2 pair = __bfloat1622float2(pairs[i]);
     values.at[2 * i] = pair.x;
     values.at[2 * i + 1] = pair.y;
@@ -205,34 +211,42 @@ __device__ Eight widened(uint4 bits) {
   return values;
 }
 
-__device__ uint4 narrowed(const Eight& values) {
-  uint4 bits;
-  auto* pairs = reinterpret_cast<__nv_bfloat162*>(&bits);
-#pragma unroll
-  for (int32_t i = 0; i < kChannels / 2; ++i)
-    pairs[i] = __floats2bfloat162_rn(values.at[2 * i], values.at[2 * i + 1]);
-  return bits;
-}
+template <int32_t count>
+struct alignas(2 * count) Narrow {
+  __nv_bfloat162 pairs[count / 2];
+};
 
-__device__ uint4 load_eight(const void* data, int64_t offset, int32_t count,
-                            bool wide) {
+template <int32_t count>
+__device__ Channels<count> load_channels(const void* data, int64_t offset,
+                                         int32_t present, bool wide) {
   const auto* values = static_cast<const __nv_bfloat16*>(data) + offset;
-  if (wide) return *reinterpret_cast<const uint4*>(values);
-  uint4 bits = make_uint4(0, 0, 0, 0);
-  for (int32_t i = 0; i < count; ++i)
-    reinterpret_cast<__nv_bfloat16*>(&bits)[i] = values[i];
-  return bits;
+  Narrow<count> narrow = {};
+  auto* own = reinterpret_cast<__nv_bfloat16*>(narrow.pairs);
+  if (wide)
+    narrow = *reinterpret_cast<const Narrow<count>*>(values);
+  else
+    for (int32_t i = 0; i < present; ++i) own[i] = values[i];
+  Channels<count> channels;
+#pragma unroll
+  for (int32_t i = 0; i < count; ++i) channels.at[i] = __bfloat162float(own[i]);
+  return channels;
 }
 
-__device__ void store_eight(void* data, int64_t offset, int32_t count,
-                            bool wide, uint4 bits) {
+template <int32_t count>
+__device__ void store_channels(void* data, int64_t offset, int32_t present,
+                               bool wide, const Channels<count>& channels) {
   auto* values = static_cast<__nv_bfloat16*>(data) + offset;
+  Narrow<count> narrow;
+#pragma unroll
+  for (int32_t i = 0; i < count / 2; ++i)
+    narrow.pairs[i] =
+        __floats2bfloat162_rn(channels.at[2 * i], channels.at[2 * i + 1]);
   if (wide) {
-    *reinterpret_cast<uint4*>(values) = bits;
+    *reinterpret_cast<Narrow<count>*>(values) = narrow;
     return;
   }
-  for (int32_t i = 0; i < count; ++i)
-    values[i] = reinterpret_cast<const __nv_bfloat16*>(&bits)[i];
+  for (int32_t i = 0; i < present; ++i)
+    values[i] = __float2bfloat16_rn(channels.at[i]);
 }
 
 struct Choices {
@@ -253,11 +267,12 @@ __device__ Choices load_choices(const Combining& combining, int64_t token,
   return choices;
 }
 
+template <typename Element, int32_t count>
 __device__ void add_choices(const Combining& combining, const Choices& choices,
-                            int32_t channel, Eight& sum) {
+                            int32_t channel, Channels<count>& sum) {
   uint4 parts[kChoices];
   const auto* products =
-      static_cast<const __nv_bfloat16*>(combining.products) + channel;
+      static_cast<const Element*>(combining.products) + channel;
 #pragma unroll
   for (int32_t j = 0; j < kChoices; ++j)
     parts[j] =
@@ -268,30 +283,32 @@ __device__ void add_choices(const Combining& combining, const Choices& choices,
 #pragma unroll
   for (int32_t j = 0; j < kChoices; ++j) {
     if (choices.position[j] < 0) continue;
-    const Eight part = widened(parts[j]);
+    const Channels<count> part = widened(products, parts[j]);
 #pragma unroll
-    for (int32_t i = 0; i < kChannels; ++i)
-      sum.at[i] += choices.weight[j] * part.at[i];
+    for (int32_t i = 0; i < count; ++i)
+      sum.at[i] = __fmaf_rn(choices.weight[j], part.at[i], sum.at[i]);
   }
 }
 
+template <typename Element>
 __global__ __launch_bounds__(kCombineThreads,
                              2) void combine_kernel(Combining combining) {
+  constexpr int32_t kChannels = kVectorBytes / sizeof(Element);
   ptx::wait_for_predecessor();
   ptx::let_successor_start();
   const int64_t token = blockIdx.x;
   const bool wide = combining.width % kChannels == 0;
   for (int32_t channel = thread() * kChannels; channel < combining.width;
        channel += kCombineThreads * kChannels) {
-    const int32_t count = min(kChannels, combining.width - channel);
+    const int32_t present = min(kChannels, combining.width - channel);
     const int64_t offset = token * combining.width + channel;
-    Eight sum = {};
+    Channels<kChannels> sum = {};
     if (combining.initial != nullptr)
-      sum = widened(load_eight(combining.initial, offset, count, wide));
+      sum = load_channels<kChannels>(combining.initial, offset, present, wide);
     for (int32_t first = 0; first < combining.top_k; first += kChoices)
-      add_choices(combining, load_choices(combining, token, first), channel,
-                  sum);
-    store_eight(combining.output, offset, count, wide, narrowed(sum));
+      add_choices<Element>(combining, load_choices(combining, token, first),
+                           channel, sum);
+    store_channels(combining.output, offset, present, wide, sum);
   }
 }
 
@@ -320,10 +337,12 @@ void quantise_hidden(const Context& context, const Quantising& quantising) {
 }
 
 void combine_rows(const Context& context, const Combining& combining) {
+  const bool is_float = combining.dtype == GLM_DTYPE_F32;
   launch("prefill experts: combine", context.stream,
          {dim3(static_cast<uint32_t>(combining.num_tokens)),
           dim3(kCombineThreads)},
-         combine_kernel, combining);
+         is_float ? combine_kernel<float> : combine_kernel<__nv_bfloat16>,
+         combining);
 }
 
 }

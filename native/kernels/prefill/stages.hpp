@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "glm/backend.h"
 #include "native/kernels/context.hpp"
 
 namespace glm::kernels::prefill {
@@ -39,6 +40,7 @@ struct Quantising {
 };
 
 struct Combining {
+  int32_t dtype = GLM_DTYPE_F32;
   int32_t num_tokens = 0;
   int32_t top_k = 0;
   int32_t width = 0;

@@ -41,12 +41,17 @@ Product describe(const glm_matrix& matrix) {
   return product;
 }
 
-int32_t tile_tokens_of(int32_t num_clusters, int32_t num_row_tiles,
-                       int32_t num_tokens) {
+int32_t most_tile_tokens(int32_t dtype) {
+  return dtype == GLM_DTYPE_F8_E4M3 ? kPromotedTileTokens : kTileTokens;
+}
+
+int32_t tile_tokens_of(int32_t dtype, int32_t num_clusters,
+                       int32_t num_row_tiles, int32_t num_tokens) {
   const int64_t pairs = ceil_divide(num_row_tiles, kClusterSize);
-  int32_t best = kTileTokens;
+  const int32_t most = most_tile_tokens(dtype);
+  int32_t best = most;
   int64_t least = INT64_MAX;
-  for (int32_t tokens = kTileTokens; tokens >= kSmallTileTokens;
+  for (int32_t tokens = most; tokens >= kSmallTileTokens;
        tokens -= kWidthStep) {
     const int64_t tiles = ceil_divide(num_tokens, tokens);
     const int64_t rounds = ceil_divide(pairs * tiles, num_clusters);
@@ -59,12 +64,13 @@ int32_t tile_tokens_of(int32_t num_clusters, int32_t num_row_tiles,
   return best;
 }
 
-int32_t expert_tile_tokens_of(int32_t num_choices, int32_t num_experts) {
+int32_t expert_tile_tokens_of(int32_t dtype, int32_t num_choices,
+                              int32_t num_experts) {
   int32_t tokens = kTileTokens;
   while (tokens > kSmallTileTokens &&
          4 * int64_t{num_choices} < int64_t{3} * num_experts * tokens / 2)
     tokens /= 2;
-  return tokens;
+  return std::min(tokens, most_tile_tokens(dtype));
 }
 
 }

@@ -45,8 +45,8 @@ void expect_bf16_cache(const glm_kv_cache& cache) {
 }
 
 void expect_arguments(const glm_attention_args& args) {
-  expect_range(kWhere, "num_decode_tokens", 0, args.rows.num_tokens,
-               args.rows.num_decode_tokens);
+  expect_range(kWhere, "num_decode_segments", 0, args.num_tokens,
+               args.segments.num_decode_segments);
   expect_segments(args.segments);
   expect_kv_cache(kWhere, args.cache);
   expect_bf16_cache(*args.cache);
@@ -60,7 +60,8 @@ void expect_arguments(const glm_attention_args& args) {
 
 int32_t count_blocks(const Context& context, const glm_attention_args& args,
                      int32_t num_segments) {
-  const int64_t num_tokens = args.rows.num_tokens - args.rows.num_decode_tokens;
+  const int64_t num_tokens =
+      args.num_tokens - args.segments.num_decode_segments;
   const int32_t group = args.num_heads / args.cache->num_kv_heads;
   const int64_t row_tiles = num_tokens * group / kRowTile + num_segments;
   return static_cast<int32_t>(std::min<int64_t>(
@@ -83,7 +84,7 @@ Parameters make_parameters(const glm_attention_args& args) {
 }
 
 void prefill_attention(const Context& context, const glm_attention_args& args) {
-  if (args.rows.num_tokens == args.rows.num_decode_tokens ||
+  if (args.num_tokens == args.segments.num_decode_segments ||
       args.segments.num_segments == args.segments.num_decode_segments)
     return;
   expect_arguments(args);

@@ -58,13 +58,13 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
 }
 
 void quantise(const Context& context, const glm_quantise_args& args) {
-  expect_rows(kWhere, args.rows);
+  expect_range(kWhere, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_range(kWhere, "width", 0, INT32_MAX, args.width);
-  if (args.rows.num_tokens == 0) return;
+  if (args.num_tokens == 0) return;
   expect_pointer(kWhere, "input", args.input);
   expect_pointer(kWhere, "codes", args.codes);
   expect_pointer(kWhere, "row_scale", args.row_scale);
-  QuantiseRows given = {args.rows.num_tokens, args.width,
+  QuantiseRows given = {args.num_tokens, args.width,
                         static_cast<const __nv_bfloat16*>(args.input),
                         args.codes, args.row_scale};
   rows::RowShape shape = rows::small_shape_of(kWhere, args.width);

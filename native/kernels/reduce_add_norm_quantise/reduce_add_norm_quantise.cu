@@ -245,9 +245,9 @@ void reduce_rows(const Context& context,
                       ": hidden_size over several ranks: expected at most " +
                       std::to_string(kMostReducedWidth) + ", got " +
                       std::to_string(args.hidden_size));
-  for (int32_t begin = 0; begin < args.rows.num_tokens;
+  for (int32_t begin = 0; begin < args.num_tokens;
        begin += collectives::kMaxExchangeRows) {
-    const int32_t left = args.rows.num_tokens - begin;
+    const int32_t left = args.num_tokens - begin;
     NormRows given =
         rows_of(args, begin, std::min(left, collectives::kMaxExchangeRows));
     given.exchange = context.peers->next_exchange(kWhere, args.hidden_size);
@@ -259,15 +259,15 @@ void reduce_rows(const Context& context,
 
 void reduce_add_norm_quantise(const Context& context,
                               const glm_reduce_add_norm_quantise_args& args) {
-  expect_rows(kWhere, args.rows);
+  expect_range(kWhere, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_range(kWhere, "hidden_size", 1, INT32_MAX, args.hidden_size);
   expect_output(kWhere, args.output);
-  if (args.rows.num_tokens == 0) return;
+  if (args.num_tokens == 0) return;
   expect_pointer(kWhere, "residual", args.residual);
   expect_pointer(kWhere, "weight", args.weight);
   if (context.peers != nullptr && args.delta != nullptr)
     return reduce_rows(context, args);
-  launch_norm<1, 1, 2, 4, 8>(context, rows_of(args, 0, args.rows.num_tokens),
+  launch_norm<1, 1, 2, 4, 8>(context, rows_of(args, 0, args.num_tokens),
                              rows::shape_of(kWhere, args.hidden_size));
 }
 

@@ -44,7 +44,7 @@ routing::RouteParameters parameters_of(const glm_route_args& args) {
   p.selection_bias = args.selection_bias;
   p.expert_ids = args.expert_ids;
   p.expert_weights = args.expert_weights;
-  p.num_tokens = args.rows.num_tokens;
+  p.num_tokens = args.num_tokens;
   p.hidden_size = router.columns;
   p.num_experts = router.rows;
   p.num_fragments =
@@ -69,9 +69,9 @@ int64_t route_scratch_bytes(const glm_workspace_shape& shape) {
 }
 
 void route(const Context& context, const glm_route_args& args) {
-  expect_rows(kRoute, args.rows);
+  expect_range(kRoute, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_router(args);
-  if (args.rows.num_tokens == 0) return;
+  if (args.num_tokens == 0) return;
   expect_pointer(kRoute, "input", args.input);
   expect_pointer(kRoute, "selection_bias", args.selection_bias);
   expect_pointer(kRoute, "expert_ids", args.expert_ids);

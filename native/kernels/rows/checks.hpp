@@ -8,12 +8,6 @@
 
 namespace glm::kernels {
 
-inline void expect_rows(const char* where, const glm_rows& rows) {
-  expect_range(where, "num_tokens", 0, INT32_MAX, rows.num_tokens);
-  expect_range(where, "num_decode_tokens", 0, rows.num_tokens,
-               rows.num_decode_tokens);
-}
-
 inline void expect_output(const char* where,
                           const glm_activation_output& output) {
   if ((output.codes == nullptr) != (output.row_scale == nullptr))

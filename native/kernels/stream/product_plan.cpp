@@ -259,6 +259,13 @@ ProductPlans plan_product(const MatrixTiles& tiles, int32_t num_rows) {
   return plans;
 }
 
+PartBands part_bands(const MatrixTiles& tiles) {
+  if (is_wave(tiles)) return {};
+  ProductPlans plans = plan_bands(tiles);
+  return {plans.front().end_row / kTileRows,
+          {plans.front().split, plans.back().split}};
+}
+
 int32_t product_columns(const ProductPlan& plan, int32_t num_rows) {
   int64_t piece = ceil_divide(num_rows, plan.most_pieces);
   int64_t wanted = plan.form == UnitForm::broad ? ceil_divide(piece, 2) : piece;

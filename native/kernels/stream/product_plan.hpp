@@ -43,6 +43,19 @@ struct ProductLayout {
 
 using ProductPlans = std::vector<ProductPlan>;
 
+struct PartBands {
+  int32_t second_tile = INT32_MAX;
+  int32_t num_parts[2] = {1, 1};
+
+  GLM_HOST_DEVICE int32_t of_row_tile(int32_t row_tile) const {
+    return num_parts[row_tile < second_tile ? 0 : 1];
+  }
+
+  bool is_whole() const { return num_parts[0] == 1 && num_parts[1] == 1; }
+};
+
+PartBands part_bands(const MatrixTiles& tiles);
+
 ProductPlans plan_product(const MatrixTiles& tiles, int32_t num_rows);
 
 ProductPlan plan_with(const RowBand& band, int32_t num_column_tiles,

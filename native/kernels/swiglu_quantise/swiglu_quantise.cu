@@ -81,13 +81,13 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
 
 void swiglu_quantise(const Context& context,
                      const glm_swiglu_quantise_args& args) {
-  expect_rows(kWhere, args.rows);
+  expect_range(kWhere, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_range(kWhere, "width", 1, INT32_MAX / 2, args.width);
   expect_output(kWhere, args.output);
-  if (args.rows.num_tokens == 0) return;
+  if (args.num_tokens == 0) return;
   expect_pointer(kWhere, "gate_up", args.gate_up);
   const glm_activation_output& output = args.output;
-  SwigluRows given = {args.rows.num_tokens,
+  SwigluRows given = {args.num_tokens,
                       args.width,
                       static_cast<const __nv_bfloat16*>(args.gate_up),
                       static_cast<__nv_bfloat16*>(output.plain),

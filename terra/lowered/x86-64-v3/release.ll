@@ -29,101 +29,100 @@ target triple = "x86_64-pc-linux-gnu"
 %23 = type { i64, i64, ptr, ptr }
 %24 = type { i32, i32, i32, i32, i32, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
 %25 = type { ptr, ptr, ptr }
-%26 = type { %27, i32, ptr, ptr, ptr }
-%27 = type { i32, i32 }
-%28 = type { %27, i32, i32, i32, ptr, ptr, i64, i64, i64, i64, %25, ptr, ptr, ptr, ptr }
-%29 = type { %27, i32, i32, float, ptr, ptr, ptr, ptr, ptr, i32 }
-%30 = type { %27, %31, i32, i32, float, ptr, ptr, ptr }
-%31 = type { i32, i32, ptr, ptr, ptr, ptr, i32, i32 }
-%32 = type { %27, i32, i32, i32, float, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
-%33 = type { %27, ptr, ptr, ptr }
-%34 = type { i32, ptr, ptr, ptr }
-%35 = type { i8, i8, ptr, ptr, ptr, ptr, %17, %17, %17, %17, %17, ptr, %17, %17, i64, i64, i64, i64 }
-%36 = type { %27, i32, float, ptr, ptr, ptr, %37 }
-%37 = type { ptr, ptr, ptr }
-%38 = type { %27, ptr, %25, ptr }
-%39 = type { %27, i32, ptr, %37 }
-%40 = type { i32, ptr, ptr, ptr, ptr }
+%26 = type { i32, i32, ptr, ptr, ptr }
+%27 = type { i32, i32, i32, i32, ptr, ptr, i64, i64, i64, i64, %25, ptr, ptr, ptr, ptr }
+%28 = type { i32, i32, i32, float, ptr, ptr, ptr, ptr, ptr, i32 }
+%29 = type { i32, %30, i32, i32, float, ptr, ptr, ptr }
+%30 = type { i32, i32, ptr, ptr, ptr, ptr, i32, i32 }
+%31 = type { i32, i32, i32, i32, float, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
+%32 = type { i32, ptr, ptr, ptr }
+%33 = type { i32, ptr, ptr, ptr }
+%34 = type { i8, i8, ptr, ptr, ptr, ptr, %17, %17, %17, %17, %17, ptr, %17, %17, i64, i64, i64, i64 }
+%35 = type { i32, i32, float, ptr, ptr, ptr, %36 }
+%36 = type { ptr, ptr, ptr }
+%37 = type { i32, ptr, %25, ptr }
+%38 = type { i32, i32, ptr, %36 }
+%39 = type { i32, ptr, ptr, ptr, ptr }
+%40 = type { %41, i8 }
 %41 = type { %42, i8 }
-%42 = type { %43, i8 }
-%43 = type { ptr, i64, i64 }
-%44 = type { i32, ptr, [4096 x i8] }
-%45 = type { i64, i64, i64, i32, i32, i32, i32, i64, i64, i64, i64, %6, %6, %6, [3 x i64] }
-%46 = type { ptr, ptr, ptr, ptr }
-%47 = type { ptr, i32, i32, [8 x i64], ptr, i64, i64, i32, i8, i8, i8 }
-%48 = type { %49, ptr, ptr, %50, %51, %58, %60, %61, i8, i8, i64, i64, i64, i64 }
-%49 = type { ptr }
-%50 = type { [64 x i8], i32, i32, i32, i32, i32, i32, i32, double, float, i32, i8, i8, i8, i8, i32, i32, i32, i32, i32, i32, i32, i8, float, i32, i32, [16 x i32] }
-%51 = type { i8, i8, %52, %52, %49 }
-%52 = type { %53, %57 }
-%53 = type { %54, %55, %56 }
-%54 = type { [2 x i64] }
+%42 = type { ptr, i64, i64 }
+%43 = type { i32, ptr, [4096 x i8] }
+%44 = type { i64, i64, i64, i32, i32, i32, i32, i64, i64, i64, i64, %6, %6, %6, [3 x i64] }
+%45 = type { ptr, ptr, ptr, ptr }
+%46 = type { ptr, i32, i32, [8 x i64], ptr, i64, i64, i32, i8, i8, i8 }
+%47 = type { %48, ptr, ptr, %49, %50, %57, %59, %60, i8, i8, i64, i64, i64, i64 }
+%48 = type { ptr }
+%49 = type { [64 x i8], i32, i32, i32, i32, i32, i32, i32, double, float, i32, i8, i8, i8, i8, i32, i32, i32, i32, i32, i32, i32, i8, float, i32, i32, [16 x i32] }
+%50 = type { i8, i8, %51, %51, %48 }
+%51 = type { %52, %56 }
+%52 = type { %53, %54, %55 }
+%53 = type { [2 x i64] }
+%54 = type { ptr, i64, i64 }
 %55 = type { ptr, i64, i64 }
 %56 = type { ptr, i64, i64 }
-%57 = type { ptr, i64, i64 }
-%58 = type { %59, %49, ptr, ptr, i8, i8 }
-%59 = type { ptr, i64, i64 }
-%60 = type { i32, ptr }
-%61 = type { ptr, %49, %62, %64, %63, %64, %66, i64, i8 }
+%57 = type { %58, %48, ptr, ptr, i8, i8 }
+%58 = type { ptr, i64, i64 }
+%59 = type { i32, ptr }
+%60 = type { ptr, %48, %61, %63, %62, %63, %65, i64, i8 }
+%61 = type { ptr, i64, i64 }
 %62 = type { ptr, i64, i64 }
-%63 = type { ptr, i64, i64 }
-%64 = type { %54, %65, %56 }
-%65 = type { ptr, i64, i64 }
-%66 = type { %67, i64 }
-%67 = type { ptr, i64, i64 }
-%68 = type { ptr, %69, i32, i8 }
-%69 = type { ptr, i64, ptr }
-%70 = type { ptr, i32, i32, i32, i32, i32, i8, i8, i8 }
-%71 = type { i32, [256 x i8], [256 x i8], [512 x i8] }
-%72 = type { %73, %49, %64, %74, i64, ptr, ptr }
-%73 = type { ptr, i64, i64 }
+%63 = type { %53, %64, %55 }
+%64 = type { ptr, i64, i64 }
+%65 = type { %66, i64 }
+%66 = type { ptr, i64, i64 }
+%67 = type { ptr, %68, i32, i8 }
+%68 = type { ptr, i64, ptr }
+%69 = type { ptr, i32, i32, i32, i32, i32, i8, i8, i8 }
+%70 = type { i32, [256 x i8], [256 x i8], [512 x i8] }
+%71 = type { %72, %48, %63, %73, i64, ptr, ptr }
+%72 = type { ptr, i64, i64 }
+%73 = type { ptr, i64 }
 %74 = type { ptr, i64 }
-%75 = type { ptr, i64 }
-%76 = type { ptr, ptr, ptr, ptr, i64, i64, i64, i64, i8 }
-%77 = type { i32, i8, i32, i32, i32, i32, %74, %74, i64, double }
-%78 = type { ptr, ptr, ptr, ptr }
-%79 = type { %74, i64, i32 }
-%80 = type { %81, %56, %56, %56, %82, i64 }
+%75 = type { ptr, ptr, ptr, ptr, i64, i64, i64, i64, i8 }
+%76 = type { i32, i8, i32, i32, i32, i32, %73, %73, i64, double }
+%77 = type { ptr, ptr, ptr, ptr }
+%78 = type { %73, i64, i32 }
+%79 = type { %80, %55, %55, %55, %81, i64 }
+%80 = type { ptr, i64, i64 }
 %81 = type { ptr, i64, i64 }
-%82 = type { ptr, i64, i64 }
-%83 = type { %74, i64, %84, ptr }
-%84 = type { ptr, i64, i64 }
-%85 = type { i32, i32, i32, %86 }
-%86 = type { [4 x i64] }
-%87 = type { %74, i64, i8 }
-%88 = type { i32, i32, i32, i32, i32, %86 }
-%89 = type { ptr, ptr, [16 x i8], [4096 x i8] }
-%90 = type { i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %91 }
-%91 = type { i32, i32, i32, i32, i32, i32, i32 }
-%92 = type { ptr, ptr, %93, %93, i32, i32, i8, i8, i8, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %94, %91, i8, [512 x i8] }
-%93 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32, i32, i64, i32 }
-%94 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
-%95 = type { i32, i32, i32, i32, i64, i64, i64, i32, i32, i32, [128 x i8] }
-%96 = type { ptr, ptr, ptr, ptr, ptr }
-%97 = type { i32, i32, i32, i32, ptr }
-%98 = type { i32, i32, ptr }
-%99 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
-%100 = type { ptr, i64, ptr, ptr }
-%101 = type { ptr, i32, ptr, ptr }
-%102 = type { ptr, i32, i32, i32, ptr, i32, i32 }
-%103 = type { %104, i64, i8 }
-%104 = type { ptr, i32, ptr, ptr }
-%105 = type { i64, ptr, i32 }
-%106 = type { i32, i32, i32, i32, i32 }
-%107 = type { i32, float }
-%108 = type { ptr, i64, i64 }
-%109 = type { { i32 } }
-%110 = type { ptr, ptr, i32 }
-%111 = type { double, i32, i32, ptr, ptr }
-%112 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
-%113 = type { ptr, ptr, i64, i64 }
-%114 = type { ptr, i64, float }
-%115 = type { ptr, i32, i32, ptr }
-%116 = type { ptr, i32, i32, i64, i64 }
-%117 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
-%118 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
-%119 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, %91, %13, %14, ptr }
-%120 = type { float, float, float, i32, float, float, float, i32, i64 }
+%82 = type { %73, i64, %83, ptr }
+%83 = type { ptr, i64, i64 }
+%84 = type { i32, i32, i32, %85 }
+%85 = type { [4 x i64] }
+%86 = type { %73, i64, i8 }
+%87 = type { i32, i32, i32, i32, i32, %85 }
+%88 = type { ptr, ptr, [16 x i8], [4096 x i8] }
+%89 = type { i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %90 }
+%90 = type { i32, i32, i32, i32, i32, i32, i32 }
+%91 = type { ptr, ptr, %92, %92, i32, i32, i8, i8, i8, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %93, %90, i8, [512 x i8] }
+%92 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32, i32, i64, i32 }
+%93 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
+%94 = type { i32, i32, i32, i32, i64, i64, i64, i32, i32, i32, [128 x i8] }
+%95 = type { ptr, ptr, ptr, ptr, ptr }
+%96 = type { i32, i32, i32, i32, ptr }
+%97 = type { i32, i32, ptr }
+%98 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
+%99 = type { ptr, i64, ptr, ptr }
+%100 = type { ptr, i32, ptr, ptr }
+%101 = type { ptr, i32, i32, i32, ptr, i32, i32 }
+%102 = type { %103, i64, i8 }
+%103 = type { ptr, i32, ptr, ptr }
+%104 = type { i64, ptr, i32 }
+%105 = type { i32, i32, i32, i32, i32 }
+%106 = type { i32, float }
+%107 = type { ptr, i64, i64 }
+%108 = type { { i32 } }
+%109 = type { ptr, ptr, i32 }
+%110 = type { double, i32, i32, ptr, ptr }
+%111 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
+%112 = type { ptr, ptr, i64, i64 }
+%113 = type { ptr, i64, float }
+%114 = type { ptr, i32, i32, ptr }
+%115 = type { ptr, i32, i32, i64, i64 }
+%116 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
+%117 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
+%118 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, %90, %13, %14, ptr }
+%119 = type { float, float, float, i32, float, float, float, i32, i64 }
 
 @"$string" = private unnamed_addr constant [86 x i8] c"the device group is lost after an earlier failure; free the engine and start it again\00", align 1
 @"$string.1" = private unnamed_addr constant [7 x i8] c"\\x%02x\00", align 1
@@ -730,8 +729,8 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.712" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
 @"$string.713" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
 @"$string.714" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.860" = private unnamed_addr constant [6 x ptr] [ptr @"$string.149", ptr @"$string.148", ptr @"$string.147", ptr @"$string.152", ptr @"$string.153", ptr @"$string.154"], align 8
-@"switch.table.$Checkpoint.read_shards.863" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$Checkpoint.read_shards.859" = private unnamed_addr constant [6 x ptr] [ptr @"$string.149", ptr @"$string.148", ptr @"$string.147", ptr @"$string.152", ptr @"$string.153", ptr @"$string.154"], align 8
+@"switch.table.$Checkpoint.read_shards.862" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.211" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.543" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.360" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.361" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.362" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.363" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.364" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.365" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.366" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.367" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.368" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.369" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.370" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.371" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
 @"switch.table.$Planning.make" = private unnamed_addr constant [32 x ptr] [ptr @"$string.357", ptr @"$string.358", ptr @"$string.359", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.360", ptr @"$string.361", ptr @"$string.362", ptr @"$string.363", ptr @"$string.364", ptr @"$string.365", ptr @"$string.366", ptr @"$string.367", ptr @"$string.368", ptr @"$string.369", ptr @"$string.370", ptr @"$string.371"], align 8
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
@@ -6296,24 +6295,24 @@ entry:
   %cause.i.i17.i = alloca %4, align 8
   %args.i.i27 = alloca %24, align 8
   %cause.i.i.i28 = alloca %4, align 8
-  %cause.i.i134.i = alloca %4, align 8
+  %cause.i.i131.i = alloca %4, align 8
   %3 = alloca %25, align 8
-  %args.i135.i = alloca %26, align 8
-  %cause.i.i.i106.i = alloca %4, align 8
-  %args.i.i107.i = alloca %23, align 8
-  %cause.i.i31.i.i.i = alloca %4, align 8
-  %args.i32.i.i.i = alloca %28, align 8
+  %args.i132.i = alloca %26, align 8
+  %cause.i.i.i103.i = alloca %4, align 8
+  %args.i.i104.i = alloca %23, align 8
+  %cause.i.i29.i.i.i = alloca %4, align 8
+  %args.i30.i.i.i = alloca %27, align 8
   %cause.i.i.i.i.i = alloca %4, align 8
-  %args.i.i.i.i = alloca %29, align 8
-  %cause.i.i65.i.i = alloca %4, align 8
-  %args.i66.i.i = alloca %30, align 8
+  %args.i.i.i.i = alloca %28, align 8
+  %cause.i.i62.i.i = alloca %4, align 8
+  %args.i63.i.i = alloca %29, align 8
   %cause.i.i.i.i = alloca %4, align 8
-  %args.i.i.i = alloca %32, align 8
+  %args.i.i.i = alloca %31, align 8
   %4 = alloca %25, align 16
-  %cause.i.i57.i = alloca %4, align 8
-  %args.i58.i = alloca %33, align 8
+  %cause.i.i56.i = alloca %4, align 8
+  %args.i57.i = alloca %32, align 8
   %cause.i.i.i = alloca %4, align 8
-  %args.i.i = alloca %34, align 8
+  %args.i.i = alloca %33, align 8
   %5 = getelementptr i8, ptr %1, i64 4
   %6 = load i32, ptr %5, align 4
   %7 = icmp sgt i32 %6, 0
@@ -6506,43 +6505,43 @@ merge4.i.i:                                       ; preds = %then2.i.i.i, %merge
   br label %common.ret
 
 merge.i:                                          ; preds = %"$select_tokens.exit.thread.i", %entry
-  %.val55.i = load i64, ptr %1, align 4
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i58.i)
-  store i64 %.val55.i, ptr %args.i58.i, align 8
+  %.val55.i = load i32, ptr %1, align 4
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i57.i)
+  store i32 %.val55.i, ptr %args.i57.i, align 8
   %106 = getelementptr i8, ptr %0, i64 1824
   %107 = load ptr, ptr %106, align 8
   %108 = getelementptr i8, ptr %107, i64 16
   %109 = load ptr, ptr %108, align 8
-  %110 = getelementptr inbounds i8, ptr %args.i58.i, i64 8
+  %110 = getelementptr inbounds i8, ptr %args.i57.i, i64 8
   store ptr %109, ptr %110, align 8
   %111 = getelementptr i8, ptr %0, i64 48
-  %112 = getelementptr inbounds i8, ptr %args.i58.i, i64 16
+  %112 = getelementptr inbounds i8, ptr %args.i57.i, i64 16
   store ptr %111, ptr %112, align 8
   %113 = getelementptr i8, ptr %0, i64 1640
   %114 = load ptr, ptr %113, align 8
-  %115 = getelementptr inbounds i8, ptr %args.i58.i, i64 24
+  %115 = getelementptr inbounds i8, ptr %args.i57.i, i64 24
   store ptr %114, ptr %115, align 8
   %116 = getelementptr i8, ptr %0, i64 1880
   %117 = load ptr, ptr %116, align 8
-  %.not.i.i59.i = icmp eq ptr %117, null
-  br i1 %.not.i.i59.i, label %"$Rank.watches_operations.exit.i78.i", label %then.i.i60.i
+  %.not.i.i58.i = icmp eq ptr %117, null
+  br i1 %.not.i.i58.i, label %"$Rank.watches_operations.exit.i77.i", label %then.i.i59.i
 
-"$Rank.watches_operations.exit.i78.i":            ; preds = %merge.i
+"$Rank.watches_operations.exit.i77.i":            ; preds = %merge.i
   %118 = getelementptr i8, ptr %0, i64 1888
   %119 = load i8, ptr %118, align 1
   %120 = trunc i8 %119 to i1
   %121 = xor i1 %120, true
-  br label %merge.i63.i
+  br label %merge.i62.i
 
-then.i.i60.i:                                     ; preds = %merge.i
+then.i.i59.i:                                     ; preds = %merge.i
   %122 = getelementptr i8, ptr %117, i64 20
   %123 = load i32, ptr %122, align 4
   %124 = getelementptr i8, ptr %117, i64 16
   %125 = load i32, ptr %124, align 4
   %126 = icmp slt i32 %123, %125
-  br i1 %126, label %then.i.i.i75.i, label %"$Profile.begin_operation.exit.i.i61.i"
+  br i1 %126, label %then.i.i.i74.i, label %"$Profile.begin_operation.exit.i.i60.i"
 
-then.i.i.i75.i:                                   ; preds = %then.i.i60.i
+then.i.i.i74.i:                                   ; preds = %then.i.i59.i
   %127 = getelementptr i8, ptr %117, i64 48
   %128 = load ptr, ptr %127, align 8
   %129 = sext i32 %123 to i64
@@ -6560,23 +6559,23 @@ then.i.i.i75.i:                                   ; preds = %then.i.i60.i
   %140 = getelementptr ptr, ptr %137, i64 %139
   %141 = load ptr, ptr %140, align 8
   %142 = call i32 %133(ptr %135, ptr %141)
-  %.not.i.i.i76.i = icmp eq i32 %142, 0
-  br i1 %.not.i.i.i76.i, label %or.rhs.i.i.i77.i, label %"$Profile.begin_operation.exit.i.i61.i"
+  %.not.i.i.i75.i = icmp eq i32 %142, 0
+  br i1 %.not.i.i.i75.i, label %or.rhs.i.i.i76.i, label %"$Profile.begin_operation.exit.i.i60.i"
 
-or.rhs.i.i.i77.i:                                 ; preds = %then.i.i.i75.i
+or.rhs.i.i.i76.i:                                 ; preds = %then.i.i.i74.i
   %143 = getelementptr i8, ptr %117, i64 24
   %144 = load i8, ptr %143, align 1
   %145 = and i8 %144, 1
-  br label %"$Profile.begin_operation.exit.i.i61.i"
+  br label %"$Profile.begin_operation.exit.i.i60.i"
 
-"$Profile.begin_operation.exit.i.i61.i":          ; preds = %or.rhs.i.i.i77.i, %then.i.i.i75.i, %then.i.i60.i
-  %.sink.i.i.i62.i = phi i8 [ 1, %then.i.i.i75.i ], [ %145, %or.rhs.i.i.i77.i ], [ 1, %then.i.i60.i ]
+"$Profile.begin_operation.exit.i.i60.i":          ; preds = %or.rhs.i.i.i76.i, %then.i.i.i74.i, %then.i.i59.i
+  %.sink.i.i.i61.i = phi i8 [ 1, %then.i.i.i74.i ], [ %145, %or.rhs.i.i.i76.i ], [ 1, %then.i.i59.i ]
   %146 = getelementptr i8, ptr %117, i64 24
-  store i8 %.sink.i.i.i62.i, ptr %146, align 1
-  br label %merge.i63.i
+  store i8 %.sink.i.i.i61.i, ptr %146, align 1
+  br label %merge.i62.i
 
-merge.i63.i:                                      ; preds = %"$Profile.begin_operation.exit.i.i61.i", %"$Rank.watches_operations.exit.i78.i"
-  %.not22.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i61.i" ], [ %121, %"$Rank.watches_operations.exit.i78.i" ]
+merge.i62.i:                                      ; preds = %"$Profile.begin_operation.exit.i.i60.i", %"$Rank.watches_operations.exit.i77.i"
+  %.not22.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i60.i" ], [ %121, %"$Rank.watches_operations.exit.i77.i" ]
   %147 = getelementptr i8, ptr %0, i64 1896
   store ptr @"$string.28", ptr %147, align 8
   %148 = getelementptr i8, ptr %0, i64 1904
@@ -6591,29 +6590,29 @@ merge.i63.i:                                      ; preds = %"$Profile.begin_ope
   %155 = load ptr, ptr %154, align 8
   %156 = getelementptr i8, ptr %0, i64 24
   %157 = load ptr, ptr %156, align 8
-  %158 = call i32 %155(ptr %157, ptr nonnull %args.i58.i)
+  %158 = call i32 %155(ptr %157, ptr nonnull %args.i57.i)
   %159 = getelementptr i8, ptr %0, i64 1890
-  %.val.i64.i = load i8, ptr %159, align 1
-  %160 = trunc i8 %.val.i64.i to i1
-  %spec.select.i.i65.i = select i1 %160, i32 9, i32 %158
-  %161 = icmp ne i32 %spec.select.i.i65.i, 0
-  %brmerge.i66.i = or i1 %.not22.i.i, %161
-  br i1 %brmerge.i66.i, label %merge1.i70.i, label %then2.i.i
+  %.val.i63.i = load i8, ptr %159, align 1
+  %160 = trunc i8 %.val.i63.i to i1
+  %spec.select.i.i64.i = select i1 %160, i32 9, i32 %158
+  %161 = icmp ne i32 %spec.select.i.i64.i, 0
+  %brmerge.i65.i = or i1 %.not22.i.i, %161
+  br i1 %brmerge.i65.i, label %merge1.i69.i, label %then2.i.i
 
-then2.i.i:                                        ; preds = %merge.i63.i
+then2.i.i:                                        ; preds = %merge.i62.i
   %162 = load ptr, ptr %116, align 8
-  %.not.i27.i.i = icmp eq ptr %162, null
-  br i1 %.not.i27.i.i, label %merge.i.i67.i, label %then.i28.i.i
+  %.not.i25.i.i = icmp eq ptr %162, null
+  br i1 %.not.i25.i.i, label %merge.i.i66.i, label %then.i26.i.i
 
-then.i28.i.i:                                     ; preds = %then2.i.i
+then.i26.i.i:                                     ; preds = %then2.i.i
   %163 = getelementptr i8, ptr %162, i64 20
   %164 = load i32, ptr %163, align 4
   %165 = getelementptr i8, ptr %162, i64 16
   %166 = load i32, ptr %165, align 4
   %167 = icmp slt i32 %164, %166
-  br i1 %167, label %then.i.i29.i.i, label %merge.i.i67.i
+  br i1 %167, label %then.i.i27.i.i, label %merge.i.i66.i
 
-then.i.i29.i.i:                                   ; preds = %then.i28.i.i
+then.i.i27.i.i:                                   ; preds = %then.i26.i.i
   %168 = load ptr, ptr %162, align 8
   %169 = getelementptr i8, ptr %168, i64 392
   %170 = load ptr, ptr %169, align 8
@@ -6625,58 +6624,58 @@ then.i.i29.i.i:                                   ; preds = %then.i28.i.i
   %176 = getelementptr ptr, ptr %174, i64 %175
   %177 = load ptr, ptr %176, align 8
   %178 = call i32 %170(ptr %172, ptr %177)
-  %.not.i.i30.i.i = icmp eq i32 %178, 0
-  br i1 %.not.i.i30.i.i, label %or.rhs.i.i31.i.i, label %or.end.i.i.i74.i
+  %.not.i.i28.i.i = icmp eq i32 %178, 0
+  br i1 %.not.i.i28.i.i, label %or.rhs.i.i29.i.i, label %or.end.i.i.i73.i
 
-or.rhs.i.i31.i.i:                                 ; preds = %then.i.i29.i.i
+or.rhs.i.i29.i.i:                                 ; preds = %then.i.i27.i.i
   %179 = getelementptr i8, ptr %162, i64 24
   %180 = load i8, ptr %179, align 1
   %181 = and i8 %180, 1
-  br label %or.end.i.i.i74.i
+  br label %or.end.i.i.i73.i
 
-or.end.i.i.i74.i:                                 ; preds = %or.rhs.i.i31.i.i, %then.i.i29.i.i
-  %182 = phi i8 [ 1, %then.i.i29.i.i ], [ %181, %or.rhs.i.i31.i.i ]
+or.end.i.i.i73.i:                                 ; preds = %or.rhs.i.i29.i.i, %then.i.i27.i.i
+  %182 = phi i8 [ 1, %then.i.i27.i.i ], [ %181, %or.rhs.i.i29.i.i ]
   %183 = getelementptr i8, ptr %162, i64 24
   store i8 %182, ptr %183, align 1
   %184 = load i32, ptr %163, align 4
   %185 = add i32 %184, 1
   store i32 %185, ptr %163, align 4
-  br label %merge.i.i67.i
+  br label %merge.i.i66.i
 
-merge.i.i67.i:                                    ; preds = %or.end.i.i.i74.i, %then.i28.i.i, %then2.i.i
+merge.i.i66.i:                                    ; preds = %or.end.i.i.i73.i, %then.i26.i.i, %then2.i.i
   %186 = getelementptr i8, ptr %0, i64 1888
   %187 = load i8, ptr %186, align 1
   %188 = trunc i8 %187 to i1
-  br i1 %188, label %then2.i.i69.i, label %merge5.i
+  br i1 %188, label %then2.i.i68.i, label %merge5.i
 
-then2.i.i69.i:                                    ; preds = %merge.i.i67.i
+then2.i.i68.i:                                    ; preds = %merge.i.i66.i
   %189 = load ptr, ptr %152, align 8
   %190 = getelementptr i8, ptr %189, i64 136
   %191 = load ptr, ptr %190, align 8
   %192 = load ptr, ptr %156, align 8
   %193 = call i32 %191(ptr %192)
-  br label %merge1.i70.i
+  br label %merge1.i69.i
 
-merge1.i70.i:                                     ; preds = %then2.i.i69.i, %merge.i63.i
-  %code.0.i71.i = phi i32 [ %spec.select.i.i65.i, %merge.i63.i ], [ %193, %then2.i.i69.i ]
-  %.not.i72.i = icmp eq i32 %code.0.i71.i, 0
-  br i1 %.not.i72.i, label %merge5.i, label %"$embed.exit.i"
+merge1.i69.i:                                     ; preds = %then2.i.i68.i, %merge.i62.i
+  %code.0.i70.i = phi i32 [ %spec.select.i.i64.i, %merge.i62.i ], [ %193, %then2.i.i68.i ]
+  %.not.i71.i = icmp eq i32 %code.0.i70.i, 0
+  br i1 %.not.i71.i, label %merge5.i, label %"$embed.exit.i"
 
-"$embed.exit.i":                                  ; preds = %merge1.i70.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i57.i)
-  store i8 0, ptr %cause.i.i57.i, align 8
+"$embed.exit.i":                                  ; preds = %merge1.i69.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i56.i)
+  store i8 0, ptr %cause.i.i56.i, align 8
   %194 = load ptr, ptr %152, align 8
   %195 = getelementptr i8, ptr %194, i64 64
   %196 = load ptr, ptr %195, align 8
   %197 = load ptr, ptr %156, align 8
-  call void %196(ptr %197, ptr nonnull %cause.i.i57.i)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i57.i, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i57.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i58.i)
+  call void %196(ptr %197, ptr nonnull %cause.i.i56.i)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i56.i, ptr %2)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i56.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i57.i)
   br label %common.ret
 
-merge5.i:                                         ; preds = %merge1.i70.i, %merge.i.i67.i
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i58.i)
+merge5.i:                                         ; preds = %merge1.i69.i, %merge.i.i66.i
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i57.i)
   %198 = getelementptr i8, ptr %0, i64 32
   %199 = load ptr, ptr %198, align 8
   %200 = getelementptr i8, ptr %199, i64 68
@@ -6693,10 +6692,10 @@ forbody.lr.ph.i:                                  ; preds = %merge5.i
   %208 = getelementptr i8, ptr %0, i64 1680
   %.sroa.3.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %4, i64 16
   %209 = getelementptr i8, ptr %0, i64 148
-  %210 = getelementptr inbounds i8, ptr %args.i.i.i, i64 8
-  %211 = getelementptr inbounds i8, ptr %args.i.i.i, i64 12
-  %212 = getelementptr inbounds i8, ptr %args.i.i.i, i64 16
-  %213 = getelementptr inbounds i8, ptr %args.i.i.i, i64 20
+  %210 = getelementptr inbounds i8, ptr %args.i.i.i, i64 4
+  %211 = getelementptr inbounds i8, ptr %args.i.i.i, i64 8
+  %212 = getelementptr inbounds i8, ptr %args.i.i.i, i64 12
+  %213 = getelementptr inbounds i8, ptr %args.i.i.i, i64 16
   %214 = getelementptr inbounds i8, ptr %args.i.i.i, i64 24
   %215 = getelementptr i8, ptr %0, i64 1792
   %216 = getelementptr inbounds i8, ptr %args.i.i.i, i64 56
@@ -6707,53 +6706,53 @@ forbody.lr.ph.i:                                  ; preds = %merge5.i
   %221 = getelementptr inbounds i8, ptr %args.i.i.i, i64 88
   %222 = getelementptr i8, ptr %0, i64 1888
   %223 = getelementptr i8, ptr %1, i64 8
-  %224 = getelementptr inbounds i8, ptr %args.i66.i.i, i64 8
-  %225 = getelementptr inbounds i8, ptr %args.i66.i.i, i64 16
-  %226 = getelementptr inbounds i8, ptr %args.i66.i.i, i64 24
-  %227 = getelementptr inbounds i8, ptr %args.i66.i.i, i64 32
-  %228 = getelementptr inbounds i8, ptr %args.i66.i.i, i64 40
-  %229 = getelementptr inbounds i8, ptr %args.i66.i.i, i64 48
+  %224 = getelementptr inbounds i8, ptr %args.i63.i.i, i64 8
+  %225 = getelementptr inbounds i8, ptr %args.i63.i.i, i64 16
+  %226 = getelementptr inbounds i8, ptr %args.i63.i.i, i64 24
+  %227 = getelementptr inbounds i8, ptr %args.i63.i.i, i64 32
+  %228 = getelementptr inbounds i8, ptr %args.i63.i.i, i64 40
+  %229 = getelementptr inbounds i8, ptr %args.i63.i.i, i64 48
   %230 = getelementptr i8, ptr %1, i64 44
-  %231 = getelementptr inbounds i8, ptr %args.i66.i.i, i64 56
-  %232 = getelementptr inbounds i8, ptr %args.i66.i.i, i64 60
-  %233 = getelementptr inbounds i8, ptr %args.i66.i.i, i64 64
-  %234 = getelementptr inbounds i8, ptr %args.i66.i.i, i64 72
-  %235 = getelementptr inbounds i8, ptr %args.i66.i.i, i64 80
+  %231 = getelementptr inbounds i8, ptr %args.i63.i.i, i64 56
+  %232 = getelementptr inbounds i8, ptr %args.i63.i.i, i64 60
+  %233 = getelementptr inbounds i8, ptr %args.i63.i.i, i64 64
+  %234 = getelementptr inbounds i8, ptr %args.i63.i.i, i64 72
+  %235 = getelementptr inbounds i8, ptr %args.i63.i.i, i64 80
   %236 = getelementptr i8, ptr %0, i64 1696
-  %237 = getelementptr inbounds i8, ptr %args.i66.i.i, i64 88
-  %238 = getelementptr inbounds i8, ptr %args.i135.i, i64 8
-  %239 = getelementptr inbounds i8, ptr %args.i135.i, i64 16
-  %240 = getelementptr inbounds i8, ptr %args.i135.i, i64 24
-  %241 = getelementptr inbounds i8, ptr %args.i135.i, i64 32
+  %237 = getelementptr inbounds i8, ptr %args.i63.i.i, i64 88
+  %238 = getelementptr inbounds i8, ptr %args.i132.i, i64 4
+  %239 = getelementptr inbounds i8, ptr %args.i132.i, i64 8
+  %240 = getelementptr inbounds i8, ptr %args.i132.i, i64 16
+  %241 = getelementptr inbounds i8, ptr %args.i132.i, i64 24
   %input.sroa.2.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %3, i64 8
   %input.sroa.3.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %3, i64 16
-  %242 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 8
-  %243 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 12
-  %244 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 16
-  %245 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 24
-  %246 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 32
-  %247 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 40
+  %242 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 4
+  %243 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 8
+  %244 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 12
+  %245 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 16
+  %246 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 24
+  %247 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 32
   %248 = getelementptr i8, ptr %0, i64 1744
-  %249 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 48
+  %249 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 40
   %250 = getelementptr i8, ptr %0, i64 1752
-  %251 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 64
+  %251 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 56
   %252 = getelementptr i8, ptr %0, i64 137
   %253 = getelementptr i8, ptr %0, i64 1736
-  %254 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 8
+  %254 = getelementptr inbounds i8, ptr %args.i30.i.i.i, i64 4
   %255 = getelementptr i8, ptr %0, i64 140
-  %256 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 12
+  %256 = getelementptr inbounds i8, ptr %args.i30.i.i.i, i64 8
   %257 = getelementptr i8, ptr %0, i64 144
-  %258 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 16
-  %259 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 24
-  %260 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 32
-  %261 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 40
-  %262 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 48
-  %263 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 56
-  %264 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 64
-  %265 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 72
-  %266 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 104
-  %267 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 112
-  %268 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 120
+  %258 = getelementptr inbounds i8, ptr %args.i30.i.i.i, i64 12
+  %259 = getelementptr inbounds i8, ptr %args.i30.i.i.i, i64 16
+  %260 = getelementptr inbounds i8, ptr %args.i30.i.i.i, i64 24
+  %261 = getelementptr inbounds i8, ptr %args.i30.i.i.i, i64 32
+  %262 = getelementptr inbounds i8, ptr %args.i30.i.i.i, i64 40
+  %263 = getelementptr inbounds i8, ptr %args.i30.i.i.i, i64 48
+  %264 = getelementptr inbounds i8, ptr %args.i30.i.i.i, i64 56
+  %265 = getelementptr inbounds i8, ptr %args.i30.i.i.i, i64 64
+  %266 = getelementptr inbounds i8, ptr %args.i30.i.i.i, i64 96
+  %267 = getelementptr inbounds i8, ptr %args.i30.i.i.i, i64 104
+  %268 = getelementptr inbounds i8, ptr %args.i30.i.i.i, i64 112
   %wide.trip.count.i = zext nneg i32 %201 to i64
   br label %forbody.i
 
@@ -6765,7 +6764,7 @@ forcond.i:                                        ; preds = %"$feed_forward_bloc
 forbody.i:                                        ; preds = %forcond.i, %forbody.lr.ph.i
   %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %forcond.i ]
   %269 = load ptr, ptr %203, align 8
-  %270 = getelementptr %35, ptr %269, i64 %indvars.iv.i
+  %270 = getelementptr %34, ptr %269, i64 %indvars.iv.i
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %4)
   %271 = load ptr, ptr %204, align 8
   %272 = icmp eq i64 %indvars.iv.i, 0
@@ -6775,53 +6774,51 @@ forbody.i:                                        ; preds = %forcond.i, %forbody
   %275 = getelementptr i8, ptr %270, i64 40
   %276 = getelementptr i8, ptr %270, i64 56
   %277 = load ptr, ptr %276, align 8
-  %.not.i.i79.i = icmp eq ptr %277, null
-  br i1 %.not.i.i79.i, label %"$is_fp8.exit.i.i", label %and.rhs.i63.i.i
+  %.not.i.i78.i = icmp eq ptr %277, null
+  br i1 %.not.i.i78.i, label %"$is_fp8.exit.i.i", label %and.rhs.i60.i.i
 
-and.rhs.i63.i.i:                                  ; preds = %forbody.i
+and.rhs.i60.i.i:                                  ; preds = %forbody.i
   %278 = load i32, ptr %275, align 4
   %279 = icmp ne i32 %278, 2
   %280 = icmp eq i32 %278, 2
   br label %"$is_fp8.exit.i.i"
 
-"$is_fp8.exit.i.i":                               ; preds = %and.rhs.i63.i.i, %forbody.i
-  %281 = phi i1 [ %279, %and.rhs.i63.i.i ], [ false, %forbody.i ]
-  %282 = phi i1 [ %280, %and.rhs.i63.i.i ], [ false, %forbody.i ]
-  %.val.i80.i = load i32, ptr %1, align 4
-  %.val55.i.i = load i32, ptr %5, align 4
+"$is_fp8.exit.i.i":                               ; preds = %and.rhs.i60.i.i, %forbody.i
+  %281 = phi i1 [ %279, %and.rhs.i60.i.i ], [ false, %forbody.i ]
+  %282 = phi i1 [ %280, %and.rhs.i60.i.i ], [ false, %forbody.i ]
+  %.val.i79.i = load i32, ptr %1, align 4
   %283 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %284 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, i32 %.val.i80.i, i32 %.val55.i.i, i32 %283, ptr %spec.store.select.i.i, ptr %274, i1 zeroext %281, i1 zeroext %282, ptr %2)
-  %.not.i81.i = icmp eq i32 %284, 0
-  br i1 %.not.i81.i, label %merge1.i83.i, label %"$attention_block.exit.thread.i"
+  %284 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, i32 %.val.i79.i, i32 %283, ptr %spec.store.select.i.i, ptr %274, i1 zeroext %281, i1 zeroext %282, ptr %2)
+  %.not.i80.i = icmp eq i32 %284, 0
+  br i1 %.not.i80.i, label %merge1.i82.i, label %"$attention_block.exit.thread.i"
 
-merge1.i83.i:                                     ; preds = %"$is_fp8.exit.i.i"
+merge1.i82.i:                                     ; preds = %"$is_fp8.exit.i.i"
   %285 = load ptr, ptr %207, align 8, !noalias !21
   %286 = load ptr, ptr %208, align 8
   %287 = load <2 x ptr>, ptr %205, align 8, !noalias !21
   store <2 x ptr> %287, ptr %4, align 16
   store ptr %285, ptr %.sroa.3.0..sroa_idx.i.i, align 16
-  %.val56.i.i = load i32, ptr %1, align 4
-  %.val57.i.i = load i32, ptr %5, align 4
-  %288 = call fastcc i32 @"$linear"(ptr nonnull %0, i32 %.val56.i.i, i32 %.val57.i.i, i32 %283, ptr nonnull @"$string.31", ptr %275, ptr nonnull byval(%25) %4, ptr %286, ptr %2)
+  %.val55.i.i = load i32, ptr %1, align 4
+  %288 = call fastcc i32 @"$linear"(ptr nonnull %0, i32 %.val55.i.i, i32 %283, ptr nonnull @"$string.31", ptr %275, ptr nonnull byval(%25) %4, ptr %286, ptr %2)
   %.not52.i.i = icmp eq i32 %288, 0
   br i1 %.not52.i.i, label %merge5.i.i, label %"$attention_block.exit.thread.i"
 
-merge5.i.i:                                       ; preds = %merge1.i83.i
-  %.val58.i.i = load i64, ptr %1, align 4
+merge5.i.i:                                       ; preds = %merge1.i82.i
+  %.val56.i.i = load i32, ptr %1, align 4
   %289 = getelementptr i8, ptr %270, i64 24
   %290 = load <2 x ptr>, ptr %289, align 8
   call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %args.i.i.i)
-  store i64 %.val58.i.i, ptr %args.i.i.i, align 8
+  store i32 %.val56.i.i, ptr %args.i.i.i, align 8
   %291 = load i32, ptr %209, align 4
-  store i32 %291, ptr %210, align 8
+  store i32 %291, ptr %210, align 4
   %292 = load ptr, ptr %198, align 8
   %293 = getelementptr i8, ptr %292, i64 88
   %294 = load i32, ptr %293, align 4
-  store i32 %294, ptr %211, align 4
-  store i32 %283, ptr %212, align 8
+  store i32 %294, ptr %211, align 8
+  store i32 %283, ptr %212, align 4
   %295 = getelementptr i8, ptr %292, i64 104
   %296 = load float, ptr %295, align 4
-  store float %296, ptr %213, align 4
+  store float %296, ptr %213, align 8
   %297 = load <2 x ptr>, ptr %215, align 8
   %298 = shufflevector <2 x ptr> %290, <2 x ptr> %297, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
   store <4 x ptr> %298, ptr %214, align 8
@@ -6836,16 +6833,16 @@ merge5.i.i:                                       ; preds = %merge1.i83.i
   store <2 x ptr> %304, ptr %218, align 8
   store ptr %220, ptr %221, align 8
   %305 = load ptr, ptr %116, align 8
-  %.not.i.i.i84.i = icmp eq ptr %305, null
-  br i1 %.not.i.i.i84.i, label %"$Rank.watches_operations.exit.i.i.i", label %then.i.i.i85.i
+  %.not.i.i.i83.i = icmp eq ptr %305, null
+  br i1 %.not.i.i.i83.i, label %"$Rank.watches_operations.exit.i.i.i", label %then.i.i.i84.i
 
 "$Rank.watches_operations.exit.i.i.i":            ; preds = %merge5.i.i
   %306 = load i8, ptr %222, align 1
   %307 = trunc i8 %306 to i1
   %308 = xor i1 %307, true
-  br label %merge.i.i86.i
+  br label %merge.i.i85.i
 
-then.i.i.i85.i:                                   ; preds = %merge5.i.i
+then.i.i.i84.i:                                   ; preds = %merge5.i.i
   %309 = getelementptr i8, ptr %305, i64 20
   %310 = load i32, ptr %309, align 4
   %311 = getelementptr i8, ptr %305, i64 16
@@ -6853,7 +6850,7 @@ then.i.i.i85.i:                                   ; preds = %merge5.i.i
   %313 = icmp slt i32 %310, %312
   br i1 %313, label %then.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
 
-then.i.i.i.i.i:                                   ; preds = %then.i.i.i85.i
+then.i.i.i.i.i:                                   ; preds = %then.i.i.i84.i
   %314 = getelementptr i8, ptr %305, i64 48
   %315 = load ptr, ptr %314, align 8
   %316 = sext i32 %310 to i64
@@ -6880,13 +6877,13 @@ or.rhs.i.i.i.i.i:                                 ; preds = %then.i.i.i.i.i
   %332 = and i8 %331, 1
   br label %"$Profile.begin_operation.exit.i.i.i.i"
 
-"$Profile.begin_operation.exit.i.i.i.i":          ; preds = %or.rhs.i.i.i.i.i, %then.i.i.i.i.i, %then.i.i.i85.i
-  %.sink.i.i.i.i.i = phi i8 [ 1, %then.i.i.i.i.i ], [ %332, %or.rhs.i.i.i.i.i ], [ 1, %then.i.i.i85.i ]
+"$Profile.begin_operation.exit.i.i.i.i":          ; preds = %or.rhs.i.i.i.i.i, %then.i.i.i.i.i, %then.i.i.i84.i
+  %.sink.i.i.i.i.i = phi i8 [ 1, %then.i.i.i.i.i ], [ %332, %or.rhs.i.i.i.i.i ], [ 1, %then.i.i.i84.i ]
   %333 = getelementptr i8, ptr %305, i64 24
   store i8 %.sink.i.i.i.i.i, ptr %333, align 1
-  br label %merge.i.i86.i
+  br label %merge.i.i85.i
 
-merge.i.i86.i:                                    ; preds = %"$Profile.begin_operation.exit.i.i.i.i", %"$Rank.watches_operations.exit.i.i.i"
+merge.i.i85.i:                                    ; preds = %"$Profile.begin_operation.exit.i.i.i.i", %"$Rank.watches_operations.exit.i.i.i"
   %.not31.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i.i" ], [ %308, %"$Rank.watches_operations.exit.i.i.i" ]
   store ptr @"$string.32", ptr %147, align 8
   store i32 %283, ptr %148, align 4
@@ -6903,22 +6900,22 @@ merge.i.i86.i:                                    ; preds = %"$Profile.begin_ope
   %spec.select.i.i.i.i = select i1 %341, i32 9, i32 %340
   %342 = icmp ne i32 %spec.select.i.i.i.i, 0
   %brmerge.i.i.i = or i1 %.not31.i.i.i, %342
-  br i1 %brmerge.i.i.i, label %merge1.i.i.i, label %then2.i.i87.i
+  br i1 %brmerge.i.i.i, label %merge1.i.i.i, label %then2.i.i86.i
 
-then2.i.i87.i:                                    ; preds = %merge.i.i86.i
+then2.i.i86.i:                                    ; preds = %merge.i.i85.i
   %343 = load ptr, ptr %116, align 8
-  %.not.i36.i.i.i = icmp eq ptr %343, null
-  br i1 %.not.i36.i.i.i, label %merge.i.i.i.i, label %then.i37.i.i.i
+  %.not.i34.i.i.i = icmp eq ptr %343, null
+  br i1 %.not.i34.i.i.i, label %merge.i.i.i.i, label %then.i35.i.i.i
 
-then.i37.i.i.i:                                   ; preds = %then2.i.i87.i
+then.i35.i.i.i:                                   ; preds = %then2.i.i86.i
   %344 = getelementptr i8, ptr %343, i64 20
   %345 = load i32, ptr %344, align 4
   %346 = getelementptr i8, ptr %343, i64 16
   %347 = load i32, ptr %346, align 4
   %348 = icmp slt i32 %345, %347
-  br i1 %348, label %then.i.i38.i.i.i, label %merge.i.i.i.i
+  br i1 %348, label %then.i.i36.i.i.i, label %merge.i.i.i.i
 
-then.i.i38.i.i.i:                                 ; preds = %then.i37.i.i.i
+then.i.i36.i.i.i:                                 ; preds = %then.i35.i.i.i
   %349 = load ptr, ptr %343, align 8
   %350 = getelementptr i8, ptr %349, i64 392
   %351 = load ptr, ptr %350, align 8
@@ -6930,17 +6927,17 @@ then.i.i38.i.i.i:                                 ; preds = %then.i37.i.i.i
   %357 = getelementptr ptr, ptr %355, i64 %356
   %358 = load ptr, ptr %357, align 8
   %359 = call i32 %351(ptr %353, ptr %358)
-  %.not.i.i39.i.i.i = icmp eq i32 %359, 0
-  br i1 %.not.i.i39.i.i.i, label %or.rhs.i.i40.i.i.i, label %or.end.i.i.i.i.i
+  %.not.i.i37.i.i.i = icmp eq i32 %359, 0
+  br i1 %.not.i.i37.i.i.i, label %or.rhs.i.i38.i.i.i, label %or.end.i.i.i.i.i
 
-or.rhs.i.i40.i.i.i:                               ; preds = %then.i.i38.i.i.i
+or.rhs.i.i38.i.i.i:                               ; preds = %then.i.i36.i.i.i
   %360 = getelementptr i8, ptr %343, i64 24
   %361 = load i8, ptr %360, align 1
   %362 = and i8 %361, 1
   br label %or.end.i.i.i.i.i
 
-or.end.i.i.i.i.i:                                 ; preds = %or.rhs.i.i40.i.i.i, %then.i.i38.i.i.i
-  %363 = phi i8 [ 1, %then.i.i38.i.i.i ], [ %362, %or.rhs.i.i40.i.i.i ]
+or.end.i.i.i.i.i:                                 ; preds = %or.rhs.i.i38.i.i.i, %then.i.i36.i.i.i
+  %363 = phi i8 [ 1, %then.i.i36.i.i.i ], [ %362, %or.rhs.i.i38.i.i.i ]
   %364 = getelementptr i8, ptr %343, i64 24
   store i8 %363, ptr %364, align 1
   %365 = load i32, ptr %344, align 4
@@ -6948,7 +6945,7 @@ or.end.i.i.i.i.i:                                 ; preds = %or.rhs.i.i40.i.i.i,
   store i32 %366, ptr %344, align 4
   br label %merge.i.i.i.i
 
-merge.i.i.i.i:                                    ; preds = %or.end.i.i.i.i.i, %then.i37.i.i.i, %then2.i.i87.i
+merge.i.i.i.i:                                    ; preds = %or.end.i.i.i.i.i, %then.i35.i.i.i, %then2.i.i86.i
   %367 = load i8, ptr %222, align 1
   %368 = trunc i8 %367 to i1
   br i1 %368, label %then2.i.i.i.i, label %merge10.i.i
@@ -6961,10 +6958,10 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   %373 = call i32 %371(ptr %372)
   br label %merge1.i.i.i
 
-merge1.i.i.i:                                     ; preds = %then2.i.i.i.i, %merge.i.i86.i
-  %code.0.i.i.i = phi i32 [ %spec.select.i.i.i.i, %merge.i.i86.i ], [ %373, %then2.i.i.i.i ]
-  %.not.i64.i.i = icmp eq i32 %code.0.i.i.i, 0
-  br i1 %.not.i64.i.i, label %merge10.i.i, label %"$store_heads.exit.i.i"
+merge1.i.i.i:                                     ; preds = %then2.i.i.i.i, %merge.i.i85.i
+  %code.0.i.i.i = phi i32 [ %spec.select.i.i.i.i, %merge.i.i85.i ], [ %373, %then2.i.i.i.i ]
+  %.not.i61.i.i = icmp eq i32 %code.0.i.i.i, 0
+  br i1 %.not.i61.i.i, label %merge10.i.i, label %"$store_heads.exit.i.i"
 
 "$store_heads.exit.i.i":                          ; preds = %merge1.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i.i)
@@ -6981,1341 +6978,1338 @@ merge1.i.i.i:                                     ; preds = %then2.i.i.i.i, %mer
 
 merge10.i.i:                                      ; preds = %merge1.i.i.i, %merge.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i.i.i)
-  call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %args.i66.i.i)
-  %.val35.i.i.i = load i64, ptr %1, align 4
-  store i64 %.val35.i.i.i, ptr %args.i66.i.i, align 8
-  %378 = load <2 x i32>, ptr %223, align 4
-  store <2 x i32> %378, ptr %224, align 8
-  %379 = load ptr, ptr %106, align 8
-  %380 = getelementptr i8, ptr %379, i64 48
-  %381 = load ptr, ptr %380, align 8
-  store ptr %381, ptr %225, align 8
-  %382 = getelementptr i8, ptr %379, i64 56
-  %383 = load ptr, ptr %382, align 8
-  store ptr %383, ptr %226, align 8
-  %384 = getelementptr i8, ptr %379, i64 64
-  %385 = load ptr, ptr %384, align 8
-  store ptr %385, ptr %227, align 8
-  %386 = getelementptr i8, ptr %379, i64 208
-  %387 = load ptr, ptr %386, align 8
-  store ptr %387, ptr %228, align 8
-  %388 = load <2 x i32>, ptr %230, align 4
-  %389 = shufflevector <2 x i32> %388, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
-  store <2 x i32> %389, ptr %229, align 8
-  %390 = load i32, ptr %209, align 4
-  store i32 %390, ptr %231, align 8
+  call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %args.i63.i.i)
+  %378 = load i32, ptr %1, align 4
+  store i32 %378, ptr %args.i63.i.i, align 8
+  %379 = load <2 x i32>, ptr %223, align 4
+  store <2 x i32> %379, ptr %224, align 8
+  %380 = load ptr, ptr %106, align 8
+  %381 = getelementptr i8, ptr %380, i64 48
+  %382 = load ptr, ptr %381, align 8
+  store ptr %382, ptr %225, align 8
+  %383 = getelementptr i8, ptr %380, i64 56
+  %384 = load ptr, ptr %383, align 8
+  store ptr %384, ptr %226, align 8
+  %385 = getelementptr i8, ptr %380, i64 64
+  %386 = load ptr, ptr %385, align 8
+  store ptr %386, ptr %227, align 8
+  %387 = getelementptr i8, ptr %380, i64 208
+  %388 = load ptr, ptr %387, align 8
+  store ptr %388, ptr %228, align 8
+  %389 = load <2 x i32>, ptr %230, align 4
+  %390 = shufflevector <2 x i32> %389, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
+  store <2 x i32> %390, ptr %229, align 8
+  %391 = load i32, ptr %209, align 4
+  store i32 %391, ptr %231, align 8
   store i32 %283, ptr %232, align 4
-  %391 = load ptr, ptr %198, align 8
-  %392 = getelementptr i8, ptr %391, i64 84
-  %393 = load i32, ptr %392, align 4
-  %394 = sitofp i32 %393 to double
-  %395 = call double @sqrt(double %394)
-  %396 = fdiv double 1.000000e+00, %395
-  %397 = fptrunc double %396 to float
-  store float %397, ptr %233, align 8
-  %398 = load ptr, ptr %219, align 8
-  store ptr %398, ptr %234, align 8
+  %392 = load ptr, ptr %198, align 8
+  %393 = getelementptr i8, ptr %392, i64 84
+  %394 = load i32, ptr %393, align 4
+  %395 = sitofp i32 %394 to double
+  %396 = call double @sqrt(double %395)
+  %397 = fdiv double 1.000000e+00, %396
+  %398 = fptrunc double %397 to float
+  store float %398, ptr %233, align 8
+  %399 = load ptr, ptr %219, align 8
+  store ptr %399, ptr %234, align 8
   store ptr %220, ptr %235, align 8
-  %399 = load ptr, ptr %236, align 8
-  store ptr %399, ptr %237, align 8
-  %400 = load ptr, ptr %116, align 8
-  %.not.i.i67.i.i = icmp eq ptr %400, null
-  br i1 %.not.i.i67.i.i, label %"$Rank.watches_operations.exit.i87.i.i", label %then.i.i68.i.i
+  %400 = load ptr, ptr %236, align 8
+  store ptr %400, ptr %237, align 8
+  %401 = load ptr, ptr %116, align 8
+  %.not.i.i64.i.i = icmp eq ptr %401, null
+  br i1 %.not.i.i64.i.i, label %"$Rank.watches_operations.exit.i84.i.i", label %then.i.i65.i.i
 
-"$Rank.watches_operations.exit.i87.i.i":          ; preds = %merge10.i.i
-  %401 = load i8, ptr %222, align 1
-  %402 = trunc i8 %401 to i1
-  %403 = xor i1 %402, true
-  br label %merge.i71.i.i
+"$Rank.watches_operations.exit.i84.i.i":          ; preds = %merge10.i.i
+  %402 = load i8, ptr %222, align 1
+  %403 = trunc i8 %402 to i1
+  %404 = xor i1 %403, true
+  br label %merge.i68.i.i
 
-then.i.i68.i.i:                                   ; preds = %merge10.i.i
-  %404 = getelementptr i8, ptr %400, i64 20
-  %405 = load i32, ptr %404, align 4
-  %406 = getelementptr i8, ptr %400, i64 16
-  %407 = load i32, ptr %406, align 4
-  %408 = icmp slt i32 %405, %407
-  br i1 %408, label %then.i.i.i84.i.i, label %"$Profile.begin_operation.exit.i.i69.i.i"
+then.i.i65.i.i:                                   ; preds = %merge10.i.i
+  %405 = getelementptr i8, ptr %401, i64 20
+  %406 = load i32, ptr %405, align 4
+  %407 = getelementptr i8, ptr %401, i64 16
+  %408 = load i32, ptr %407, align 4
+  %409 = icmp slt i32 %406, %408
+  br i1 %409, label %then.i.i.i81.i.i, label %"$Profile.begin_operation.exit.i.i66.i.i"
 
-then.i.i.i84.i.i:                                 ; preds = %then.i.i68.i.i
-  %409 = getelementptr i8, ptr %400, i64 48
-  %410 = load ptr, ptr %409, align 8
-  %411 = sext i32 %405 to i64
-  %412 = getelementptr ptr, ptr %410, i64 %411
-  store ptr @"$string.33", ptr %412, align 8
-  %413 = load ptr, ptr %400, align 8
-  %414 = getelementptr i8, ptr %413, i64 392
-  %415 = load ptr, ptr %414, align 8
-  %416 = getelementptr i8, ptr %400, i64 8
-  %417 = load ptr, ptr %416, align 8
-  %418 = getelementptr i8, ptr %400, i64 32
-  %419 = load ptr, ptr %418, align 8
-  %420 = load i32, ptr %404, align 4
-  %421 = sext i32 %420 to i64
-  %422 = getelementptr ptr, ptr %419, i64 %421
-  %423 = load ptr, ptr %422, align 8
-  %424 = call i32 %415(ptr %417, ptr %423)
-  %.not.i.i.i85.i.i = icmp eq i32 %424, 0
-  br i1 %.not.i.i.i85.i.i, label %or.rhs.i.i.i86.i.i, label %"$Profile.begin_operation.exit.i.i69.i.i"
+then.i.i.i81.i.i:                                 ; preds = %then.i.i65.i.i
+  %410 = getelementptr i8, ptr %401, i64 48
+  %411 = load ptr, ptr %410, align 8
+  %412 = sext i32 %406 to i64
+  %413 = getelementptr ptr, ptr %411, i64 %412
+  store ptr @"$string.33", ptr %413, align 8
+  %414 = load ptr, ptr %401, align 8
+  %415 = getelementptr i8, ptr %414, i64 392
+  %416 = load ptr, ptr %415, align 8
+  %417 = getelementptr i8, ptr %401, i64 8
+  %418 = load ptr, ptr %417, align 8
+  %419 = getelementptr i8, ptr %401, i64 32
+  %420 = load ptr, ptr %419, align 8
+  %421 = load i32, ptr %405, align 4
+  %422 = sext i32 %421 to i64
+  %423 = getelementptr ptr, ptr %420, i64 %422
+  %424 = load ptr, ptr %423, align 8
+  %425 = call i32 %416(ptr %418, ptr %424)
+  %.not.i.i.i82.i.i = icmp eq i32 %425, 0
+  br i1 %.not.i.i.i82.i.i, label %or.rhs.i.i.i83.i.i, label %"$Profile.begin_operation.exit.i.i66.i.i"
 
-or.rhs.i.i.i86.i.i:                               ; preds = %then.i.i.i84.i.i
-  %425 = getelementptr i8, ptr %400, i64 24
-  %426 = load i8, ptr %425, align 1
-  %427 = and i8 %426, 1
-  br label %"$Profile.begin_operation.exit.i.i69.i.i"
+or.rhs.i.i.i83.i.i:                               ; preds = %then.i.i.i81.i.i
+  %426 = getelementptr i8, ptr %401, i64 24
+  %427 = load i8, ptr %426, align 1
+  %428 = and i8 %427, 1
+  br label %"$Profile.begin_operation.exit.i.i66.i.i"
 
-"$Profile.begin_operation.exit.i.i69.i.i":        ; preds = %or.rhs.i.i.i86.i.i, %then.i.i.i84.i.i, %then.i.i68.i.i
-  %.sink.i.i.i70.i.i = phi i8 [ 1, %then.i.i.i84.i.i ], [ %427, %or.rhs.i.i.i86.i.i ], [ 1, %then.i.i68.i.i ]
-  %428 = getelementptr i8, ptr %400, i64 24
-  store i8 %.sink.i.i.i70.i.i, ptr %428, align 1
-  br label %merge.i71.i.i
+"$Profile.begin_operation.exit.i.i66.i.i":        ; preds = %or.rhs.i.i.i83.i.i, %then.i.i.i81.i.i, %then.i.i65.i.i
+  %.sink.i.i.i67.i.i = phi i8 [ 1, %then.i.i.i81.i.i ], [ %428, %or.rhs.i.i.i83.i.i ], [ 1, %then.i.i65.i.i ]
+  %429 = getelementptr i8, ptr %401, i64 24
+  store i8 %.sink.i.i.i67.i.i, ptr %429, align 1
+  br label %merge.i68.i.i
 
-merge.i71.i.i:                                    ; preds = %"$Profile.begin_operation.exit.i.i69.i.i", %"$Rank.watches_operations.exit.i87.i.i"
-  %.not33.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i69.i.i" ], [ %403, %"$Rank.watches_operations.exit.i87.i.i" ]
+merge.i68.i.i:                                    ; preds = %"$Profile.begin_operation.exit.i.i66.i.i", %"$Rank.watches_operations.exit.i84.i.i"
+  %.not33.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i66.i.i" ], [ %404, %"$Rank.watches_operations.exit.i84.i.i" ]
   store ptr @"$string.33", ptr %147, align 8
   store i32 %283, ptr %148, align 4
-  %429 = load i64, ptr %149, align 8
-  %430 = add i64 %429, 1
-  store i64 %430, ptr %149, align 8
-  %431 = load ptr, ptr %152, align 8
-  %432 = getelementptr i8, ptr %431, i64 280
-  %433 = load ptr, ptr %432, align 8
-  %434 = load ptr, ptr %156, align 8
-  %435 = call i32 %433(ptr %434, ptr nonnull %args.i66.i.i)
-  %.val.i72.i.i = load i8, ptr %159, align 1
-  %436 = trunc i8 %.val.i72.i.i to i1
-  %spec.select.i.i73.i.i = select i1 %436, i32 9, i32 %435
-  %437 = icmp ne i32 %spec.select.i.i73.i.i, 0
-  %brmerge.i74.i.i = or i1 %.not33.i.i.i, %437
-  br i1 %brmerge.i74.i.i, label %merge1.i79.i.i, label %then2.i75.i.i
+  %430 = load i64, ptr %149, align 8
+  %431 = add i64 %430, 1
+  store i64 %431, ptr %149, align 8
+  %432 = load ptr, ptr %152, align 8
+  %433 = getelementptr i8, ptr %432, i64 280
+  %434 = load ptr, ptr %433, align 8
+  %435 = load ptr, ptr %156, align 8
+  %436 = call i32 %434(ptr %435, ptr nonnull %args.i63.i.i)
+  %.val.i69.i.i = load i8, ptr %159, align 1
+  %437 = trunc i8 %.val.i69.i.i to i1
+  %spec.select.i.i70.i.i = select i1 %437, i32 9, i32 %436
+  %438 = icmp ne i32 %spec.select.i.i70.i.i, 0
+  %brmerge.i71.i.i = or i1 %.not33.i.i.i, %438
+  br i1 %brmerge.i71.i.i, label %merge1.i76.i.i, label %then2.i72.i.i
 
-then2.i75.i.i:                                    ; preds = %merge.i71.i.i
-  %438 = load ptr, ptr %116, align 8
-  %.not.i38.i.i.i = icmp eq ptr %438, null
-  br i1 %.not.i38.i.i.i, label %merge.i.i76.i.i, label %then.i39.i.i.i
+then2.i72.i.i:                                    ; preds = %merge.i68.i.i
+  %439 = load ptr, ptr %116, align 8
+  %.not.i36.i.i.i = icmp eq ptr %439, null
+  br i1 %.not.i36.i.i.i, label %merge.i.i73.i.i, label %then.i37.i.i.i
 
-then.i39.i.i.i:                                   ; preds = %then2.i75.i.i
-  %439 = getelementptr i8, ptr %438, i64 20
-  %440 = load i32, ptr %439, align 4
-  %441 = getelementptr i8, ptr %438, i64 16
-  %442 = load i32, ptr %441, align 4
-  %443 = icmp slt i32 %440, %442
-  br i1 %443, label %then.i.i40.i.i.i, label %merge.i.i76.i.i
+then.i37.i.i.i:                                   ; preds = %then2.i72.i.i
+  %440 = getelementptr i8, ptr %439, i64 20
+  %441 = load i32, ptr %440, align 4
+  %442 = getelementptr i8, ptr %439, i64 16
+  %443 = load i32, ptr %442, align 4
+  %444 = icmp slt i32 %441, %443
+  br i1 %444, label %then.i.i38.i.i.i, label %merge.i.i73.i.i
 
-then.i.i40.i.i.i:                                 ; preds = %then.i39.i.i.i
-  %444 = load ptr, ptr %438, align 8
-  %445 = getelementptr i8, ptr %444, i64 392
-  %446 = load ptr, ptr %445, align 8
-  %447 = getelementptr i8, ptr %438, i64 8
-  %448 = load ptr, ptr %447, align 8
-  %449 = getelementptr i8, ptr %438, i64 40
-  %450 = load ptr, ptr %449, align 8
-  %451 = sext i32 %440 to i64
-  %452 = getelementptr ptr, ptr %450, i64 %451
-  %453 = load ptr, ptr %452, align 8
-  %454 = call i32 %446(ptr %448, ptr %453)
-  %.not.i.i41.i.i.i = icmp eq i32 %454, 0
-  br i1 %.not.i.i41.i.i.i, label %or.rhs.i.i42.i.i.i, label %or.end.i.i.i83.i.i
+then.i.i38.i.i.i:                                 ; preds = %then.i37.i.i.i
+  %445 = load ptr, ptr %439, align 8
+  %446 = getelementptr i8, ptr %445, i64 392
+  %447 = load ptr, ptr %446, align 8
+  %448 = getelementptr i8, ptr %439, i64 8
+  %449 = load ptr, ptr %448, align 8
+  %450 = getelementptr i8, ptr %439, i64 40
+  %451 = load ptr, ptr %450, align 8
+  %452 = sext i32 %441 to i64
+  %453 = getelementptr ptr, ptr %451, i64 %452
+  %454 = load ptr, ptr %453, align 8
+  %455 = call i32 %447(ptr %449, ptr %454)
+  %.not.i.i39.i.i.i = icmp eq i32 %455, 0
+  br i1 %.not.i.i39.i.i.i, label %or.rhs.i.i40.i.i.i, label %or.end.i.i.i80.i.i
 
-or.rhs.i.i42.i.i.i:                               ; preds = %then.i.i40.i.i.i
-  %455 = getelementptr i8, ptr %438, i64 24
-  %456 = load i8, ptr %455, align 1
-  %457 = and i8 %456, 1
-  br label %or.end.i.i.i83.i.i
+or.rhs.i.i40.i.i.i:                               ; preds = %then.i.i38.i.i.i
+  %456 = getelementptr i8, ptr %439, i64 24
+  %457 = load i8, ptr %456, align 1
+  %458 = and i8 %457, 1
+  br label %or.end.i.i.i80.i.i
 
-or.end.i.i.i83.i.i:                               ; preds = %or.rhs.i.i42.i.i.i, %then.i.i40.i.i.i
-  %458 = phi i8 [ 1, %then.i.i40.i.i.i ], [ %457, %or.rhs.i.i42.i.i.i ]
-  %459 = getelementptr i8, ptr %438, i64 24
-  store i8 %458, ptr %459, align 1
-  %460 = load i32, ptr %439, align 4
-  %461 = add i32 %460, 1
-  store i32 %461, ptr %439, align 4
-  br label %merge.i.i76.i.i
+or.end.i.i.i80.i.i:                               ; preds = %or.rhs.i.i40.i.i.i, %then.i.i38.i.i.i
+  %459 = phi i8 [ 1, %then.i.i38.i.i.i ], [ %458, %or.rhs.i.i40.i.i.i ]
+  %460 = getelementptr i8, ptr %439, i64 24
+  store i8 %459, ptr %460, align 1
+  %461 = load i32, ptr %440, align 4
+  %462 = add i32 %461, 1
+  store i32 %462, ptr %440, align 4
+  br label %merge.i.i73.i.i
 
-merge.i.i76.i.i:                                  ; preds = %or.end.i.i.i83.i.i, %then.i39.i.i.i, %then2.i75.i.i
-  %462 = load i8, ptr %222, align 1
-  %463 = trunc i8 %462 to i1
-  br i1 %463, label %then2.i.i78.i.i, label %merge15.i.i
+merge.i.i73.i.i:                                  ; preds = %or.end.i.i.i80.i.i, %then.i37.i.i.i, %then2.i72.i.i
+  %463 = load i8, ptr %222, align 1
+  %464 = trunc i8 %463 to i1
+  br i1 %464, label %then2.i.i75.i.i, label %merge15.i.i
 
-then2.i.i78.i.i:                                  ; preds = %merge.i.i76.i.i
-  %464 = load ptr, ptr %152, align 8
-  %465 = getelementptr i8, ptr %464, i64 136
-  %466 = load ptr, ptr %465, align 8
-  %467 = load ptr, ptr %156, align 8
-  %468 = call i32 %466(ptr %467)
-  br label %merge1.i79.i.i
+then2.i.i75.i.i:                                  ; preds = %merge.i.i73.i.i
+  %465 = load ptr, ptr %152, align 8
+  %466 = getelementptr i8, ptr %465, i64 136
+  %467 = load ptr, ptr %466, align 8
+  %468 = load ptr, ptr %156, align 8
+  %469 = call i32 %467(ptr %468)
+  br label %merge1.i76.i.i
 
-merge1.i79.i.i:                                   ; preds = %then2.i.i78.i.i, %merge.i71.i.i
-  %code.0.i80.i.i = phi i32 [ %spec.select.i.i73.i.i, %merge.i71.i.i ], [ %468, %then2.i.i78.i.i ]
-  %.not.i81.i.i = icmp eq i32 %code.0.i80.i.i, 0
-  br i1 %.not.i81.i.i, label %merge15.i.i, label %"$attend.exit.i.i"
+merge1.i76.i.i:                                   ; preds = %then2.i.i75.i.i, %merge.i68.i.i
+  %code.0.i77.i.i = phi i32 [ %spec.select.i.i70.i.i, %merge.i68.i.i ], [ %469, %then2.i.i75.i.i ]
+  %.not.i78.i.i = icmp eq i32 %code.0.i77.i.i, 0
+  br i1 %.not.i78.i.i, label %merge15.i.i, label %"$attend.exit.i.i"
 
-"$attend.exit.i.i":                               ; preds = %merge1.i79.i.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i65.i.i)
-  store i8 0, ptr %cause.i.i65.i.i, align 8
-  %469 = load ptr, ptr %152, align 8
-  %470 = getelementptr i8, ptr %469, i64 64
-  %471 = load ptr, ptr %470, align 8
-  %472 = load ptr, ptr %156, align 8
-  call void %471(ptr %472, ptr nonnull %cause.i.i65.i.i)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i65.i.i, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i65.i.i)
-  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i66.i.i)
+"$attend.exit.i.i":                               ; preds = %merge1.i76.i.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i62.i.i)
+  store i8 0, ptr %cause.i.i62.i.i, align 8
+  %470 = load ptr, ptr %152, align 8
+  %471 = getelementptr i8, ptr %470, i64 64
+  %472 = load ptr, ptr %471, align 8
+  %473 = load ptr, ptr %156, align 8
+  call void %472(ptr %473, ptr nonnull %cause.i.i62.i.i)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i62.i.i, ptr %2)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i62.i.i)
+  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i63.i.i)
   br label %"$attention_block.exit.thread.i"
 
-merge15.i.i:                                      ; preds = %merge1.i79.i.i, %merge.i.i76.i.i
-  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i66.i.i)
+merge15.i.i:                                      ; preds = %merge1.i76.i.i, %merge.i.i73.i.i
+  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i63.i.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %3)
-  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %args.i135.i)
-  %473 = load ptr, ptr %236, align 8
-  %474 = load ptr, ptr %206, align 8
-  %475 = load ptr, ptr %207, align 8
-  %476 = getelementptr i8, ptr %270, i64 80
-  %477 = getelementptr i8, ptr %270, i64 96
-  %478 = load ptr, ptr %477, align 8
-  %.not.i.i136.i = icmp eq ptr %478, null
-  br i1 %.not.i.i136.i, label %"$attention_block.exit.i", label %"$is_fp8.exit.i137.i"
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i132.i)
+  %474 = load ptr, ptr %236, align 8
+  %475 = load ptr, ptr %206, align 8
+  %476 = load ptr, ptr %207, align 8
+  %477 = getelementptr i8, ptr %270, i64 80
+  %478 = getelementptr i8, ptr %270, i64 96
+  %479 = load ptr, ptr %478, align 8
+  %.not.i.i133.i = icmp eq ptr %479, null
+  br i1 %.not.i.i133.i, label %"$attention_block.exit.i", label %"$is_fp8.exit.i134.i"
 
-"$is_fp8.exit.i137.i":                            ; preds = %merge15.i.i
-  %479 = load i32, ptr %476, align 4
-  %480 = icmp eq i32 %479, 2
-  br i1 %480, label %then.i140.i, label %"$attention_block.exit.i"
+"$is_fp8.exit.i134.i":                            ; preds = %merge15.i.i
+  %480 = load i32, ptr %477, align 4
+  %481 = icmp eq i32 %480, 2
+  br i1 %481, label %then.i137.i, label %"$attention_block.exit.i"
 
-then.i140.i:                                      ; preds = %"$is_fp8.exit.i137.i"
-  %.val40.i.i = load i64, ptr %1, align 4
-  store i64 %.val40.i.i, ptr %args.i135.i, align 8
-  %481 = getelementptr i8, ptr %270, i64 92
-  %482 = load i32, ptr %481, align 4
-  store i32 %482, ptr %238, align 8
-  store ptr %473, ptr %239, align 8
-  store ptr %474, ptr %240, align 8
-  store ptr %475, ptr %241, align 8
-  %483 = load ptr, ptr %116, align 8
-  %.not.i44.i.i = icmp eq ptr %483, null
-  br i1 %.not.i44.i.i, label %"$Rank.watches_operations.exit.i159.i", label %then.i.i141.i
+then.i137.i:                                      ; preds = %"$is_fp8.exit.i134.i"
+  %482 = load i32, ptr %1, align 4
+  store i32 %482, ptr %args.i132.i, align 8
+  %483 = getelementptr i8, ptr %270, i64 92
+  %484 = load i32, ptr %483, align 4
+  store i32 %484, ptr %238, align 4
+  store ptr %474, ptr %239, align 8
+  store ptr %475, ptr %240, align 8
+  store ptr %476, ptr %241, align 8
+  %485 = load ptr, ptr %116, align 8
+  %.not.i40.i.i = icmp eq ptr %485, null
+  br i1 %.not.i40.i.i, label %"$Rank.watches_operations.exit.i156.i", label %then.i.i138.i
 
-"$Rank.watches_operations.exit.i159.i":           ; preds = %then.i140.i
-  %484 = load i8, ptr %222, align 1
-  %485 = trunc i8 %484 to i1
-  %486 = xor i1 %485, true
-  br label %merge1.i144.i
+"$Rank.watches_operations.exit.i156.i":           ; preds = %then.i137.i
+  %486 = load i8, ptr %222, align 1
+  %487 = trunc i8 %486 to i1
+  %488 = xor i1 %487, true
+  br label %merge1.i141.i
 
-then.i.i141.i:                                    ; preds = %then.i140.i
-  %487 = getelementptr i8, ptr %483, i64 20
-  %488 = load i32, ptr %487, align 4
-  %489 = getelementptr i8, ptr %483, i64 16
+then.i.i138.i:                                    ; preds = %then.i137.i
+  %489 = getelementptr i8, ptr %485, i64 20
   %490 = load i32, ptr %489, align 4
-  %491 = icmp slt i32 %488, %490
-  br i1 %491, label %then.i.i.i156.i, label %"$Profile.begin_operation.exit.i.i142.i"
+  %491 = getelementptr i8, ptr %485, i64 16
+  %492 = load i32, ptr %491, align 4
+  %493 = icmp slt i32 %490, %492
+  br i1 %493, label %then.i.i.i153.i, label %"$Profile.begin_operation.exit.i.i139.i"
 
-then.i.i.i156.i:                                  ; preds = %then.i.i141.i
-  %492 = getelementptr i8, ptr %483, i64 48
-  %493 = load ptr, ptr %492, align 8
-  %494 = sext i32 %488 to i64
-  %495 = getelementptr ptr, ptr %493, i64 %494
-  store ptr @"$string.34", ptr %495, align 8
-  %496 = load ptr, ptr %483, align 8
-  %497 = getelementptr i8, ptr %496, i64 392
-  %498 = load ptr, ptr %497, align 8
-  %499 = getelementptr i8, ptr %483, i64 8
+then.i.i.i153.i:                                  ; preds = %then.i.i138.i
+  %494 = getelementptr i8, ptr %485, i64 48
+  %495 = load ptr, ptr %494, align 8
+  %496 = sext i32 %490 to i64
+  %497 = getelementptr ptr, ptr %495, i64 %496
+  store ptr @"$string.34", ptr %497, align 8
+  %498 = load ptr, ptr %485, align 8
+  %499 = getelementptr i8, ptr %498, i64 392
   %500 = load ptr, ptr %499, align 8
-  %501 = getelementptr i8, ptr %483, i64 32
+  %501 = getelementptr i8, ptr %485, i64 8
   %502 = load ptr, ptr %501, align 8
-  %503 = load i32, ptr %487, align 4
-  %504 = sext i32 %503 to i64
-  %505 = getelementptr ptr, ptr %502, i64 %504
-  %506 = load ptr, ptr %505, align 8
-  %507 = call i32 %498(ptr %500, ptr %506)
-  %.not.i.i.i157.i = icmp eq i32 %507, 0
-  br i1 %.not.i.i.i157.i, label %or.rhs.i.i.i158.i, label %"$Profile.begin_operation.exit.i.i142.i"
+  %503 = getelementptr i8, ptr %485, i64 32
+  %504 = load ptr, ptr %503, align 8
+  %505 = load i32, ptr %489, align 4
+  %506 = sext i32 %505 to i64
+  %507 = getelementptr ptr, ptr %504, i64 %506
+  %508 = load ptr, ptr %507, align 8
+  %509 = call i32 %500(ptr %502, ptr %508)
+  %.not.i.i.i154.i = icmp eq i32 %509, 0
+  br i1 %.not.i.i.i154.i, label %or.rhs.i.i.i155.i, label %"$Profile.begin_operation.exit.i.i139.i"
 
-or.rhs.i.i.i158.i:                                ; preds = %then.i.i.i156.i
-  %508 = getelementptr i8, ptr %483, i64 24
-  %509 = load i8, ptr %508, align 1
-  %510 = and i8 %509, 1
-  br label %"$Profile.begin_operation.exit.i.i142.i"
+or.rhs.i.i.i155.i:                                ; preds = %then.i.i.i153.i
+  %510 = getelementptr i8, ptr %485, i64 24
+  %511 = load i8, ptr %510, align 1
+  %512 = and i8 %511, 1
+  br label %"$Profile.begin_operation.exit.i.i139.i"
 
-"$Profile.begin_operation.exit.i.i142.i":         ; preds = %or.rhs.i.i.i158.i, %then.i.i.i156.i, %then.i.i141.i
-  %.sink.i.i.i143.i = phi i8 [ 1, %then.i.i.i156.i ], [ %510, %or.rhs.i.i.i158.i ], [ 1, %then.i.i141.i ]
-  %511 = getelementptr i8, ptr %483, i64 24
-  store i8 %.sink.i.i.i143.i, ptr %511, align 1
-  br label %merge1.i144.i
+"$Profile.begin_operation.exit.i.i139.i":         ; preds = %or.rhs.i.i.i155.i, %then.i.i.i153.i, %then.i.i138.i
+  %.sink.i.i.i140.i = phi i8 [ 1, %then.i.i.i153.i ], [ %512, %or.rhs.i.i.i155.i ], [ 1, %then.i.i138.i ]
+  %513 = getelementptr i8, ptr %485, i64 24
+  store i8 %.sink.i.i.i140.i, ptr %513, align 1
+  br label %merge1.i141.i
 
-merge1.i144.i:                                    ; preds = %"$Profile.begin_operation.exit.i.i142.i", %"$Rank.watches_operations.exit.i159.i"
-  %.not38.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i142.i" ], [ %486, %"$Rank.watches_operations.exit.i159.i" ]
+merge1.i141.i:                                    ; preds = %"$Profile.begin_operation.exit.i.i139.i", %"$Rank.watches_operations.exit.i156.i"
+  %.not37.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i139.i" ], [ %488, %"$Rank.watches_operations.exit.i156.i" ]
   store ptr @"$string.34", ptr %147, align 8
   store i32 %283, ptr %148, align 4
-  %512 = load i64, ptr %149, align 8
-  %513 = add i64 %512, 1
-  store i64 %513, ptr %149, align 8
-  %514 = load ptr, ptr %152, align 8
-  %515 = getelementptr i8, ptr %514, i64 240
-  %516 = load ptr, ptr %515, align 8
-  %517 = load ptr, ptr %156, align 8
-  %518 = call i32 %516(ptr %517, ptr nonnull %args.i135.i)
-  %.val.i145.i = load i8, ptr %159, align 1
-  %519 = trunc i8 %.val.i145.i to i1
-  %spec.select.i.i146.i = select i1 %519, i32 9, i32 %518
-  %520 = icmp ne i32 %spec.select.i.i146.i, 0
-  %brmerge.i147.i = or i1 %.not38.i.i, %520
-  br i1 %brmerge.i147.i, label %merge4.i151.i, label %then5.i148.i
+  %514 = load i64, ptr %149, align 8
+  %515 = add i64 %514, 1
+  store i64 %515, ptr %149, align 8
+  %516 = load ptr, ptr %152, align 8
+  %517 = getelementptr i8, ptr %516, i64 240
+  %518 = load ptr, ptr %517, align 8
+  %519 = load ptr, ptr %156, align 8
+  %520 = call i32 %518(ptr %519, ptr nonnull %args.i132.i)
+  %.val.i142.i = load i8, ptr %159, align 1
+  %521 = trunc i8 %.val.i142.i to i1
+  %spec.select.i.i143.i = select i1 %521, i32 9, i32 %520
+  %522 = icmp ne i32 %spec.select.i.i143.i, 0
+  %brmerge.i144.i = or i1 %.not37.i.i, %522
+  br i1 %brmerge.i144.i, label %merge4.i148.i, label %then5.i145.i
 
-then5.i148.i:                                     ; preds = %merge1.i144.i
-  %521 = load ptr, ptr %116, align 8
-  %.not.i46.i.i = icmp eq ptr %521, null
-  br i1 %.not.i46.i.i, label %merge.i.i149.i, label %then.i47.i.i
+then5.i145.i:                                     ; preds = %merge1.i141.i
+  %523 = load ptr, ptr %116, align 8
+  %.not.i42.i.i = icmp eq ptr %523, null
+  br i1 %.not.i42.i.i, label %merge.i.i146.i, label %then.i43.i.i
 
-then.i47.i.i:                                     ; preds = %then5.i148.i
-  %522 = getelementptr i8, ptr %521, i64 20
-  %523 = load i32, ptr %522, align 4
-  %524 = getelementptr i8, ptr %521, i64 16
+then.i43.i.i:                                     ; preds = %then5.i145.i
+  %524 = getelementptr i8, ptr %523, i64 20
   %525 = load i32, ptr %524, align 4
-  %526 = icmp slt i32 %523, %525
-  br i1 %526, label %then.i.i48.i.i, label %merge.i.i149.i
+  %526 = getelementptr i8, ptr %523, i64 16
+  %527 = load i32, ptr %526, align 4
+  %528 = icmp slt i32 %525, %527
+  br i1 %528, label %then.i.i44.i.i, label %merge.i.i146.i
 
-then.i.i48.i.i:                                   ; preds = %then.i47.i.i
-  %527 = load ptr, ptr %521, align 8
-  %528 = getelementptr i8, ptr %527, i64 392
-  %529 = load ptr, ptr %528, align 8
-  %530 = getelementptr i8, ptr %521, i64 8
+then.i.i44.i.i:                                   ; preds = %then.i43.i.i
+  %529 = load ptr, ptr %523, align 8
+  %530 = getelementptr i8, ptr %529, i64 392
   %531 = load ptr, ptr %530, align 8
-  %532 = getelementptr i8, ptr %521, i64 40
+  %532 = getelementptr i8, ptr %523, i64 8
   %533 = load ptr, ptr %532, align 8
-  %534 = sext i32 %523 to i64
-  %535 = getelementptr ptr, ptr %533, i64 %534
-  %536 = load ptr, ptr %535, align 8
-  %537 = call i32 %529(ptr %531, ptr %536)
-  %.not.i.i49.i.i = icmp eq i32 %537, 0
-  br i1 %.not.i.i49.i.i, label %or.rhs.i.i50.i.i, label %or.end.i.i.i155.i
+  %534 = getelementptr i8, ptr %523, i64 40
+  %535 = load ptr, ptr %534, align 8
+  %536 = sext i32 %525 to i64
+  %537 = getelementptr ptr, ptr %535, i64 %536
+  %538 = load ptr, ptr %537, align 8
+  %539 = call i32 %531(ptr %533, ptr %538)
+  %.not.i.i45.i.i = icmp eq i32 %539, 0
+  br i1 %.not.i.i45.i.i, label %or.rhs.i.i46.i.i, label %or.end.i.i.i152.i
 
-or.rhs.i.i50.i.i:                                 ; preds = %then.i.i48.i.i
-  %538 = getelementptr i8, ptr %521, i64 24
-  %539 = load i8, ptr %538, align 1
-  %540 = and i8 %539, 1
-  br label %or.end.i.i.i155.i
+or.rhs.i.i46.i.i:                                 ; preds = %then.i.i44.i.i
+  %540 = getelementptr i8, ptr %523, i64 24
+  %541 = load i8, ptr %540, align 1
+  %542 = and i8 %541, 1
+  br label %or.end.i.i.i152.i
 
-or.end.i.i.i155.i:                                ; preds = %or.rhs.i.i50.i.i, %then.i.i48.i.i
-  %541 = phi i8 [ 1, %then.i.i48.i.i ], [ %540, %or.rhs.i.i50.i.i ]
-  %542 = getelementptr i8, ptr %521, i64 24
-  store i8 %541, ptr %542, align 1
-  %543 = load i32, ptr %522, align 4
-  %544 = add i32 %543, 1
-  store i32 %544, ptr %522, align 4
-  br label %merge.i.i149.i
+or.end.i.i.i152.i:                                ; preds = %or.rhs.i.i46.i.i, %then.i.i44.i.i
+  %543 = phi i8 [ 1, %then.i.i44.i.i ], [ %542, %or.rhs.i.i46.i.i ]
+  %544 = getelementptr i8, ptr %523, i64 24
+  store i8 %543, ptr %544, align 1
+  %545 = load i32, ptr %524, align 4
+  %546 = add i32 %545, 1
+  store i32 %546, ptr %524, align 4
+  br label %merge.i.i146.i
 
-merge.i.i149.i:                                   ; preds = %or.end.i.i.i155.i, %then.i47.i.i, %then5.i148.i
-  %545 = load i8, ptr %222, align 1
-  %546 = trunc i8 %545 to i1
-  br i1 %546, label %then2.i.i150.i, label %"$attention_block.exit.i"
+merge.i.i146.i:                                   ; preds = %or.end.i.i.i152.i, %then.i43.i.i, %then5.i145.i
+  %547 = load i8, ptr %222, align 1
+  %548 = trunc i8 %547 to i1
+  br i1 %548, label %then2.i.i147.i, label %"$attention_block.exit.i"
 
-then2.i.i150.i:                                   ; preds = %merge.i.i149.i
-  %547 = load ptr, ptr %152, align 8
-  %548 = getelementptr i8, ptr %547, i64 136
-  %549 = load ptr, ptr %548, align 8
-  %550 = load ptr, ptr %156, align 8
-  %551 = call i32 %549(ptr %550)
-  br label %merge4.i151.i
+then2.i.i147.i:                                   ; preds = %merge.i.i146.i
+  %549 = load ptr, ptr %152, align 8
+  %550 = getelementptr i8, ptr %549, i64 136
+  %551 = load ptr, ptr %550, align 8
+  %552 = load ptr, ptr %156, align 8
+  %553 = call i32 %551(ptr %552)
+  br label %merge4.i148.i
 
-merge4.i151.i:                                    ; preds = %then2.i.i150.i, %merge1.i144.i
-  %code.0.i152.i = phi i32 [ %spec.select.i.i146.i, %merge1.i144.i ], [ %551, %then2.i.i150.i ]
-  %.not.i153.i = icmp eq i32 %code.0.i152.i, 0
-  br i1 %.not.i153.i, label %"$attention_block.exit.i", label %"$attention_block.exit.thread166.i"
+merge4.i148.i:                                    ; preds = %then2.i.i147.i, %merge1.i141.i
+  %code.0.i149.i = phi i32 [ %spec.select.i.i143.i, %merge1.i141.i ], [ %553, %then2.i.i147.i ]
+  %.not.i150.i = icmp eq i32 %code.0.i149.i, 0
+  br i1 %.not.i150.i, label %"$attention_block.exit.i", label %"$attention_block.exit.thread163.i"
 
-"$attention_block.exit.thread166.i":              ; preds = %merge4.i151.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i134.i)
-  store i8 0, ptr %cause.i.i134.i, align 8
-  %552 = load ptr, ptr %152, align 8
-  %553 = getelementptr i8, ptr %552, i64 64
-  %554 = load ptr, ptr %553, align 8
-  %555 = load ptr, ptr %156, align 8
-  call void %554(ptr %555, ptr nonnull %cause.i.i134.i)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i134.i, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i134.i)
+"$attention_block.exit.thread163.i":              ; preds = %merge4.i148.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i131.i)
+  store i8 0, ptr %cause.i.i131.i, align 8
+  %554 = load ptr, ptr %152, align 8
+  %555 = getelementptr i8, ptr %554, i64 64
+  %556 = load ptr, ptr %555, align 8
+  %557 = load ptr, ptr %156, align 8
+  call void %556(ptr %557, ptr nonnull %cause.i.i131.i)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i131.i, ptr %2)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i131.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %3)
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %args.i135.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i132.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %4)
   br label %common.ret
 
-"$attention_block.exit.thread.i":                 ; preds = %merge1.i83.i, %"$is_fp8.exit.i.i", %"$attend.exit.i.i", %"$store_heads.exit.i.i"
-  %common.ret.op.i82.ph.i = phi i32 [ %code.0.i80.i.i, %"$attend.exit.i.i" ], [ %code.0.i.i.i, %"$store_heads.exit.i.i" ], [ %288, %merge1.i83.i ], [ %284, %"$is_fp8.exit.i.i" ]
+"$attention_block.exit.thread.i":                 ; preds = %merge1.i82.i, %"$is_fp8.exit.i.i", %"$attend.exit.i.i", %"$store_heads.exit.i.i"
+  %common.ret.op.i81.ph.i = phi i32 [ %code.0.i77.i.i, %"$attend.exit.i.i" ], [ %code.0.i.i.i, %"$store_heads.exit.i.i" ], [ %288, %merge1.i82.i ], [ %284, %"$is_fp8.exit.i.i" ]
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %4)
   br label %common.ret
 
-"$attention_block.exit.i":                        ; preds = %merge4.i151.i, %merge.i.i149.i, %"$is_fp8.exit.i137.i", %merge15.i.i
-  %556 = load ptr, ptr %204, align 8
-  store ptr %473, ptr %3, align 8
-  store ptr %474, ptr %input.sroa.2.0..sroa_idx.i.i, align 8
-  store ptr %475, ptr %input.sroa.3.0..sroa_idx.i.i, align 8
-  %.val42.i.i = load i32, ptr %1, align 4
-  %.val43.i.i = load i32, ptr %5, align 4
-  %557 = call fastcc i32 @"$linear"(ptr nonnull %0, i32 %.val42.i.i, i32 %.val43.i.i, i32 %283, ptr nonnull @"$string.35", ptr %476, ptr nonnull byval(%25) %3, ptr %556, ptr %2)
+"$attention_block.exit.i":                        ; preds = %merge4.i148.i, %merge.i.i146.i, %"$is_fp8.exit.i134.i", %merge15.i.i
+  %558 = load ptr, ptr %204, align 8
+  store ptr %474, ptr %3, align 8
+  store ptr %475, ptr %input.sroa.2.0..sroa_idx.i.i, align 8
+  store ptr %476, ptr %input.sroa.3.0..sroa_idx.i.i, align 8
+  %.val39.i.i = load i32, ptr %1, align 4
+  %559 = call fastcc i32 @"$linear"(ptr nonnull %0, i32 %.val39.i.i, i32 %283, ptr nonnull @"$string.35", ptr %477, ptr nonnull byval(%25) %3, ptr %558, ptr %2)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %3)
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %args.i135.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i132.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %4)
-  %.not53.i = icmp eq i32 %557, 0
+  %.not53.i = icmp eq i32 %559, 0
   br i1 %.not53.i, label %merge11.i, label %common.ret
 
 merge11.i:                                        ; preds = %"$attention_block.exit.i"
-  %558 = getelementptr i8, ptr %270, i64 120
-  %559 = getelementptr i8, ptr %270, i64 136
-  %560 = load ptr, ptr %559, align 8
-  %.not.i.i88.i = icmp eq ptr %560, null
-  br i1 %.not.i.i88.i, label %or.rhs.i.i, label %"$is_fp8.exit.i89.i"
+  %560 = getelementptr i8, ptr %270, i64 120
+  %561 = getelementptr i8, ptr %270, i64 136
+  %562 = load ptr, ptr %561, align 8
+  %.not.i.i87.i = icmp eq ptr %562, null
+  br i1 %.not.i.i87.i, label %or.rhs.i.i, label %"$is_fp8.exit.i88.i"
 
-"$is_fp8.exit.i89.i":                             ; preds = %merge11.i
-  %561 = load i32, ptr %558, align 4
-  %562 = icmp eq i32 %561, 2
-  br i1 %562, label %or.end.thread.i.i, label %or.rhs.i.i
+"$is_fp8.exit.i88.i":                             ; preds = %merge11.i
+  %563 = load i32, ptr %560, align 4
+  %564 = icmp eq i32 %563, 2
+  br i1 %564, label %or.end.thread.i.i, label %or.rhs.i.i
 
-or.rhs.i.i:                                       ; preds = %"$is_fp8.exit.i89.i", %merge11.i
-  %563 = getelementptr i8, ptr %270, i64 264
-  %564 = load ptr, ptr %563, align 8
-  %.not.i27.i90.i = icmp eq ptr %564, null
-  br i1 %.not.i27.i90.i, label %or.end.i.i, label %and.rhs.i28.i.i
+or.rhs.i.i:                                       ; preds = %"$is_fp8.exit.i88.i", %merge11.i
+  %565 = getelementptr i8, ptr %270, i64 264
+  %566 = load ptr, ptr %565, align 8
+  %.not.i26.i.i = icmp eq ptr %566, null
+  br i1 %.not.i26.i.i, label %or.end.i.i, label %and.rhs.i27.i.i
 
-and.rhs.i28.i.i:                                  ; preds = %or.rhs.i.i
-  %565 = getelementptr i8, ptr %270, i64 248
-  %566 = load i32, ptr %565, align 4
-  %567 = icmp eq i32 %566, 2
+and.rhs.i27.i.i:                                  ; preds = %or.rhs.i.i
+  %567 = getelementptr i8, ptr %270, i64 248
+  %568 = load i32, ptr %567, align 4
+  %569 = icmp eq i32 %568, 2
   br label %or.end.i.i
 
-or.end.i.i:                                       ; preds = %and.rhs.i28.i.i, %or.rhs.i.i
-  %568 = phi i1 [ false, %or.rhs.i.i ], [ %567, %and.rhs.i28.i.i ]
-  %569 = load i8, ptr %270, align 1
-  %570 = trunc i8 %569 to i1
-  %brmerge.i91.i = or i1 %.not.i.i88.i, %570
-  br i1 %brmerge.i91.i, label %or.end2.i.i, label %or.end.and.rhs.i31_crit_edge.i.i
-
-or.end.and.rhs.i31_crit_edge.i.i:                 ; preds = %or.end.i.i
-  %.pre.i.i = load i32, ptr %558, align 4
-  br label %and.rhs.i31.i.i
-
-or.end.thread.i.i:                                ; preds = %"$is_fp8.exit.i89.i"
+or.end.i.i:                                       ; preds = %and.rhs.i27.i.i, %or.rhs.i.i
+  %570 = phi i1 [ false, %or.rhs.i.i ], [ %569, %and.rhs.i27.i.i ]
   %571 = load i8, ptr %270, align 1
   %572 = trunc i8 %571 to i1
-  br i1 %572, label %or.end2.i.i, label %and.rhs.i31.i.i
+  %brmerge.i89.i = or i1 %.not.i.i87.i, %572
+  br i1 %brmerge.i89.i, label %or.end2.i.i, label %or.end.and.rhs.i30_crit_edge.i.i
 
-and.rhs.i31.i.i:                                  ; preds = %or.end.thread.i.i, %or.end.and.rhs.i31_crit_edge.i.i
-  %573 = phi i32 [ 2, %or.end.thread.i.i ], [ %.pre.i.i, %or.end.and.rhs.i31_crit_edge.i.i ]
-  %574 = phi i1 [ true, %or.end.thread.i.i ], [ %568, %or.end.and.rhs.i31_crit_edge.i.i ]
-  %575 = icmp ne i32 %573, 2
+or.end.and.rhs.i30_crit_edge.i.i:                 ; preds = %or.end.i.i
+  %.pre.i.i = load i32, ptr %560, align 4
+  br label %and.rhs.i30.i.i
+
+or.end.thread.i.i:                                ; preds = %"$is_fp8.exit.i88.i"
+  %573 = load i8, ptr %270, align 1
+  %574 = trunc i8 %573 to i1
+  br i1 %574, label %or.end2.i.i, label %and.rhs.i30.i.i
+
+and.rhs.i30.i.i:                                  ; preds = %or.end.thread.i.i, %or.end.and.rhs.i30_crit_edge.i.i
+  %575 = phi i32 [ 2, %or.end.thread.i.i ], [ %.pre.i.i, %or.end.and.rhs.i30_crit_edge.i.i ]
+  %576 = phi i1 [ true, %or.end.thread.i.i ], [ %570, %or.end.and.rhs.i30_crit_edge.i.i ]
+  %577 = icmp ne i32 %575, 2
   br label %or.end2.i.i
 
-or.end2.i.i:                                      ; preds = %and.rhs.i31.i.i, %or.end.thread.i.i, %or.end.i.i
-  %576 = phi i1 [ %568, %or.end.i.i ], [ true, %or.end.thread.i.i ], [ %574, %and.rhs.i31.i.i ]
-  %577 = phi i1 [ %570, %or.end.i.i ], [ true, %or.end.thread.i.i ], [ %575, %and.rhs.i31.i.i ]
-  %578 = load ptr, ptr %204, align 8
-  %579 = getelementptr i8, ptr %270, i64 16
-  %580 = load ptr, ptr %579, align 8
-  %.val.i92.i = load i32, ptr %1, align 4
-  %.val26.i.i = load i32, ptr %5, align 4
-  %581 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, i32 %.val.i92.i, i32 %.val26.i.i, i32 %283, ptr %578, ptr %580, i1 zeroext %577, i1 zeroext %576, ptr %2)
-  %.not.i93.i = icmp eq i32 %581, 0
-  br i1 %.not.i93.i, label %merge.i95.i, label %common.ret
+or.end2.i.i:                                      ; preds = %and.rhs.i30.i.i, %or.end.thread.i.i, %or.end.i.i
+  %578 = phi i1 [ %570, %or.end.i.i ], [ true, %or.end.thread.i.i ], [ %576, %and.rhs.i30.i.i ]
+  %579 = phi i1 [ %572, %or.end.i.i ], [ true, %or.end.thread.i.i ], [ %577, %and.rhs.i30.i.i ]
+  %580 = load ptr, ptr %204, align 8
+  %581 = getelementptr i8, ptr %270, i64 16
+  %582 = load ptr, ptr %581, align 8
+  %.val.i90.i = load i32, ptr %1, align 4
+  %583 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, i32 %.val.i90.i, i32 %283, ptr %580, ptr %582, i1 zeroext %579, i1 zeroext %578, ptr %2)
+  %.not.i91.i = icmp eq i32 %583, 0
+  br i1 %.not.i91.i, label %merge.i93.i, label %common.ret
 
-merge.i95.i:                                      ; preds = %or.end2.i.i
-  %582 = load i8, ptr %270, align 1
-  %583 = trunc i8 %582 to i1
-  br i1 %583, label %then4.i.i, label %merge3.i.i
+merge.i93.i:                                      ; preds = %or.end2.i.i
+  %584 = load i8, ptr %270, align 1
+  %585 = trunc i8 %584 to i1
+  br i1 %585, label %then4.i.i, label %merge3.i.i
 
-then4.i.i:                                        ; preds = %merge.i95.i
-  %.val.i.i96.i = load i64, ptr %1, align 4
-  call void @llvm.lifetime.start.p0(i64 72, ptr nonnull %args.i.i.i.i)
-  store i64 %.val.i.i96.i, ptr %args.i.i.i.i, align 8
-  %584 = load ptr, ptr %198, align 8
-  %585 = getelementptr i8, ptr %584, i64 132
-  %586 = load i32, ptr %585, align 4
-  store i32 %586, ptr %242, align 8
-  %587 = getelementptr i8, ptr %584, i64 144
-  %588 = load i8, ptr %587, align 1
-  %589 = and i8 %588, 1
-  %spec.store.select.i.i.i.i = zext nneg i8 %589 to i32
-  store i32 %spec.store.select.i.i.i.i, ptr %243, align 4
-  %590 = getelementptr i8, ptr %584, i64 148
-  %591 = load float, ptr %590, align 4
-  store float %591, ptr %244, align 8
-  %592 = load ptr, ptr %205, align 8
-  store ptr %592, ptr %245, align 8
-  %593 = getelementptr i8, ptr %270, i64 200
-  store ptr %593, ptr %246, align 8
-  %594 = getelementptr i8, ptr %270, i64 240
-  %595 = load ptr, ptr %594, align 8
-  store ptr %595, ptr %247, align 8
-  %596 = load <2 x ptr>, ptr %248, align 8
-  store <2 x ptr> %596, ptr %249, align 8
-  %597 = getelementptr i8, ptr %270, i64 1
-  %.val34.i.i.i.i = load i8, ptr %597, align 1
-  %598 = and i8 %.val34.i.i.i.i, 1
-  %599 = zext nneg i8 %598 to i32
-  store i32 %599, ptr %251, align 8
-  %600 = load ptr, ptr %116, align 8
-  %.not.i.i.i.i97.i = icmp eq ptr %600, null
-  br i1 %.not.i.i.i.i97.i, label %"$Rank.watches_operations.exit.i.i.i.i", label %then.i.i.i.i98.i
+then4.i.i:                                        ; preds = %merge.i93.i
+  %.val.i.i94.i = load i32, ptr %1, align 4
+  call void @llvm.lifetime.start.p0(i64 64, ptr nonnull %args.i.i.i.i)
+  store i32 %.val.i.i94.i, ptr %args.i.i.i.i, align 8
+  %586 = load ptr, ptr %198, align 8
+  %587 = getelementptr i8, ptr %586, i64 132
+  %588 = load i32, ptr %587, align 4
+  store i32 %588, ptr %242, align 4
+  %589 = getelementptr i8, ptr %586, i64 144
+  %590 = load i8, ptr %589, align 1
+  %591 = and i8 %590, 1
+  %spec.store.select.i.i.i.i = zext nneg i8 %591 to i32
+  store i32 %spec.store.select.i.i.i.i, ptr %243, align 8
+  %592 = getelementptr i8, ptr %586, i64 148
+  %593 = load float, ptr %592, align 4
+  store float %593, ptr %244, align 4
+  %594 = load ptr, ptr %205, align 8
+  store ptr %594, ptr %245, align 8
+  %595 = getelementptr i8, ptr %270, i64 200
+  store ptr %595, ptr %246, align 8
+  %596 = getelementptr i8, ptr %270, i64 240
+  %597 = load ptr, ptr %596, align 8
+  store ptr %597, ptr %247, align 8
+  %598 = load <2 x ptr>, ptr %248, align 8
+  store <2 x ptr> %598, ptr %249, align 8
+  %599 = getelementptr i8, ptr %270, i64 1
+  %.val32.i.i.i.i = load i8, ptr %599, align 1
+  %600 = and i8 %.val32.i.i.i.i, 1
+  %601 = zext nneg i8 %600 to i32
+  store i32 %601, ptr %251, align 8
+  %602 = load ptr, ptr %116, align 8
+  %.not.i.i.i.i95.i = icmp eq ptr %602, null
+  br i1 %.not.i.i.i.i95.i, label %"$Rank.watches_operations.exit.i.i.i.i", label %then.i.i.i.i96.i
 
 "$Rank.watches_operations.exit.i.i.i.i":          ; preds = %then4.i.i
-  %601 = load i8, ptr %222, align 1
-  %602 = trunc i8 %601 to i1
-  %603 = xor i1 %602, true
+  %603 = load i8, ptr %222, align 1
+  %604 = trunc i8 %603 to i1
+  %605 = xor i1 %604, true
   br label %merge1.i.i.i.i
 
-then.i.i.i.i98.i:                                 ; preds = %then4.i.i
-  %604 = getelementptr i8, ptr %600, i64 20
-  %605 = load i32, ptr %604, align 4
-  %606 = getelementptr i8, ptr %600, i64 16
+then.i.i.i.i96.i:                                 ; preds = %then4.i.i
+  %606 = getelementptr i8, ptr %602, i64 20
   %607 = load i32, ptr %606, align 4
-  %608 = icmp slt i32 %605, %607
-  br i1 %608, label %then.i.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i.i"
+  %608 = getelementptr i8, ptr %602, i64 16
+  %609 = load i32, ptr %608, align 4
+  %610 = icmp slt i32 %607, %609
+  br i1 %610, label %then.i.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i.i"
 
-then.i.i.i.i.i.i:                                 ; preds = %then.i.i.i.i98.i
-  %609 = getelementptr i8, ptr %600, i64 48
-  %610 = load ptr, ptr %609, align 8
-  %611 = sext i32 %605 to i64
-  %612 = getelementptr ptr, ptr %610, i64 %611
-  store ptr @"$string.36", ptr %612, align 8
-  %613 = load ptr, ptr %600, align 8
-  %614 = getelementptr i8, ptr %613, i64 392
-  %615 = load ptr, ptr %614, align 8
-  %616 = getelementptr i8, ptr %600, i64 8
+then.i.i.i.i.i.i:                                 ; preds = %then.i.i.i.i96.i
+  %611 = getelementptr i8, ptr %602, i64 48
+  %612 = load ptr, ptr %611, align 8
+  %613 = sext i32 %607 to i64
+  %614 = getelementptr ptr, ptr %612, i64 %613
+  store ptr @"$string.36", ptr %614, align 8
+  %615 = load ptr, ptr %602, align 8
+  %616 = getelementptr i8, ptr %615, i64 392
   %617 = load ptr, ptr %616, align 8
-  %618 = getelementptr i8, ptr %600, i64 32
+  %618 = getelementptr i8, ptr %602, i64 8
   %619 = load ptr, ptr %618, align 8
-  %620 = load i32, ptr %604, align 4
-  %621 = sext i32 %620 to i64
-  %622 = getelementptr ptr, ptr %619, i64 %621
-  %623 = load ptr, ptr %622, align 8
-  %624 = call i32 %615(ptr %617, ptr %623)
-  %.not.i.i.i.i.i.i = icmp eq i32 %624, 0
+  %620 = getelementptr i8, ptr %602, i64 32
+  %621 = load ptr, ptr %620, align 8
+  %622 = load i32, ptr %606, align 4
+  %623 = sext i32 %622 to i64
+  %624 = getelementptr ptr, ptr %621, i64 %623
+  %625 = load ptr, ptr %624, align 8
+  %626 = call i32 %617(ptr %619, ptr %625)
+  %.not.i.i.i.i.i.i = icmp eq i32 %626, 0
   br i1 %.not.i.i.i.i.i.i, label %or.rhs.i.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i.i"
 
 or.rhs.i.i.i.i.i.i:                               ; preds = %then.i.i.i.i.i.i
-  %625 = getelementptr i8, ptr %600, i64 24
-  %626 = load i8, ptr %625, align 1
-  %627 = and i8 %626, 1
+  %627 = getelementptr i8, ptr %602, i64 24
+  %628 = load i8, ptr %627, align 1
+  %629 = and i8 %628, 1
   br label %"$Profile.begin_operation.exit.i.i.i.i.i"
 
-"$Profile.begin_operation.exit.i.i.i.i.i":        ; preds = %or.rhs.i.i.i.i.i.i, %then.i.i.i.i.i.i, %then.i.i.i.i98.i
-  %.sink.i.i.i.i.i.i = phi i8 [ 1, %then.i.i.i.i.i.i ], [ %627, %or.rhs.i.i.i.i.i.i ], [ 1, %then.i.i.i.i98.i ]
-  %628 = getelementptr i8, ptr %600, i64 24
-  store i8 %.sink.i.i.i.i.i.i, ptr %628, align 1
+"$Profile.begin_operation.exit.i.i.i.i.i":        ; preds = %or.rhs.i.i.i.i.i.i, %then.i.i.i.i.i.i, %then.i.i.i.i96.i
+  %.sink.i.i.i.i.i.i = phi i8 [ 1, %then.i.i.i.i.i.i ], [ %629, %or.rhs.i.i.i.i.i.i ], [ 1, %then.i.i.i.i96.i ]
+  %630 = getelementptr i8, ptr %602, i64 24
+  store i8 %.sink.i.i.i.i.i.i, ptr %630, align 1
   br label %merge1.i.i.i.i
 
 merge1.i.i.i.i:                                   ; preds = %"$Profile.begin_operation.exit.i.i.i.i.i", %"$Rank.watches_operations.exit.i.i.i.i"
-  %.not30.i.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i.i.i" ], [ %603, %"$Rank.watches_operations.exit.i.i.i.i" ]
+  %.not30.i.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i.i.i" ], [ %605, %"$Rank.watches_operations.exit.i.i.i.i" ]
   store ptr @"$string.36", ptr %147, align 8
   store i32 %283, ptr %148, align 4
-  %629 = load i64, ptr %149, align 8
-  %630 = add i64 %629, 1
-  store i64 %630, ptr %149, align 8
-  %631 = load ptr, ptr %152, align 8
-  %632 = getelementptr i8, ptr %631, i64 288
-  %633 = load ptr, ptr %632, align 8
-  %634 = load ptr, ptr %156, align 8
-  %635 = call i32 %633(ptr %634, ptr nonnull %args.i.i.i.i)
+  %631 = load i64, ptr %149, align 8
+  %632 = add i64 %631, 1
+  store i64 %632, ptr %149, align 8
+  %633 = load ptr, ptr %152, align 8
+  %634 = getelementptr i8, ptr %633, i64 288
+  %635 = load ptr, ptr %634, align 8
+  %636 = load ptr, ptr %156, align 8
+  %637 = call i32 %635(ptr %636, ptr nonnull %args.i.i.i.i)
   %.val.i.i.i.i = load i8, ptr %159, align 1
-  %636 = trunc i8 %.val.i.i.i.i to i1
-  %spec.select.i.i.i.i.i = select i1 %636, i32 9, i32 %635
-  %637 = icmp ne i32 %spec.select.i.i.i.i.i, 0
-  %brmerge.i.i.i.i = or i1 %.not30.i.i.i.i, %637
+  %638 = trunc i8 %.val.i.i.i.i to i1
+  %spec.select.i.i.i.i.i = select i1 %638, i32 9, i32 %637
+  %639 = icmp ne i32 %spec.select.i.i.i.i.i, 0
+  %brmerge.i.i.i.i = or i1 %.not30.i.i.i.i, %639
   br i1 %brmerge.i.i.i.i, label %merge4.i.i.i.i, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
-  %638 = load ptr, ptr %116, align 8
-  %.not.i36.i.i.i.i = icmp eq ptr %638, null
-  br i1 %.not.i36.i.i.i.i, label %merge.i.i.i.i.i, label %then.i37.i.i.i.i
+  %640 = load ptr, ptr %116, align 8
+  %.not.i34.i.i.i.i = icmp eq ptr %640, null
+  br i1 %.not.i34.i.i.i.i, label %merge.i.i.i.i.i, label %then.i35.i.i.i.i
 
-then.i37.i.i.i.i:                                 ; preds = %then5.i.i.i.i
-  %639 = getelementptr i8, ptr %638, i64 20
-  %640 = load i32, ptr %639, align 4
-  %641 = getelementptr i8, ptr %638, i64 16
+then.i35.i.i.i.i:                                 ; preds = %then5.i.i.i.i
+  %641 = getelementptr i8, ptr %640, i64 20
   %642 = load i32, ptr %641, align 4
-  %643 = icmp slt i32 %640, %642
-  br i1 %643, label %then.i.i38.i.i.i.i, label %merge.i.i.i.i.i
+  %643 = getelementptr i8, ptr %640, i64 16
+  %644 = load i32, ptr %643, align 4
+  %645 = icmp slt i32 %642, %644
+  br i1 %645, label %then.i.i36.i.i.i.i, label %merge.i.i.i.i.i
 
-then.i.i38.i.i.i.i:                               ; preds = %then.i37.i.i.i.i
-  %644 = load ptr, ptr %638, align 8
-  %645 = getelementptr i8, ptr %644, i64 392
-  %646 = load ptr, ptr %645, align 8
-  %647 = getelementptr i8, ptr %638, i64 8
+then.i.i36.i.i.i.i:                               ; preds = %then.i35.i.i.i.i
+  %646 = load ptr, ptr %640, align 8
+  %647 = getelementptr i8, ptr %646, i64 392
   %648 = load ptr, ptr %647, align 8
-  %649 = getelementptr i8, ptr %638, i64 40
+  %649 = getelementptr i8, ptr %640, i64 8
   %650 = load ptr, ptr %649, align 8
-  %651 = sext i32 %640 to i64
-  %652 = getelementptr ptr, ptr %650, i64 %651
-  %653 = load ptr, ptr %652, align 8
-  %654 = call i32 %646(ptr %648, ptr %653)
-  %.not.i.i39.i.i.i.i = icmp eq i32 %654, 0
-  br i1 %.not.i.i39.i.i.i.i, label %or.rhs.i.i40.i.i.i.i, label %or.end.i.i.i.i.i.i
+  %651 = getelementptr i8, ptr %640, i64 40
+  %652 = load ptr, ptr %651, align 8
+  %653 = sext i32 %642 to i64
+  %654 = getelementptr ptr, ptr %652, i64 %653
+  %655 = load ptr, ptr %654, align 8
+  %656 = call i32 %648(ptr %650, ptr %655)
+  %.not.i.i37.i.i.i.i = icmp eq i32 %656, 0
+  br i1 %.not.i.i37.i.i.i.i, label %or.rhs.i.i38.i.i.i.i, label %or.end.i.i.i.i.i.i
 
-or.rhs.i.i40.i.i.i.i:                             ; preds = %then.i.i38.i.i.i.i
-  %655 = getelementptr i8, ptr %638, i64 24
-  %656 = load i8, ptr %655, align 1
-  %657 = and i8 %656, 1
+or.rhs.i.i38.i.i.i.i:                             ; preds = %then.i.i36.i.i.i.i
+  %657 = getelementptr i8, ptr %640, i64 24
+  %658 = load i8, ptr %657, align 1
+  %659 = and i8 %658, 1
   br label %or.end.i.i.i.i.i.i
 
-or.end.i.i.i.i.i.i:                               ; preds = %or.rhs.i.i40.i.i.i.i, %then.i.i38.i.i.i.i
-  %658 = phi i8 [ 1, %then.i.i38.i.i.i.i ], [ %657, %or.rhs.i.i40.i.i.i.i ]
-  %659 = getelementptr i8, ptr %638, i64 24
-  store i8 %658, ptr %659, align 1
-  %660 = load i32, ptr %639, align 4
-  %661 = add i32 %660, 1
-  store i32 %661, ptr %639, align 4
+or.end.i.i.i.i.i.i:                               ; preds = %or.rhs.i.i38.i.i.i.i, %then.i.i36.i.i.i.i
+  %660 = phi i8 [ 1, %then.i.i36.i.i.i.i ], [ %659, %or.rhs.i.i38.i.i.i.i ]
+  %661 = getelementptr i8, ptr %640, i64 24
+  store i8 %660, ptr %661, align 1
+  %662 = load i32, ptr %641, align 4
+  %663 = add i32 %662, 1
+  store i32 %663, ptr %641, align 4
   br label %merge.i.i.i.i.i
 
-merge.i.i.i.i.i:                                  ; preds = %or.end.i.i.i.i.i.i, %then.i37.i.i.i.i, %then5.i.i.i.i
-  %662 = load i8, ptr %222, align 1
-  %663 = trunc i8 %662 to i1
-  br i1 %663, label %then2.i.i.i.i.i, label %merge.i.i99.i
+merge.i.i.i.i.i:                                  ; preds = %or.end.i.i.i.i.i.i, %then.i35.i.i.i.i, %then5.i.i.i.i
+  %664 = load i8, ptr %222, align 1
+  %665 = trunc i8 %664 to i1
+  br i1 %665, label %then2.i.i.i.i.i, label %merge.i.i97.i
 
 then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
-  %664 = load ptr, ptr %152, align 8
-  %665 = getelementptr i8, ptr %664, i64 136
-  %666 = load ptr, ptr %665, align 8
-  %667 = load ptr, ptr %156, align 8
-  %668 = call i32 %666(ptr %667)
+  %666 = load ptr, ptr %152, align 8
+  %667 = getelementptr i8, ptr %666, i64 136
+  %668 = load ptr, ptr %667, align 8
+  %669 = load ptr, ptr %156, align 8
+  %670 = call i32 %668(ptr %669)
   br label %merge4.i.i.i.i
 
 merge4.i.i.i.i:                                   ; preds = %then2.i.i.i.i.i, %merge1.i.i.i.i
-  %code.0.i.i.i.i = phi i32 [ %spec.select.i.i.i.i.i, %merge1.i.i.i.i ], [ %668, %then2.i.i.i.i.i ]
-  %.not.i.i.i105.i = icmp eq i32 %code.0.i.i.i.i, 0
-  br i1 %.not.i.i.i105.i, label %merge.i.i99.i, label %"$route.exit.i.i.i"
+  %code.0.i.i.i.i = phi i32 [ %spec.select.i.i.i.i.i, %merge1.i.i.i.i ], [ %670, %then2.i.i.i.i.i ]
+  %.not.i.i.i102.i = icmp eq i32 %code.0.i.i.i.i, 0
+  br i1 %.not.i.i.i102.i, label %merge.i.i97.i, label %"$route.exit.i.i.i"
 
 "$route.exit.i.i.i":                              ; preds = %merge4.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i.i.i)
   store i8 0, ptr %cause.i.i.i.i.i, align 8
-  %669 = load ptr, ptr %152, align 8
-  %670 = getelementptr i8, ptr %669, i64 64
-  %671 = load ptr, ptr %670, align 8
-  %672 = load ptr, ptr %156, align 8
-  call void %671(ptr %672, ptr nonnull %cause.i.i.i.i.i)
+  %671 = load ptr, ptr %152, align 8
+  %672 = getelementptr i8, ptr %671, i64 64
+  %673 = load ptr, ptr %672, align 8
+  %674 = load ptr, ptr %156, align 8
+  call void %673(ptr %674, ptr nonnull %cause.i.i.i.i.i)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i.i.i, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 72, ptr nonnull %args.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i.i.i)
   br label %common.ret
 
-merge.i.i99.i:                                    ; preds = %merge4.i.i.i.i, %merge.i.i.i.i.i
-  call void @llvm.lifetime.end.p0(i64 72, ptr nonnull %args.i.i.i.i)
-  %673 = load i8, ptr %252, align 1
-  %674 = trunc i8 %673 to i1
-  %.val38.i.pre58.i.i.i = load i8, ptr %597, align 1
-  br i1 %674, label %and.lhs.true.i.i.i, label %merge1.i.i100.i
+merge.i.i97.i:                                    ; preds = %merge4.i.i.i.i, %merge.i.i.i.i.i
+  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i.i.i)
+  %675 = load i8, ptr %252, align 1
+  %676 = trunc i8 %675 to i1
+  %.val36.i.pre52.i.i.i = load i8, ptr %599, align 1
+  br i1 %676, label %and.lhs.true.i.i.i, label %merge1.i.i98.i
 
-then2.i.i104.i:                                   ; preds = %and.lhs.true.i.i.i
-  %675 = load ptr, ptr %253, align 8
-  %676 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %1, i32 %283, ptr nonnull %270, ptr %675, ptr %2)
-  %.not27.i.i.i = icmp eq i32 %676, 0
+then2.i.i101.i:                                   ; preds = %and.lhs.true.i.i.i
+  %677 = load ptr, ptr %253, align 8
+  %678 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %1, i32 %283, ptr nonnull %270, ptr %677, ptr %2)
+  %.not27.i.i.i = icmp eq i32 %678, 0
   br i1 %.not27.i.i.i, label %merge5.i.i.i, label %common.ret
 
-and.lhs.true.i.i.i:                               ; preds = %merge.i.i99.i
-  %677 = trunc i8 %.val38.i.pre58.i.i.i to i1
-  br i1 %677, label %merge1.i.i100.i, label %then2.i.i104.i
+and.lhs.true.i.i.i:                               ; preds = %merge.i.i97.i
+  %679 = trunc i8 %.val36.i.pre52.i.i.i to i1
+  br i1 %679, label %merge1.i.i98.i, label %then2.i.i101.i
 
-merge5.i.i.i:                                     ; preds = %then2.i.i104.i
-  %678 = load ptr, ptr %253, align 8
-  %.val38.i.pre.i.i.i = load i8, ptr %597, align 1
-  br label %merge1.i.i100.i
+merge5.i.i.i:                                     ; preds = %then2.i.i101.i
+  %680 = load ptr, ptr %253, align 8
+  %.val36.i.pre.i.i.i = load i8, ptr %599, align 1
+  br label %merge1.i.i98.i
 
-merge1.i.i100.i:                                  ; preds = %merge5.i.i.i, %and.lhs.true.i.i.i, %merge.i.i99.i
-  %.val38.i.i.i.i = phi i8 [ %.val38.i.pre58.i.i.i, %and.lhs.true.i.i.i ], [ %.val38.i.pre.i.i.i, %merge5.i.i.i ], [ %.val38.i.pre58.i.i.i, %merge.i.i99.i ]
-  %initial.0.i.i.i = phi ptr [ null, %and.lhs.true.i.i.i ], [ %678, %merge5.i.i.i ], [ null, %merge.i.i99.i ]
-  %.val29.i.i.i = load i64, ptr %1, align 4
-  call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %args.i32.i.i.i)
-  store i64 %.val29.i.i.i, ptr %args.i32.i.i.i, align 8
-  %679 = load ptr, ptr %198, align 8
-  %680 = getelementptr i8, ptr %679, i64 132
-  %681 = load i32, ptr %680, align 4
-  %682 = and i8 %.val38.i.i.i.i, 1
-  %683 = zext nneg i8 %682 to i32
-  %684 = add i32 %681, %683
-  store i32 %684, ptr %254, align 8
-  %685 = load i32, ptr %255, align 4
-  store i32 %685, ptr %256, align 4
-  %686 = load i32, ptr %257, align 4
-  %687 = add i32 %686, %683
-  store i32 %687, ptr %258, align 8
-  %688 = getelementptr i8, ptr %270, i64 248
-  store ptr %688, ptr %259, align 8
-  %689 = getelementptr i8, ptr %270, i64 288
-  store ptr %689, ptr %260, align 8
-  %690 = getelementptr i8, ptr %270, i64 328
-  %691 = load i64, ptr %690, align 8
-  store i64 %691, ptr %261, align 8
-  %692 = getelementptr i8, ptr %270, i64 336
+merge1.i.i98.i:                                   ; preds = %merge5.i.i.i, %and.lhs.true.i.i.i, %merge.i.i97.i
+  %.val36.i.i.i.i = phi i8 [ %.val36.i.pre52.i.i.i, %and.lhs.true.i.i.i ], [ %.val36.i.pre.i.i.i, %merge5.i.i.i ], [ %.val36.i.pre52.i.i.i, %merge.i.i97.i ]
+  %initial.0.i.i.i = phi ptr [ null, %and.lhs.true.i.i.i ], [ %680, %merge5.i.i.i ], [ null, %merge.i.i97.i ]
+  %.val28.i.i.i = load i32, ptr %1, align 4
+  call void @llvm.lifetime.start.p0(i64 120, ptr nonnull %args.i30.i.i.i)
+  store i32 %.val28.i.i.i, ptr %args.i30.i.i.i, align 8
+  %681 = load ptr, ptr %198, align 8
+  %682 = getelementptr i8, ptr %681, i64 132
+  %683 = load i32, ptr %682, align 4
+  %684 = and i8 %.val36.i.i.i.i, 1
+  %685 = zext nneg i8 %684 to i32
+  %686 = add i32 %683, %685
+  store i32 %686, ptr %254, align 4
+  %687 = load i32, ptr %255, align 4
+  store i32 %687, ptr %256, align 8
+  %688 = load i32, ptr %257, align 4
+  %689 = add i32 %688, %685
+  store i32 %689, ptr %258, align 4
+  %690 = getelementptr i8, ptr %270, i64 248
+  store ptr %690, ptr %259, align 8
+  %691 = getelementptr i8, ptr %270, i64 288
+  store ptr %691, ptr %260, align 8
+  %692 = getelementptr i8, ptr %270, i64 328
   %693 = load i64, ptr %692, align 8
-  store i64 %693, ptr %262, align 8
-  %694 = getelementptr i8, ptr %270, i64 344
+  store i64 %693, ptr %261, align 8
+  %694 = getelementptr i8, ptr %270, i64 336
   %695 = load i64, ptr %694, align 8
-  store i64 %695, ptr %263, align 8
-  %696 = getelementptr i8, ptr %270, i64 352
+  store i64 %695, ptr %262, align 8
+  %696 = getelementptr i8, ptr %270, i64 344
   %697 = load i64, ptr %696, align 8
-  store i64 %697, ptr %264, align 8
-  %698 = load <2 x ptr>, ptr %205, align 8, !noalias !24
-  %699 = load ptr, ptr %207, align 8, !noalias !24
-  %700 = load ptr, ptr %248, align 8
-  %701 = shufflevector <2 x ptr> %698, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
-  %702 = insertelement <4 x ptr> %701, ptr %699, i64 2
-  %703 = insertelement <4 x ptr> %702, ptr %700, i64 3
-  store <4 x ptr> %703, ptr %265, align 8
-  %704 = load ptr, ptr %250, align 8
-  store ptr %704, ptr %266, align 8
+  store i64 %697, ptr %263, align 8
+  %698 = getelementptr i8, ptr %270, i64 352
+  %699 = load i64, ptr %698, align 8
+  store i64 %699, ptr %264, align 8
+  %700 = load <2 x ptr>, ptr %205, align 8, !noalias !24
+  %701 = load ptr, ptr %207, align 8, !noalias !24
+  %702 = load ptr, ptr %248, align 8
+  %703 = shufflevector <2 x ptr> %700, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
+  %704 = insertelement <4 x ptr> %703, ptr %701, i64 2
+  %705 = insertelement <4 x ptr> %704, ptr %702, i64 3
+  store <4 x ptr> %705, ptr %265, align 8
+  %706 = load ptr, ptr %250, align 8
+  store ptr %706, ptr %266, align 8
   store ptr %initial.0.i.i.i, ptr %267, align 8
-  %705 = load ptr, ptr %204, align 8
-  store ptr %705, ptr %268, align 8
-  %706 = load ptr, ptr %116, align 8
-  %.not.i.i37.i.i.i = icmp eq ptr %706, null
-  br i1 %.not.i.i37.i.i.i, label %"$Rank.watches_operations.exit.i55.i.i.i", label %then.i.i38.i.i101.i
+  %707 = load ptr, ptr %204, align 8
+  store ptr %707, ptr %268, align 8
+  %708 = load ptr, ptr %116, align 8
+  %.not.i.i31.i.i.i = icmp eq ptr %708, null
+  br i1 %.not.i.i31.i.i.i, label %"$Rank.watches_operations.exit.i49.i.i.i", label %then.i.i32.i.i.i
 
-"$Rank.watches_operations.exit.i55.i.i.i":        ; preds = %merge1.i.i100.i
-  %707 = load i8, ptr %222, align 1
-  %708 = trunc i8 %707 to i1
-  %709 = xor i1 %708, true
-  br label %merge.i.i.i102.i
+"$Rank.watches_operations.exit.i49.i.i.i":        ; preds = %merge1.i.i98.i
+  %709 = load i8, ptr %222, align 1
+  %710 = trunc i8 %709 to i1
+  %711 = xor i1 %710, true
+  br label %merge.i.i.i99.i
 
-then.i.i38.i.i101.i:                              ; preds = %merge1.i.i100.i
-  %710 = getelementptr i8, ptr %706, i64 20
-  %711 = load i32, ptr %710, align 4
-  %712 = getelementptr i8, ptr %706, i64 16
+then.i.i32.i.i.i:                                 ; preds = %merge1.i.i98.i
+  %712 = getelementptr i8, ptr %708, i64 20
   %713 = load i32, ptr %712, align 4
-  %714 = icmp slt i32 %711, %713
-  br i1 %714, label %then.i.i.i52.i.i.i, label %"$Profile.begin_operation.exit.i.i39.i.i.i"
+  %714 = getelementptr i8, ptr %708, i64 16
+  %715 = load i32, ptr %714, align 4
+  %716 = icmp slt i32 %713, %715
+  br i1 %716, label %then.i.i.i46.i.i.i, label %"$Profile.begin_operation.exit.i.i33.i.i.i"
 
-then.i.i.i52.i.i.i:                               ; preds = %then.i.i38.i.i101.i
-  %715 = getelementptr i8, ptr %706, i64 48
-  %716 = load ptr, ptr %715, align 8
-  %717 = sext i32 %711 to i64
-  %718 = getelementptr ptr, ptr %716, i64 %717
-  store ptr @"$string.40", ptr %718, align 8
-  %719 = load ptr, ptr %706, align 8
-  %720 = getelementptr i8, ptr %719, i64 392
-  %721 = load ptr, ptr %720, align 8
-  %722 = getelementptr i8, ptr %706, i64 8
+then.i.i.i46.i.i.i:                               ; preds = %then.i.i32.i.i.i
+  %717 = getelementptr i8, ptr %708, i64 48
+  %718 = load ptr, ptr %717, align 8
+  %719 = sext i32 %713 to i64
+  %720 = getelementptr ptr, ptr %718, i64 %719
+  store ptr @"$string.40", ptr %720, align 8
+  %721 = load ptr, ptr %708, align 8
+  %722 = getelementptr i8, ptr %721, i64 392
   %723 = load ptr, ptr %722, align 8
-  %724 = getelementptr i8, ptr %706, i64 32
+  %724 = getelementptr i8, ptr %708, i64 8
   %725 = load ptr, ptr %724, align 8
-  %726 = load i32, ptr %710, align 4
-  %727 = sext i32 %726 to i64
-  %728 = getelementptr ptr, ptr %725, i64 %727
-  %729 = load ptr, ptr %728, align 8
-  %730 = call i32 %721(ptr %723, ptr %729)
-  %.not.i.i.i53.i.i.i = icmp eq i32 %730, 0
-  br i1 %.not.i.i.i53.i.i.i, label %or.rhs.i.i.i54.i.i.i, label %"$Profile.begin_operation.exit.i.i39.i.i.i"
+  %726 = getelementptr i8, ptr %708, i64 32
+  %727 = load ptr, ptr %726, align 8
+  %728 = load i32, ptr %712, align 4
+  %729 = sext i32 %728 to i64
+  %730 = getelementptr ptr, ptr %727, i64 %729
+  %731 = load ptr, ptr %730, align 8
+  %732 = call i32 %723(ptr %725, ptr %731)
+  %.not.i.i.i47.i.i.i = icmp eq i32 %732, 0
+  br i1 %.not.i.i.i47.i.i.i, label %or.rhs.i.i.i48.i.i.i, label %"$Profile.begin_operation.exit.i.i33.i.i.i"
 
-or.rhs.i.i.i54.i.i.i:                             ; preds = %then.i.i.i52.i.i.i
-  %731 = getelementptr i8, ptr %706, i64 24
-  %732 = load i8, ptr %731, align 1
-  %733 = and i8 %732, 1
-  br label %"$Profile.begin_operation.exit.i.i39.i.i.i"
+or.rhs.i.i.i48.i.i.i:                             ; preds = %then.i.i.i46.i.i.i
+  %733 = getelementptr i8, ptr %708, i64 24
+  %734 = load i8, ptr %733, align 1
+  %735 = and i8 %734, 1
+  br label %"$Profile.begin_operation.exit.i.i33.i.i.i"
 
-"$Profile.begin_operation.exit.i.i39.i.i.i":      ; preds = %or.rhs.i.i.i54.i.i.i, %then.i.i.i52.i.i.i, %then.i.i38.i.i101.i
-  %.sink.i.i.i40.i.i.i = phi i8 [ 1, %then.i.i.i52.i.i.i ], [ %733, %or.rhs.i.i.i54.i.i.i ], [ 1, %then.i.i38.i.i101.i ]
-  %734 = getelementptr i8, ptr %706, i64 24
-  store i8 %.sink.i.i.i40.i.i.i, ptr %734, align 1
-  br label %merge.i.i.i102.i
+"$Profile.begin_operation.exit.i.i33.i.i.i":      ; preds = %or.rhs.i.i.i48.i.i.i, %then.i.i.i46.i.i.i, %then.i.i32.i.i.i
+  %.sink.i.i.i34.i.i.i = phi i8 [ 1, %then.i.i.i46.i.i.i ], [ %735, %or.rhs.i.i.i48.i.i.i ], [ 1, %then.i.i32.i.i.i ]
+  %736 = getelementptr i8, ptr %708, i64 24
+  store i8 %.sink.i.i.i34.i.i.i, ptr %736, align 1
+  br label %merge.i.i.i99.i
 
-merge.i.i.i102.i:                                 ; preds = %"$Profile.begin_operation.exit.i.i39.i.i.i", %"$Rank.watches_operations.exit.i55.i.i.i"
-  %.not33.i.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i39.i.i.i" ], [ %709, %"$Rank.watches_operations.exit.i55.i.i.i" ]
+merge.i.i.i99.i:                                  ; preds = %"$Profile.begin_operation.exit.i.i33.i.i.i", %"$Rank.watches_operations.exit.i49.i.i.i"
+  %.not33.i.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i33.i.i.i" ], [ %711, %"$Rank.watches_operations.exit.i49.i.i.i" ]
   store ptr @"$string.40", ptr %147, align 8
   store i32 %283, ptr %148, align 4
-  %735 = load i64, ptr %149, align 8
-  %736 = add i64 %735, 1
-  store i64 %736, ptr %149, align 8
-  %737 = load ptr, ptr %152, align 8
-  %738 = getelementptr i8, ptr %737, i64 296
-  %739 = load ptr, ptr %738, align 8
-  %740 = load ptr, ptr %156, align 8
-  %741 = call i32 %739(ptr %740, ptr nonnull %args.i32.i.i.i)
-  %.val.i41.i.i.i = load i8, ptr %159, align 1
-  %742 = trunc i8 %.val.i41.i.i.i to i1
-  %spec.select.i.i42.i.i.i = select i1 %742, i32 9, i32 %741
-  %743 = icmp ne i32 %spec.select.i.i42.i.i.i, 0
-  %brmerge.i43.i.i.i = or i1 %.not33.i.i.i.i, %743
-  br i1 %brmerge.i43.i.i.i, label %merge1.i47.i.i.i, label %then2.i.i.i103.i
+  %737 = load i64, ptr %149, align 8
+  %738 = add i64 %737, 1
+  store i64 %738, ptr %149, align 8
+  %739 = load ptr, ptr %152, align 8
+  %740 = getelementptr i8, ptr %739, i64 296
+  %741 = load ptr, ptr %740, align 8
+  %742 = load ptr, ptr %156, align 8
+  %743 = call i32 %741(ptr %742, ptr nonnull %args.i30.i.i.i)
+  %.val.i35.i.i.i = load i8, ptr %159, align 1
+  %744 = trunc i8 %.val.i35.i.i.i to i1
+  %spec.select.i.i36.i.i.i = select i1 %744, i32 9, i32 %743
+  %745 = icmp ne i32 %spec.select.i.i36.i.i.i, 0
+  %brmerge.i37.i.i.i = or i1 %.not33.i.i.i.i, %745
+  br i1 %brmerge.i37.i.i.i, label %merge1.i41.i.i.i, label %then2.i.i.i100.i
 
-then2.i.i.i103.i:                                 ; preds = %merge.i.i.i102.i
-  %744 = load ptr, ptr %116, align 8
-  %.not.i40.i.i.i.i = icmp eq ptr %744, null
-  br i1 %.not.i40.i.i.i.i, label %merge.i.i44.i.i.i, label %then.i41.i.i.i.i
+then2.i.i.i100.i:                                 ; preds = %merge.i.i.i99.i
+  %746 = load ptr, ptr %116, align 8
+  %.not.i38.i.i.i.i = icmp eq ptr %746, null
+  br i1 %.not.i38.i.i.i.i, label %merge.i.i38.i.i.i, label %then.i39.i.i.i.i
 
-then.i41.i.i.i.i:                                 ; preds = %then2.i.i.i103.i
-  %745 = getelementptr i8, ptr %744, i64 20
-  %746 = load i32, ptr %745, align 4
-  %747 = getelementptr i8, ptr %744, i64 16
+then.i39.i.i.i.i:                                 ; preds = %then2.i.i.i100.i
+  %747 = getelementptr i8, ptr %746, i64 20
   %748 = load i32, ptr %747, align 4
-  %749 = icmp slt i32 %746, %748
-  br i1 %749, label %then.i.i42.i.i.i.i, label %merge.i.i44.i.i.i
+  %749 = getelementptr i8, ptr %746, i64 16
+  %750 = load i32, ptr %749, align 4
+  %751 = icmp slt i32 %748, %750
+  br i1 %751, label %then.i.i40.i.i.i.i, label %merge.i.i38.i.i.i
 
-then.i.i42.i.i.i.i:                               ; preds = %then.i41.i.i.i.i
-  %750 = load ptr, ptr %744, align 8
-  %751 = getelementptr i8, ptr %750, i64 392
-  %752 = load ptr, ptr %751, align 8
-  %753 = getelementptr i8, ptr %744, i64 8
+then.i.i40.i.i.i.i:                               ; preds = %then.i39.i.i.i.i
+  %752 = load ptr, ptr %746, align 8
+  %753 = getelementptr i8, ptr %752, i64 392
   %754 = load ptr, ptr %753, align 8
-  %755 = getelementptr i8, ptr %744, i64 40
+  %755 = getelementptr i8, ptr %746, i64 8
   %756 = load ptr, ptr %755, align 8
-  %757 = sext i32 %746 to i64
-  %758 = getelementptr ptr, ptr %756, i64 %757
-  %759 = load ptr, ptr %758, align 8
-  %760 = call i32 %752(ptr %754, ptr %759)
-  %.not.i.i43.i.i.i.i = icmp eq i32 %760, 0
-  br i1 %.not.i.i43.i.i.i.i, label %or.rhs.i.i44.i.i.i.i, label %or.end.i.i.i51.i.i.i
+  %757 = getelementptr i8, ptr %746, i64 40
+  %758 = load ptr, ptr %757, align 8
+  %759 = sext i32 %748 to i64
+  %760 = getelementptr ptr, ptr %758, i64 %759
+  %761 = load ptr, ptr %760, align 8
+  %762 = call i32 %754(ptr %756, ptr %761)
+  %.not.i.i41.i.i.i.i = icmp eq i32 %762, 0
+  br i1 %.not.i.i41.i.i.i.i, label %or.rhs.i.i42.i.i.i.i, label %or.end.i.i.i45.i.i.i
 
-or.rhs.i.i44.i.i.i.i:                             ; preds = %then.i.i42.i.i.i.i
-  %761 = getelementptr i8, ptr %744, i64 24
-  %762 = load i8, ptr %761, align 1
-  %763 = and i8 %762, 1
-  br label %or.end.i.i.i51.i.i.i
+or.rhs.i.i42.i.i.i.i:                             ; preds = %then.i.i40.i.i.i.i
+  %763 = getelementptr i8, ptr %746, i64 24
+  %764 = load i8, ptr %763, align 1
+  %765 = and i8 %764, 1
+  br label %or.end.i.i.i45.i.i.i
 
-or.end.i.i.i51.i.i.i:                             ; preds = %or.rhs.i.i44.i.i.i.i, %then.i.i42.i.i.i.i
-  %764 = phi i8 [ 1, %then.i.i42.i.i.i.i ], [ %763, %or.rhs.i.i44.i.i.i.i ]
-  %765 = getelementptr i8, ptr %744, i64 24
-  store i8 %764, ptr %765, align 1
-  %766 = load i32, ptr %745, align 4
-  %767 = add i32 %766, 1
-  store i32 %767, ptr %745, align 4
-  br label %merge.i.i44.i.i.i
+or.end.i.i.i45.i.i.i:                             ; preds = %or.rhs.i.i42.i.i.i.i, %then.i.i40.i.i.i.i
+  %766 = phi i8 [ 1, %then.i.i40.i.i.i.i ], [ %765, %or.rhs.i.i42.i.i.i.i ]
+  %767 = getelementptr i8, ptr %746, i64 24
+  store i8 %766, ptr %767, align 1
+  %768 = load i32, ptr %747, align 4
+  %769 = add i32 %768, 1
+  store i32 %769, ptr %747, align 4
+  br label %merge.i.i38.i.i.i
 
-merge.i.i44.i.i.i:                                ; preds = %or.end.i.i.i51.i.i.i, %then.i41.i.i.i.i, %then2.i.i.i103.i
-  %768 = load i8, ptr %222, align 1
-  %769 = trunc i8 %768 to i1
-  br i1 %769, label %then2.i.i46.i.i.i, label %"$routed_experts.exit.i.i.i"
+merge.i.i38.i.i.i:                                ; preds = %or.end.i.i.i45.i.i.i, %then.i39.i.i.i.i, %then2.i.i.i100.i
+  %770 = load i8, ptr %222, align 1
+  %771 = trunc i8 %770 to i1
+  br i1 %771, label %then2.i.i40.i.i.i, label %"$routed_experts.exit.i.i.i"
 
-then2.i.i46.i.i.i:                                ; preds = %merge.i.i44.i.i.i
-  %770 = load ptr, ptr %152, align 8
-  %771 = getelementptr i8, ptr %770, i64 136
-  %772 = load ptr, ptr %771, align 8
-  %773 = load ptr, ptr %156, align 8
-  %774 = call i32 %772(ptr %773)
-  br label %merge1.i47.i.i.i
+then2.i.i40.i.i.i:                                ; preds = %merge.i.i38.i.i.i
+  %772 = load ptr, ptr %152, align 8
+  %773 = getelementptr i8, ptr %772, i64 136
+  %774 = load ptr, ptr %773, align 8
+  %775 = load ptr, ptr %156, align 8
+  %776 = call i32 %774(ptr %775)
+  br label %merge1.i41.i.i.i
 
-merge1.i47.i.i.i:                                 ; preds = %then2.i.i46.i.i.i, %merge.i.i.i102.i
-  %code.0.i48.i.i.i = phi i32 [ %spec.select.i.i42.i.i.i, %merge.i.i.i102.i ], [ %774, %then2.i.i46.i.i.i ]
-  %.not.i49.i.i.i = icmp eq i32 %code.0.i48.i.i.i, 0
-  br i1 %.not.i49.i.i.i, label %"$routed_experts.exit.i.i.i", label %then5.i50.i.i.i
+merge1.i41.i.i.i:                                 ; preds = %then2.i.i40.i.i.i, %merge.i.i.i99.i
+  %code.0.i42.i.i.i = phi i32 [ %spec.select.i.i36.i.i.i, %merge.i.i.i99.i ], [ %776, %then2.i.i40.i.i.i ]
+  %.not.i43.i.i.i = icmp eq i32 %code.0.i42.i.i.i, 0
+  br i1 %.not.i43.i.i.i, label %"$routed_experts.exit.i.i.i", label %then5.i44.i.i.i
 
-then5.i50.i.i.i:                                  ; preds = %merge1.i47.i.i.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i31.i.i.i)
-  store i8 0, ptr %cause.i.i31.i.i.i, align 8
-  %775 = load ptr, ptr %152, align 8
-  %776 = getelementptr i8, ptr %775, i64 64
-  %777 = load ptr, ptr %776, align 8
-  %778 = load ptr, ptr %156, align 8
-  call void %777(ptr %778, ptr nonnull %cause.i.i31.i.i.i)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i31.i.i.i, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i31.i.i.i)
+then5.i44.i.i.i:                                  ; preds = %merge1.i41.i.i.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i29.i.i.i)
+  store i8 0, ptr %cause.i.i29.i.i.i, align 8
+  %777 = load ptr, ptr %152, align 8
+  %778 = getelementptr i8, ptr %777, i64 64
+  %779 = load ptr, ptr %778, align 8
+  %780 = load ptr, ptr %156, align 8
+  call void %779(ptr %780, ptr nonnull %cause.i.i29.i.i.i)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i29.i.i.i, ptr %2)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i29.i.i.i)
   br label %"$routed_experts.exit.i.i.i"
 
-"$routed_experts.exit.i.i.i":                     ; preds = %then5.i50.i.i.i, %merge1.i47.i.i.i, %merge.i.i44.i.i.i
-  %common.ret.op.i45.i.i.i = phi i32 [ %code.0.i48.i.i.i, %then5.i50.i.i.i ], [ 0, %merge1.i47.i.i.i ], [ 0, %merge.i.i44.i.i.i ]
-  call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %args.i32.i.i.i)
+"$routed_experts.exit.i.i.i":                     ; preds = %then5.i44.i.i.i, %merge1.i41.i.i.i, %merge.i.i38.i.i.i
+  %common.ret.op.i39.i.i.i = phi i32 [ %code.0.i42.i.i.i, %then5.i44.i.i.i ], [ 0, %merge1.i41.i.i.i ], [ 0, %merge.i.i38.i.i.i ]
+  call void @llvm.lifetime.end.p0(i64 120, ptr nonnull %args.i30.i.i.i)
   br label %"$feed_forward_block.exit.i"
 
-merge3.i.i:                                       ; preds = %merge.i95.i
-  %779 = load ptr, ptr %204, align 8
-  %780 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %1, i32 %283, ptr nonnull %270, ptr %779, ptr %2)
+merge3.i.i:                                       ; preds = %merge.i93.i
+  %781 = load ptr, ptr %204, align 8
+  %782 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %1, i32 %283, ptr nonnull %270, ptr %781, ptr %2)
   br label %"$feed_forward_block.exit.i"
 
 "$feed_forward_block.exit.i":                     ; preds = %merge3.i.i, %"$routed_experts.exit.i.i.i"
-  %common.ret.op.i94.i = phi i32 [ %780, %merge3.i.i ], [ %common.ret.op.i45.i.i.i, %"$routed_experts.exit.i.i.i" ]
-  %.not54.i = icmp eq i32 %common.ret.op.i94.i, 0
+  %common.ret.op.i92.i = phi i32 [ %782, %merge3.i.i ], [ %common.ret.op.i39.i.i.i, %"$routed_experts.exit.i.i.i" ]
+  %.not54.i = icmp eq i32 %common.ret.op.i92.i, 0
   br i1 %.not54.i, label %forcond.i, label %common.ret
 
 merge9.i:                                         ; preds = %forcond.i, %merge5.i
-  %781 = getelementptr i8, ptr %1, i64 16
-  %782 = load i32, ptr %781, align 4
-  %783 = icmp eq i32 %782, 0
-  br i1 %783, label %merge, label %merge20.i
+  %783 = getelementptr i8, ptr %1, i64 16
+  %784 = load i32, ptr %783, align 4
+  %785 = icmp eq i32 %784, 0
+  br i1 %785, label %merge, label %merge20.i
 
 merge20.i:                                        ; preds = %merge9.i
-  %784 = getelementptr i8, ptr %0, i64 1648
-  %785 = load ptr, ptr %784, align 8
-  %786 = getelementptr i8, ptr %0, i64 88
+  %786 = getelementptr i8, ptr %0, i64 1648
   %787 = load ptr, ptr %786, align 8
-  %.val.i108.i = load i32, ptr %1, align 4
-  %.val29.i.i = load i32, ptr %5, align 4
-  %788 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, i32 %.val.i108.i, i32 %.val29.i.i, i32 -1, ptr %785, ptr %787, i1 zeroext true, i1 zeroext false, ptr %2)
-  %.not.i109.i = icmp eq i32 %788, 0
-  br i1 %.not.i109.i, label %merge.i111.i, label %common.ret
+  %788 = getelementptr i8, ptr %0, i64 88
+  %789 = load ptr, ptr %788, align 8
+  %.val.i105.i = load i32, ptr %1, align 4
+  %790 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, i32 %.val.i105.i, i32 -1, ptr %787, ptr %789, i1 zeroext true, i1 zeroext false, ptr %2)
+  %.not.i106.i = icmp eq i32 %790, 0
+  br i1 %.not.i106.i, label %merge.i108.i, label %common.ret
 
-merge.i111.i:                                     ; preds = %merge20.i
-  %789 = getelementptr i8, ptr %0, i64 136
-  %790 = load i8, ptr %789, align 1
-  %791 = trunc i8 %790 to i1
-  %.val31.i.i = load i32, ptr %781, align 4
-  br i1 %791, label %then2.i113.i, label %merge1.i112.i
+merge.i108.i:                                     ; preds = %merge20.i
+  %791 = getelementptr i8, ptr %0, i64 136
+  %792 = load i8, ptr %791, align 1
+  %793 = trunc i8 %792 to i1
+  %.val30.i.i = load i32, ptr %783, align 4
+  br i1 %793, label %then2.i110.i, label %merge1.i109.i
 
-then2.i113.i:                                     ; preds = %merge.i111.i
-  %792 = getelementptr i8, ptr %0, i64 1760
-  %793 = load ptr, ptr %792, align 8
-  %794 = call fastcc i32 @"$local_logits"(ptr nonnull %0, i32 %.val31.i.i, ptr %793, ptr %2)
-  %.not28.i.i = icmp eq i32 %794, 0
-  br i1 %.not28.i.i, label %merge5.i114.i, label %common.ret
+then2.i110.i:                                     ; preds = %merge.i108.i
+  %794 = getelementptr i8, ptr %0, i64 1760
+  %795 = load ptr, ptr %794, align 8
+  %796 = call fastcc i32 @"$local_logits"(ptr nonnull %0, i32 %.val30.i.i, ptr %795, ptr %2)
+  %.not28.i.i = icmp eq i32 %796, 0
+  br i1 %.not28.i.i, label %merge5.i111.i, label %common.ret
 
-merge5.i114.i:                                    ; preds = %then2.i113.i
-  %.val32.i.i = load i32, ptr %781, align 4
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i.i107.i)
-  %795 = sext i32 %.val32.i.i to i64
-  store i64 %795, ptr %args.i.i107.i, align 8
-  %796 = getelementptr i8, ptr %0, i64 156
-  %797 = load i32, ptr %796, align 4
-  %798 = sext i32 %797 to i64
-  %799 = shl nsw i64 %798, 2
-  %800 = getelementptr inbounds i8, ptr %args.i.i107.i, i64 8
-  store i64 %799, ptr %800, align 8
-  %801 = getelementptr inbounds i8, ptr %args.i.i107.i, i64 16
-  %802 = load <2 x ptr>, ptr %792, align 8
-  store <2 x ptr> %802, ptr %801, align 8
-  %803 = load ptr, ptr %116, align 8
-  %.not.i.i.i115.i = icmp eq ptr %803, null
-  br i1 %.not.i.i.i115.i, label %"$Rank.watches_operations.exit.i.i133.i", label %then.i.i.i116.i
+merge5.i111.i:                                    ; preds = %then2.i110.i
+  %.val31.i.i = load i32, ptr %783, align 4
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i.i104.i)
+  %797 = sext i32 %.val31.i.i to i64
+  store i64 %797, ptr %args.i.i104.i, align 8
+  %798 = getelementptr i8, ptr %0, i64 156
+  %799 = load i32, ptr %798, align 4
+  %800 = sext i32 %799 to i64
+  %801 = shl nsw i64 %800, 2
+  %802 = getelementptr inbounds i8, ptr %args.i.i104.i, i64 8
+  store i64 %801, ptr %802, align 8
+  %803 = getelementptr inbounds i8, ptr %args.i.i104.i, i64 16
+  %804 = load <2 x ptr>, ptr %794, align 8
+  store <2 x ptr> %804, ptr %803, align 8
+  %805 = load ptr, ptr %116, align 8
+  %.not.i.i.i112.i = icmp eq ptr %805, null
+  br i1 %.not.i.i.i112.i, label %"$Rank.watches_operations.exit.i.i130.i", label %then.i.i.i113.i
 
-"$Rank.watches_operations.exit.i.i133.i":         ; preds = %merge5.i114.i
-  %804 = getelementptr i8, ptr %0, i64 1888
-  %805 = load i8, ptr %804, align 1
-  %806 = trunc i8 %805 to i1
-  %807 = xor i1 %806, true
-  br label %merge.i.i119.i
+"$Rank.watches_operations.exit.i.i130.i":         ; preds = %merge5.i111.i
+  %806 = getelementptr i8, ptr %0, i64 1888
+  %807 = load i8, ptr %806, align 1
+  %808 = trunc i8 %807 to i1
+  %809 = xor i1 %808, true
+  br label %merge.i.i116.i
 
-then.i.i.i116.i:                                  ; preds = %merge5.i114.i
-  %808 = getelementptr i8, ptr %803, i64 20
-  %809 = load i32, ptr %808, align 4
-  %810 = getelementptr i8, ptr %803, i64 16
+then.i.i.i113.i:                                  ; preds = %merge5.i111.i
+  %810 = getelementptr i8, ptr %805, i64 20
   %811 = load i32, ptr %810, align 4
-  %812 = icmp slt i32 %809, %811
-  br i1 %812, label %then.i.i.i.i130.i, label %"$Profile.begin_operation.exit.i.i.i117.i"
+  %812 = getelementptr i8, ptr %805, i64 16
+  %813 = load i32, ptr %812, align 4
+  %814 = icmp slt i32 %811, %813
+  br i1 %814, label %then.i.i.i.i127.i, label %"$Profile.begin_operation.exit.i.i.i114.i"
 
-then.i.i.i.i130.i:                                ; preds = %then.i.i.i116.i
-  %813 = getelementptr i8, ptr %803, i64 48
-  %814 = load ptr, ptr %813, align 8
-  %815 = sext i32 %809 to i64
-  %816 = getelementptr ptr, ptr %814, i64 %815
-  store ptr @"$string.42", ptr %816, align 8
-  %817 = load ptr, ptr %803, align 8
-  %818 = getelementptr i8, ptr %817, i64 392
-  %819 = load ptr, ptr %818, align 8
-  %820 = getelementptr i8, ptr %803, i64 8
+then.i.i.i.i127.i:                                ; preds = %then.i.i.i113.i
+  %815 = getelementptr i8, ptr %805, i64 48
+  %816 = load ptr, ptr %815, align 8
+  %817 = sext i32 %811 to i64
+  %818 = getelementptr ptr, ptr %816, i64 %817
+  store ptr @"$string.42", ptr %818, align 8
+  %819 = load ptr, ptr %805, align 8
+  %820 = getelementptr i8, ptr %819, i64 392
   %821 = load ptr, ptr %820, align 8
-  %822 = getelementptr i8, ptr %803, i64 32
+  %822 = getelementptr i8, ptr %805, i64 8
   %823 = load ptr, ptr %822, align 8
-  %824 = load i32, ptr %808, align 4
-  %825 = sext i32 %824 to i64
-  %826 = getelementptr ptr, ptr %823, i64 %825
-  %827 = load ptr, ptr %826, align 8
-  %828 = call i32 %819(ptr %821, ptr %827)
-  %.not.i.i.i.i131.i = icmp eq i32 %828, 0
-  br i1 %.not.i.i.i.i131.i, label %or.rhs.i.i.i.i132.i, label %"$Profile.begin_operation.exit.i.i.i117.i"
+  %824 = getelementptr i8, ptr %805, i64 32
+  %825 = load ptr, ptr %824, align 8
+  %826 = load i32, ptr %810, align 4
+  %827 = sext i32 %826 to i64
+  %828 = getelementptr ptr, ptr %825, i64 %827
+  %829 = load ptr, ptr %828, align 8
+  %830 = call i32 %821(ptr %823, ptr %829)
+  %.not.i.i.i.i128.i = icmp eq i32 %830, 0
+  br i1 %.not.i.i.i.i128.i, label %or.rhs.i.i.i.i129.i, label %"$Profile.begin_operation.exit.i.i.i114.i"
 
-or.rhs.i.i.i.i132.i:                              ; preds = %then.i.i.i.i130.i
-  %829 = getelementptr i8, ptr %803, i64 24
-  %830 = load i8, ptr %829, align 1
-  %831 = and i8 %830, 1
-  br label %"$Profile.begin_operation.exit.i.i.i117.i"
+or.rhs.i.i.i.i129.i:                              ; preds = %then.i.i.i.i127.i
+  %831 = getelementptr i8, ptr %805, i64 24
+  %832 = load i8, ptr %831, align 1
+  %833 = and i8 %832, 1
+  br label %"$Profile.begin_operation.exit.i.i.i114.i"
 
-"$Profile.begin_operation.exit.i.i.i117.i":       ; preds = %or.rhs.i.i.i.i132.i, %then.i.i.i.i130.i, %then.i.i.i116.i
-  %.sink.i.i.i.i118.i = phi i8 [ 1, %then.i.i.i.i130.i ], [ %831, %or.rhs.i.i.i.i132.i ], [ 1, %then.i.i.i116.i ]
-  %832 = getelementptr i8, ptr %803, i64 24
-  store i8 %.sink.i.i.i.i118.i, ptr %832, align 1
-  br label %merge.i.i119.i
+"$Profile.begin_operation.exit.i.i.i114.i":       ; preds = %or.rhs.i.i.i.i129.i, %then.i.i.i.i127.i, %then.i.i.i113.i
+  %.sink.i.i.i.i115.i = phi i8 [ 1, %then.i.i.i.i127.i ], [ %833, %or.rhs.i.i.i.i129.i ], [ 1, %then.i.i.i113.i ]
+  %834 = getelementptr i8, ptr %805, i64 24
+  store i8 %.sink.i.i.i.i115.i, ptr %834, align 1
+  br label %merge.i.i116.i
 
-merge.i.i119.i:                                   ; preds = %"$Profile.begin_operation.exit.i.i.i117.i", %"$Rank.watches_operations.exit.i.i133.i"
-  %.not22.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i117.i" ], [ %807, %"$Rank.watches_operations.exit.i.i133.i" ]
+merge.i.i116.i:                                   ; preds = %"$Profile.begin_operation.exit.i.i.i114.i", %"$Rank.watches_operations.exit.i.i130.i"
+  %.not22.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i114.i" ], [ %809, %"$Rank.watches_operations.exit.i.i130.i" ]
   store ptr @"$string.42", ptr %147, align 8
   store i32 -1, ptr %148, align 4
-  %833 = load i64, ptr %149, align 8
-  %834 = add i64 %833, 1
-  store i64 %834, ptr %149, align 8
-  %835 = load ptr, ptr %152, align 8
-  %836 = getelementptr i8, ptr %835, i64 304
-  %837 = load ptr, ptr %836, align 8
-  %838 = load ptr, ptr %156, align 8
-  %839 = call i32 %837(ptr %838, ptr nonnull %args.i.i107.i)
-  %.val.i.i120.i = load i8, ptr %159, align 1
-  %840 = trunc i8 %.val.i.i120.i to i1
-  %spec.select.i.i.i121.i = select i1 %840, i32 9, i32 %839
-  %841 = icmp ne i32 %spec.select.i.i.i121.i, 0
-  %brmerge.i.i122.i = or i1 %.not22.i.i.i, %841
-  br i1 %brmerge.i.i122.i, label %merge1.i.i126.i, label %then2.i.i123.i
+  %835 = load i64, ptr %149, align 8
+  %836 = add i64 %835, 1
+  store i64 %836, ptr %149, align 8
+  %837 = load ptr, ptr %152, align 8
+  %838 = getelementptr i8, ptr %837, i64 304
+  %839 = load ptr, ptr %838, align 8
+  %840 = load ptr, ptr %156, align 8
+  %841 = call i32 %839(ptr %840, ptr nonnull %args.i.i104.i)
+  %.val.i.i117.i = load i8, ptr %159, align 1
+  %842 = trunc i8 %.val.i.i117.i to i1
+  %spec.select.i.i.i118.i = select i1 %842, i32 9, i32 %841
+  %843 = icmp ne i32 %spec.select.i.i.i118.i, 0
+  %brmerge.i.i119.i = or i1 %.not22.i.i.i, %843
+  br i1 %brmerge.i.i119.i, label %merge1.i.i123.i, label %then2.i.i120.i
 
-then2.i.i123.i:                                   ; preds = %merge.i.i119.i
-  %842 = load ptr, ptr %116, align 8
-  %.not.i25.i.i.i = icmp eq ptr %842, null
-  br i1 %.not.i25.i.i.i, label %merge.i.i.i124.i, label %then.i26.i.i.i
+then2.i.i120.i:                                   ; preds = %merge.i.i116.i
+  %844 = load ptr, ptr %116, align 8
+  %.not.i25.i.i.i = icmp eq ptr %844, null
+  br i1 %.not.i25.i.i.i, label %merge.i.i.i121.i, label %then.i26.i.i.i
 
-then.i26.i.i.i:                                   ; preds = %then2.i.i123.i
-  %843 = getelementptr i8, ptr %842, i64 20
-  %844 = load i32, ptr %843, align 4
-  %845 = getelementptr i8, ptr %842, i64 16
+then.i26.i.i.i:                                   ; preds = %then2.i.i120.i
+  %845 = getelementptr i8, ptr %844, i64 20
   %846 = load i32, ptr %845, align 4
-  %847 = icmp slt i32 %844, %846
-  br i1 %847, label %then.i.i27.i.i.i, label %merge.i.i.i124.i
+  %847 = getelementptr i8, ptr %844, i64 16
+  %848 = load i32, ptr %847, align 4
+  %849 = icmp slt i32 %846, %848
+  br i1 %849, label %then.i.i27.i.i.i, label %merge.i.i.i121.i
 
 then.i.i27.i.i.i:                                 ; preds = %then.i26.i.i.i
-  %848 = load ptr, ptr %842, align 8
-  %849 = getelementptr i8, ptr %848, i64 392
-  %850 = load ptr, ptr %849, align 8
-  %851 = getelementptr i8, ptr %842, i64 8
+  %850 = load ptr, ptr %844, align 8
+  %851 = getelementptr i8, ptr %850, i64 392
   %852 = load ptr, ptr %851, align 8
-  %853 = getelementptr i8, ptr %842, i64 40
+  %853 = getelementptr i8, ptr %844, i64 8
   %854 = load ptr, ptr %853, align 8
-  %855 = sext i32 %844 to i64
-  %856 = getelementptr ptr, ptr %854, i64 %855
-  %857 = load ptr, ptr %856, align 8
-  %858 = call i32 %850(ptr %852, ptr %857)
-  %.not.i.i28.i.i.i = icmp eq i32 %858, 0
-  br i1 %.not.i.i28.i.i.i, label %or.rhs.i.i29.i.i.i, label %or.end.i.i.i.i129.i
+  %855 = getelementptr i8, ptr %844, i64 40
+  %856 = load ptr, ptr %855, align 8
+  %857 = sext i32 %846 to i64
+  %858 = getelementptr ptr, ptr %856, i64 %857
+  %859 = load ptr, ptr %858, align 8
+  %860 = call i32 %852(ptr %854, ptr %859)
+  %.not.i.i28.i.i.i = icmp eq i32 %860, 0
+  br i1 %.not.i.i28.i.i.i, label %or.rhs.i.i29.i.i.i, label %or.end.i.i.i.i126.i
 
 or.rhs.i.i29.i.i.i:                               ; preds = %then.i.i27.i.i.i
-  %859 = getelementptr i8, ptr %842, i64 24
-  %860 = load i8, ptr %859, align 1
-  %861 = and i8 %860, 1
-  br label %or.end.i.i.i.i129.i
+  %861 = getelementptr i8, ptr %844, i64 24
+  %862 = load i8, ptr %861, align 1
+  %863 = and i8 %862, 1
+  br label %or.end.i.i.i.i126.i
 
-or.end.i.i.i.i129.i:                              ; preds = %or.rhs.i.i29.i.i.i, %then.i.i27.i.i.i
-  %862 = phi i8 [ 1, %then.i.i27.i.i.i ], [ %861, %or.rhs.i.i29.i.i.i ]
-  %863 = getelementptr i8, ptr %842, i64 24
-  store i8 %862, ptr %863, align 1
-  %864 = load i32, ptr %843, align 4
-  %865 = add i32 %864, 1
-  store i32 %865, ptr %843, align 4
-  br label %merge.i.i.i124.i
+or.end.i.i.i.i126.i:                              ; preds = %or.rhs.i.i29.i.i.i, %then.i.i27.i.i.i
+  %864 = phi i8 [ 1, %then.i.i27.i.i.i ], [ %863, %or.rhs.i.i29.i.i.i ]
+  %865 = getelementptr i8, ptr %844, i64 24
+  store i8 %864, ptr %865, align 1
+  %866 = load i32, ptr %845, align 4
+  %867 = add i32 %866, 1
+  store i32 %867, ptr %845, align 4
+  br label %merge.i.i.i121.i
 
-merge.i.i.i124.i:                                 ; preds = %or.end.i.i.i.i129.i, %then.i26.i.i.i, %then2.i.i123.i
-  %866 = getelementptr i8, ptr %0, i64 1888
-  %867 = load i8, ptr %866, align 1
-  %868 = trunc i8 %867 to i1
-  br i1 %868, label %then2.i.i.i125.i, label %"$gather_logits.exit.i.i"
+merge.i.i.i121.i:                                 ; preds = %or.end.i.i.i.i126.i, %then.i26.i.i.i, %then2.i.i120.i
+  %868 = getelementptr i8, ptr %0, i64 1888
+  %869 = load i8, ptr %868, align 1
+  %870 = trunc i8 %869 to i1
+  br i1 %870, label %then2.i.i.i122.i, label %"$gather_logits.exit.i.i"
 
-then2.i.i.i125.i:                                 ; preds = %merge.i.i.i124.i
-  %869 = load ptr, ptr %152, align 8
-  %870 = getelementptr i8, ptr %869, i64 136
-  %871 = load ptr, ptr %870, align 8
-  %872 = load ptr, ptr %156, align 8
-  %873 = call i32 %871(ptr %872)
-  br label %merge1.i.i126.i
+then2.i.i.i122.i:                                 ; preds = %merge.i.i.i121.i
+  %871 = load ptr, ptr %152, align 8
+  %872 = getelementptr i8, ptr %871, i64 136
+  %873 = load ptr, ptr %872, align 8
+  %874 = load ptr, ptr %156, align 8
+  %875 = call i32 %873(ptr %874)
+  br label %merge1.i.i123.i
 
-merge1.i.i126.i:                                  ; preds = %then2.i.i.i125.i, %merge.i.i119.i
-  %code.0.i.i127.i = phi i32 [ %spec.select.i.i.i121.i, %merge.i.i119.i ], [ %873, %then2.i.i.i125.i ]
-  %.not.i.i128.i = icmp eq i32 %code.0.i.i127.i, 0
-  br i1 %.not.i.i128.i, label %"$gather_logits.exit.i.i", label %then5.i.i.i
+merge1.i.i123.i:                                  ; preds = %then2.i.i.i122.i, %merge.i.i116.i
+  %code.0.i.i124.i = phi i32 [ %spec.select.i.i.i118.i, %merge.i.i116.i ], [ %875, %then2.i.i.i122.i ]
+  %.not.i.i125.i = icmp eq i32 %code.0.i.i124.i, 0
+  br i1 %.not.i.i125.i, label %"$gather_logits.exit.i.i", label %then5.i.i.i
 
-then5.i.i.i:                                      ; preds = %merge1.i.i126.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i106.i)
-  store i8 0, ptr %cause.i.i.i106.i, align 8
-  %874 = load ptr, ptr %152, align 8
-  %875 = getelementptr i8, ptr %874, i64 64
-  %876 = load ptr, ptr %875, align 8
-  %877 = load ptr, ptr %156, align 8
-  call void %876(ptr %877, ptr nonnull %cause.i.i.i106.i)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i106.i, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i106.i)
+then5.i.i.i:                                      ; preds = %merge1.i.i123.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i103.i)
+  store i8 0, ptr %cause.i.i.i103.i, align 8
+  %876 = load ptr, ptr %152, align 8
+  %877 = getelementptr i8, ptr %876, i64 64
+  %878 = load ptr, ptr %877, align 8
+  %879 = load ptr, ptr %156, align 8
+  call void %878(ptr %879, ptr nonnull %cause.i.i.i103.i)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i103.i, ptr %2)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i103.i)
   br label %"$gather_logits.exit.i.i"
 
-"$gather_logits.exit.i.i":                        ; preds = %then5.i.i.i, %merge1.i.i126.i, %merge.i.i.i124.i
-  %common.ret.op.i.i.i = phi i32 [ %code.0.i.i127.i, %then5.i.i.i ], [ 0, %merge1.i.i126.i ], [ 0, %merge.i.i.i124.i ]
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i.i107.i)
+"$gather_logits.exit.i.i":                        ; preds = %then5.i.i.i, %merge1.i.i123.i, %merge.i.i.i121.i
+  %common.ret.op.i.i.i = phi i32 [ %code.0.i.i124.i, %then5.i.i.i ], [ 0, %merge1.i.i123.i ], [ 0, %merge.i.i.i121.i ]
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i.i104.i)
   br label %"$forward.step.exit"
 
-merge1.i112.i:                                    ; preds = %merge.i111.i
-  %878 = getelementptr i8, ptr %0, i64 1768
-  %879 = load ptr, ptr %878, align 8
-  %880 = call fastcc i32 @"$local_logits"(ptr nonnull %0, i32 %.val31.i.i, ptr %879, ptr %2)
+merge1.i109.i:                                    ; preds = %merge.i108.i
+  %880 = getelementptr i8, ptr %0, i64 1768
+  %881 = load ptr, ptr %880, align 8
+  %882 = call fastcc i32 @"$local_logits"(ptr nonnull %0, i32 %.val30.i.i, ptr %881, ptr %2)
   br label %"$forward.step.exit"
 
-"$forward.step.exit":                             ; preds = %"$gather_logits.exit.i.i", %merge1.i112.i
-  %common.ret.op.i = phi i32 [ %common.ret.op.i.i.i, %"$gather_logits.exit.i.i" ], [ %880, %merge1.i112.i ]
+"$forward.step.exit":                             ; preds = %"$gather_logits.exit.i.i", %merge1.i109.i
+  %common.ret.op.i = phi i32 [ %common.ret.op.i.i.i, %"$gather_logits.exit.i.i" ], [ %882, %merge1.i109.i ]
   %.not = icmp eq i32 %common.ret.op.i, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %"$attention_block.exit.i", %"$feed_forward_block.exit.i", %then2.i.i104.i, %or.end2.i.i, %"$route.exit.i.i.i", %then2.i113.i, %merge20.i, %"$attention_block.exit.thread166.i", %"$attention_block.exit.thread.i", %"$embed.exit.i", %"$select_tokens.exit.i", %"$Rank.sample.exit", %"$Rank.sample.exit.thread69", %"$forward.step.exit", %and.lhs.true, %merge1, %"$forward.share_samples.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i56, %"$forward.share_samples.exit" ], [ 0, %merge1 ], [ 0, %and.lhs.true ], [ %common.ret.op.i, %"$forward.step.exit" ], [ %code.0.i.i41, %"$Rank.sample.exit" ], [ %spec.select.i.i.i50, %"$Rank.sample.exit.thread69" ], [ %code.0.i.i.i.i, %"$route.exit.i.i.i" ], [ %794, %then2.i113.i ], [ %788, %merge20.i ], [ %code.0.i152.i, %"$attention_block.exit.thread166.i" ], [ %common.ret.op.i82.ph.i, %"$attention_block.exit.thread.i" ], [ %code.0.i71.i, %"$embed.exit.i" ], [ %code.0.i.i, %"$select_tokens.exit.i" ], [ %581, %or.end2.i.i ], [ %676, %then2.i.i104.i ], [ %common.ret.op.i94.i, %"$feed_forward_block.exit.i" ], [ %557, %"$attention_block.exit.i" ]
+common.ret:                                       ; preds = %"$attention_block.exit.i", %"$feed_forward_block.exit.i", %then2.i.i101.i, %or.end2.i.i, %"$route.exit.i.i.i", %then2.i110.i, %merge20.i, %"$attention_block.exit.thread163.i", %"$attention_block.exit.thread.i", %"$embed.exit.i", %"$select_tokens.exit.i", %"$Rank.sample.exit", %"$Rank.sample.exit.thread69", %"$forward.step.exit", %and.lhs.true, %merge1, %"$forward.share_samples.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i56, %"$forward.share_samples.exit" ], [ 0, %merge1 ], [ 0, %and.lhs.true ], [ %common.ret.op.i, %"$forward.step.exit" ], [ %code.0.i.i41, %"$Rank.sample.exit" ], [ %spec.select.i.i.i50, %"$Rank.sample.exit.thread69" ], [ %code.0.i.i.i.i, %"$route.exit.i.i.i" ], [ %796, %then2.i110.i ], [ %790, %merge20.i ], [ %code.0.i149.i, %"$attention_block.exit.thread163.i" ], [ %common.ret.op.i81.ph.i, %"$attention_block.exit.thread.i" ], [ %code.0.i70.i, %"$embed.exit.i" ], [ %code.0.i.i, %"$select_tokens.exit.i" ], [ %583, %or.end2.i.i ], [ %678, %then2.i.i101.i ], [ %common.ret.op.i92.i, %"$feed_forward_block.exit.i" ], [ %559, %"$attention_block.exit.i" ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %merge9.i, %"$forward.step.exit"
-  %881 = load i32, ptr %0, align 4
-  %882 = icmp eq i32 %881, 0
-  br i1 %882, label %then2, label %merge1
+  %883 = load i32, ptr %0, align 4
+  %884 = icmp eq i32 %883, 0
+  br i1 %884, label %then2, label %merge1
 
 then2:                                            ; preds = %merge
-  %883 = getelementptr i8, ptr %1, i64 344
-  %884 = load ptr, ptr %883, align 8
-  %.not.i = icmp eq ptr %884, null
+  %885 = getelementptr i8, ptr %1, i64 344
+  %886 = load ptr, ptr %885, align 8
+  %.not.i = icmp eq ptr %886, null
   br i1 %.not.i, label %merge.i29, label %and.lhs.true.i
 
 then.i48:                                         ; preds = %and.lhs.true.i
-  %885 = zext nneg i32 %907 to i64
-  %886 = load ptr, ptr %198, align 8
-  %887 = getelementptr i8, ptr %886, i64 72
-  %888 = load i32, ptr %887, align 4
-  %889 = sext i32 %888 to i64
-  %890 = shl nuw nsw i64 %885, 2
-  %891 = mul i64 %890, %889
+  %887 = zext nneg i32 %909 to i64
+  %888 = load ptr, ptr %198, align 8
+  %889 = getelementptr i8, ptr %888, i64 72
+  %890 = load i32, ptr %889, align 4
+  %891 = sext i32 %890 to i64
+  %892 = shl nuw nsw i64 %887, 2
+  %893 = mul i64 %892, %891
   store ptr @"$string.43", ptr %147, align 8
   store i32 -1, ptr %148, align 4
-  %892 = load i64, ptr %149, align 8
-  %893 = add i64 %892, 1
-  store i64 %893, ptr %149, align 8
-  %894 = load ptr, ptr %152, align 8
-  %895 = getelementptr i8, ptr %894, i64 120
-  %896 = load ptr, ptr %895, align 8
-  %897 = load ptr, ptr %156, align 8
-  %898 = load ptr, ptr %883, align 8
-  %899 = getelementptr i8, ptr %0, i64 1768
-  %900 = load ptr, ptr %899, align 8
-  %901 = call i32 %896(ptr %897, ptr %898, ptr %900, i64 %891)
+  %894 = load i64, ptr %149, align 8
+  %895 = add i64 %894, 1
+  store i64 %895, ptr %149, align 8
+  %896 = load ptr, ptr %152, align 8
+  %897 = getelementptr i8, ptr %896, i64 120
+  %898 = load ptr, ptr %897, align 8
+  %899 = load ptr, ptr %156, align 8
+  %900 = load ptr, ptr %885, align 8
+  %901 = getelementptr i8, ptr %0, i64 1768
+  %902 = load ptr, ptr %901, align 8
+  %903 = call i32 %898(ptr %899, ptr %900, ptr %902, i64 %893)
   %.val.i.i49 = load i8, ptr %159, align 1
-  %902 = trunc i8 %.val.i.i49 to i1
-  %spec.select.i.i.i50 = select i1 %902, i32 9, i32 %901
+  %904 = trunc i8 %.val.i.i49 to i1
+  %spec.select.i.i.i50 = select i1 %904, i32 9, i32 %903
   %.not.i.i51 = icmp eq i32 %spec.select.i.i.i50, 0
   br i1 %.not.i.i51, label %merge.i29, label %"$Rank.sample.exit.thread69"
 
 "$Rank.sample.exit.thread69":                     ; preds = %then.i48
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i28)
   store i8 0, ptr %cause.i.i.i28, align 8
-  %903 = load ptr, ptr %152, align 8
-  %904 = getelementptr i8, ptr %903, i64 64
-  %905 = load ptr, ptr %904, align 8
-  %906 = load ptr, ptr %156, align 8
-  call void %905(ptr %906, ptr nonnull %cause.i.i.i28)
+  %905 = load ptr, ptr %152, align 8
+  %906 = getelementptr i8, ptr %905, i64 64
+  %907 = load ptr, ptr %906, align 8
+  %908 = load ptr, ptr %156, align 8
+  call void %907(ptr %908, ptr nonnull %cause.i.i.i28)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i28, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i28)
   br label %common.ret
 
 and.lhs.true.i:                                   ; preds = %then2
-  %907 = load i32, ptr %781, align 4
-  %908 = icmp sgt i32 %907, 0
-  br i1 %908, label %then.i48, label %merge.i29
+  %909 = load i32, ptr %783, align 4
+  %910 = icmp sgt i32 %909, 0
+  br i1 %910, label %then.i48, label %merge.i29
 
 merge.i29:                                        ; preds = %and.lhs.true.i, %then.i48, %then2
-  %909 = getelementptr i8, ptr %1, i64 20
-  %910 = load i32, ptr %909, align 4
-  %911 = icmp sgt i32 %910, 0
-  br i1 %911, label %then5.i, label %merge1
+  %911 = getelementptr i8, ptr %1, i64 20
+  %912 = load i32, ptr %911, align 4
+  %913 = icmp sgt i32 %912, 0
+  br i1 %913, label %then5.i, label %merge1
 
 then5.i:                                          ; preds = %merge.i29
   call void @llvm.lifetime.start.p0(i64 208, ptr nonnull %args.i.i27)
-  store i32 %910, ptr %args.i.i27, align 8
-  %912 = load ptr, ptr %198, align 8
-  %913 = getelementptr i8, ptr %912, i64 72
-  %914 = load i32, ptr %913, align 4
-  %915 = getelementptr inbounds i8, ptr %args.i.i27, i64 4
-  store i32 %914, ptr %915, align 4
-  %916 = getelementptr i8, ptr %1, i64 44
-  %917 = load i32, ptr %916, align 4
-  %918 = getelementptr inbounds i8, ptr %args.i.i27, i64 8
-  store i32 %917, ptr %918, align 8
-  %919 = getelementptr inbounds i8, ptr %args.i.i27, i64 12
-  %920 = getelementptr i8, ptr %1, i64 24
-  %921 = load <2 x i32>, ptr %920, align 4
-  %922 = shufflevector <2 x i32> %921, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
-  store <2 x i32> %922, ptr %919, align 4
-  %923 = getelementptr i8, ptr %0, i64 1768
-  %924 = load ptr, ptr %923, align 8
-  %925 = getelementptr inbounds i8, ptr %args.i.i27, i64 24
-  store ptr %924, ptr %925, align 8
-  %926 = getelementptr i8, ptr %0, i64 1816
-  %927 = load ptr, ptr %926, align 8
-  %928 = getelementptr inbounds i8, ptr %args.i.i27, i64 160
-  store ptr %927, ptr %928, align 8
-  %929 = load ptr, ptr %106, align 8
-  %930 = getelementptr i8, ptr %929, i64 80
-  %931 = load ptr, ptr %930, align 8
-  %932 = getelementptr inbounds i8, ptr %args.i.i27, i64 32
-  store ptr %931, ptr %932, align 8
-  %933 = getelementptr i8, ptr %929, i64 88
-  %934 = load ptr, ptr %933, align 8
-  %935 = getelementptr inbounds i8, ptr %args.i.i27, i64 40
-  store ptr %934, ptr %935, align 8
-  %936 = getelementptr i8, ptr %929, i64 96
-  %937 = load ptr, ptr %936, align 8
-  %938 = getelementptr inbounds i8, ptr %args.i.i27, i64 48
-  store ptr %937, ptr %938, align 8
-  %939 = getelementptr i8, ptr %929, i64 104
-  %940 = load ptr, ptr %939, align 8
-  %941 = getelementptr inbounds i8, ptr %args.i.i27, i64 56
-  store ptr %940, ptr %941, align 8
-  %942 = getelementptr i8, ptr %929, i64 112
-  %943 = load ptr, ptr %942, align 8
-  %944 = getelementptr inbounds i8, ptr %args.i.i27, i64 64
-  store ptr %943, ptr %944, align 8
-  %945 = getelementptr i8, ptr %929, i64 120
-  %946 = load ptr, ptr %945, align 8
-  %947 = getelementptr inbounds i8, ptr %args.i.i27, i64 72
-  store ptr %946, ptr %947, align 8
-  %948 = getelementptr i8, ptr %929, i64 128
-  %949 = load ptr, ptr %948, align 8
-  %950 = getelementptr inbounds i8, ptr %args.i.i27, i64 80
-  store ptr %949, ptr %950, align 8
-  %951 = getelementptr i8, ptr %929, i64 136
-  %952 = load ptr, ptr %951, align 8
-  %953 = getelementptr inbounds i8, ptr %args.i.i27, i64 88
-  store ptr %952, ptr %953, align 8
-  %954 = getelementptr i8, ptr %929, i64 144
-  %955 = load ptr, ptr %954, align 8
-  %956 = getelementptr inbounds i8, ptr %args.i.i27, i64 96
-  store ptr %955, ptr %956, align 8
-  %957 = getelementptr i8, ptr %929, i64 152
-  %958 = load ptr, ptr %957, align 8
-  %959 = getelementptr inbounds i8, ptr %args.i.i27, i64 104
-  store ptr %958, ptr %959, align 8
-  %960 = getelementptr i8, ptr %929, i64 160
-  %961 = load ptr, ptr %960, align 8
-  %962 = getelementptr inbounds i8, ptr %args.i.i27, i64 112
-  store ptr %961, ptr %962, align 8
-  %963 = getelementptr i8, ptr %929, i64 168
-  %964 = load ptr, ptr %963, align 8
-  %965 = getelementptr inbounds i8, ptr %args.i.i27, i64 120
-  store ptr %964, ptr %965, align 8
-  %966 = getelementptr i8, ptr %929, i64 176
-  %967 = load ptr, ptr %966, align 8
-  %968 = getelementptr inbounds i8, ptr %args.i.i27, i64 128
-  store ptr %967, ptr %968, align 8
-  %969 = getelementptr i8, ptr %929, i64 184
-  %970 = load ptr, ptr %969, align 8
-  %971 = getelementptr inbounds i8, ptr %args.i.i27, i64 136
-  store ptr %970, ptr %971, align 8
-  %972 = getelementptr i8, ptr %929, i64 192
-  %973 = load ptr, ptr %972, align 8
-  %974 = getelementptr inbounds i8, ptr %args.i.i27, i64 144
-  store ptr %973, ptr %974, align 8
-  %975 = getelementptr i8, ptr %929, i64 200
-  %976 = load ptr, ptr %975, align 8
-  %977 = getelementptr inbounds i8, ptr %args.i.i27, i64 152
-  store ptr %976, ptr %977, align 8
-  %978 = getelementptr i8, ptr %0, i64 624
-  %979 = getelementptr inbounds i8, ptr %args.i.i27, i64 168
-  %980 = load <4 x ptr>, ptr %978, align 8
-  store <4 x ptr> %980, ptr %979, align 8
-  %981 = getelementptr i8, ptr %0, i64 656
-  %982 = load ptr, ptr %981, align 8
-  %983 = getelementptr inbounds i8, ptr %args.i.i27, i64 200
-  store ptr %982, ptr %983, align 8
-  %984 = load ptr, ptr %116, align 8
-  %.not.i.i.i31 = icmp eq ptr %984, null
+  store i32 %912, ptr %args.i.i27, align 8
+  %914 = load ptr, ptr %198, align 8
+  %915 = getelementptr i8, ptr %914, i64 72
+  %916 = load i32, ptr %915, align 4
+  %917 = getelementptr inbounds i8, ptr %args.i.i27, i64 4
+  store i32 %916, ptr %917, align 4
+  %918 = getelementptr i8, ptr %1, i64 44
+  %919 = load i32, ptr %918, align 4
+  %920 = getelementptr inbounds i8, ptr %args.i.i27, i64 8
+  store i32 %919, ptr %920, align 8
+  %921 = getelementptr inbounds i8, ptr %args.i.i27, i64 12
+  %922 = getelementptr i8, ptr %1, i64 24
+  %923 = load <2 x i32>, ptr %922, align 4
+  %924 = shufflevector <2 x i32> %923, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
+  store <2 x i32> %924, ptr %921, align 4
+  %925 = getelementptr i8, ptr %0, i64 1768
+  %926 = load ptr, ptr %925, align 8
+  %927 = getelementptr inbounds i8, ptr %args.i.i27, i64 24
+  store ptr %926, ptr %927, align 8
+  %928 = getelementptr i8, ptr %0, i64 1816
+  %929 = load ptr, ptr %928, align 8
+  %930 = getelementptr inbounds i8, ptr %args.i.i27, i64 160
+  store ptr %929, ptr %930, align 8
+  %931 = load ptr, ptr %106, align 8
+  %932 = getelementptr i8, ptr %931, i64 80
+  %933 = load ptr, ptr %932, align 8
+  %934 = getelementptr inbounds i8, ptr %args.i.i27, i64 32
+  store ptr %933, ptr %934, align 8
+  %935 = getelementptr i8, ptr %931, i64 88
+  %936 = load ptr, ptr %935, align 8
+  %937 = getelementptr inbounds i8, ptr %args.i.i27, i64 40
+  store ptr %936, ptr %937, align 8
+  %938 = getelementptr i8, ptr %931, i64 96
+  %939 = load ptr, ptr %938, align 8
+  %940 = getelementptr inbounds i8, ptr %args.i.i27, i64 48
+  store ptr %939, ptr %940, align 8
+  %941 = getelementptr i8, ptr %931, i64 104
+  %942 = load ptr, ptr %941, align 8
+  %943 = getelementptr inbounds i8, ptr %args.i.i27, i64 56
+  store ptr %942, ptr %943, align 8
+  %944 = getelementptr i8, ptr %931, i64 112
+  %945 = load ptr, ptr %944, align 8
+  %946 = getelementptr inbounds i8, ptr %args.i.i27, i64 64
+  store ptr %945, ptr %946, align 8
+  %947 = getelementptr i8, ptr %931, i64 120
+  %948 = load ptr, ptr %947, align 8
+  %949 = getelementptr inbounds i8, ptr %args.i.i27, i64 72
+  store ptr %948, ptr %949, align 8
+  %950 = getelementptr i8, ptr %931, i64 128
+  %951 = load ptr, ptr %950, align 8
+  %952 = getelementptr inbounds i8, ptr %args.i.i27, i64 80
+  store ptr %951, ptr %952, align 8
+  %953 = getelementptr i8, ptr %931, i64 136
+  %954 = load ptr, ptr %953, align 8
+  %955 = getelementptr inbounds i8, ptr %args.i.i27, i64 88
+  store ptr %954, ptr %955, align 8
+  %956 = getelementptr i8, ptr %931, i64 144
+  %957 = load ptr, ptr %956, align 8
+  %958 = getelementptr inbounds i8, ptr %args.i.i27, i64 96
+  store ptr %957, ptr %958, align 8
+  %959 = getelementptr i8, ptr %931, i64 152
+  %960 = load ptr, ptr %959, align 8
+  %961 = getelementptr inbounds i8, ptr %args.i.i27, i64 104
+  store ptr %960, ptr %961, align 8
+  %962 = getelementptr i8, ptr %931, i64 160
+  %963 = load ptr, ptr %962, align 8
+  %964 = getelementptr inbounds i8, ptr %args.i.i27, i64 112
+  store ptr %963, ptr %964, align 8
+  %965 = getelementptr i8, ptr %931, i64 168
+  %966 = load ptr, ptr %965, align 8
+  %967 = getelementptr inbounds i8, ptr %args.i.i27, i64 120
+  store ptr %966, ptr %967, align 8
+  %968 = getelementptr i8, ptr %931, i64 176
+  %969 = load ptr, ptr %968, align 8
+  %970 = getelementptr inbounds i8, ptr %args.i.i27, i64 128
+  store ptr %969, ptr %970, align 8
+  %971 = getelementptr i8, ptr %931, i64 184
+  %972 = load ptr, ptr %971, align 8
+  %973 = getelementptr inbounds i8, ptr %args.i.i27, i64 136
+  store ptr %972, ptr %973, align 8
+  %974 = getelementptr i8, ptr %931, i64 192
+  %975 = load ptr, ptr %974, align 8
+  %976 = getelementptr inbounds i8, ptr %args.i.i27, i64 144
+  store ptr %975, ptr %976, align 8
+  %977 = getelementptr i8, ptr %931, i64 200
+  %978 = load ptr, ptr %977, align 8
+  %979 = getelementptr inbounds i8, ptr %args.i.i27, i64 152
+  store ptr %978, ptr %979, align 8
+  %980 = getelementptr i8, ptr %0, i64 624
+  %981 = getelementptr inbounds i8, ptr %args.i.i27, i64 168
+  %982 = load <4 x ptr>, ptr %980, align 8
+  store <4 x ptr> %982, ptr %981, align 8
+  %983 = getelementptr i8, ptr %0, i64 656
+  %984 = load ptr, ptr %983, align 8
+  %985 = getelementptr inbounds i8, ptr %args.i.i27, i64 200
+  store ptr %984, ptr %985, align 8
+  %986 = load ptr, ptr %116, align 8
+  %.not.i.i.i31 = icmp eq ptr %986, null
   br i1 %.not.i.i.i31, label %"$Rank.watches_operations.exit.i.i47", label %then.i.i.i32
 
 "$Rank.watches_operations.exit.i.i47":            ; preds = %then5.i
-  %985 = getelementptr i8, ptr %0, i64 1888
-  %986 = load i8, ptr %985, align 1
-  %987 = trunc i8 %986 to i1
-  %988 = xor i1 %987, true
+  %987 = getelementptr i8, ptr %0, i64 1888
+  %988 = load i8, ptr %987, align 1
+  %989 = trunc i8 %988 to i1
+  %990 = xor i1 %989, true
   br label %merge.i.i35
 
 then.i.i.i32:                                     ; preds = %then5.i
-  %989 = getelementptr i8, ptr %984, i64 20
-  %990 = load i32, ptr %989, align 4
-  %991 = getelementptr i8, ptr %984, i64 16
+  %991 = getelementptr i8, ptr %986, i64 20
   %992 = load i32, ptr %991, align 4
-  %993 = icmp slt i32 %990, %992
-  br i1 %993, label %then.i.i.i.i44, label %"$Profile.begin_operation.exit.i.i.i33"
+  %993 = getelementptr i8, ptr %986, i64 16
+  %994 = load i32, ptr %993, align 4
+  %995 = icmp slt i32 %992, %994
+  br i1 %995, label %then.i.i.i.i44, label %"$Profile.begin_operation.exit.i.i.i33"
 
 then.i.i.i.i44:                                   ; preds = %then.i.i.i32
-  %994 = getelementptr i8, ptr %984, i64 48
-  %995 = load ptr, ptr %994, align 8
-  %996 = sext i32 %990 to i64
-  %997 = getelementptr ptr, ptr %995, i64 %996
-  store ptr @"$string.44", ptr %997, align 8
-  %998 = load ptr, ptr %984, align 8
-  %999 = getelementptr i8, ptr %998, i64 392
-  %1000 = load ptr, ptr %999, align 8
-  %1001 = getelementptr i8, ptr %984, i64 8
+  %996 = getelementptr i8, ptr %986, i64 48
+  %997 = load ptr, ptr %996, align 8
+  %998 = sext i32 %992 to i64
+  %999 = getelementptr ptr, ptr %997, i64 %998
+  store ptr @"$string.44", ptr %999, align 8
+  %1000 = load ptr, ptr %986, align 8
+  %1001 = getelementptr i8, ptr %1000, i64 392
   %1002 = load ptr, ptr %1001, align 8
-  %1003 = getelementptr i8, ptr %984, i64 32
+  %1003 = getelementptr i8, ptr %986, i64 8
   %1004 = load ptr, ptr %1003, align 8
-  %1005 = load i32, ptr %989, align 4
-  %1006 = sext i32 %1005 to i64
-  %1007 = getelementptr ptr, ptr %1004, i64 %1006
-  %1008 = load ptr, ptr %1007, align 8
-  %1009 = call i32 %1000(ptr %1002, ptr %1008)
-  %.not.i.i.i.i45 = icmp eq i32 %1009, 0
+  %1005 = getelementptr i8, ptr %986, i64 32
+  %1006 = load ptr, ptr %1005, align 8
+  %1007 = load i32, ptr %991, align 4
+  %1008 = sext i32 %1007 to i64
+  %1009 = getelementptr ptr, ptr %1006, i64 %1008
+  %1010 = load ptr, ptr %1009, align 8
+  %1011 = call i32 %1002(ptr %1004, ptr %1010)
+  %.not.i.i.i.i45 = icmp eq i32 %1011, 0
   br i1 %.not.i.i.i.i45, label %or.rhs.i.i.i.i46, label %"$Profile.begin_operation.exit.i.i.i33"
 
 or.rhs.i.i.i.i46:                                 ; preds = %then.i.i.i.i44
-  %1010 = getelementptr i8, ptr %984, i64 24
-  %1011 = load i8, ptr %1010, align 1
-  %1012 = and i8 %1011, 1
+  %1012 = getelementptr i8, ptr %986, i64 24
+  %1013 = load i8, ptr %1012, align 1
+  %1014 = and i8 %1013, 1
   br label %"$Profile.begin_operation.exit.i.i.i33"
 
 "$Profile.begin_operation.exit.i.i.i33":          ; preds = %or.rhs.i.i.i.i46, %then.i.i.i.i44, %then.i.i.i32
-  %.sink.i.i.i.i34 = phi i8 [ 1, %then.i.i.i.i44 ], [ %1012, %or.rhs.i.i.i.i46 ], [ 1, %then.i.i.i32 ]
-  %1013 = getelementptr i8, ptr %984, i64 24
-  store i8 %.sink.i.i.i.i34, ptr %1013, align 1
+  %.sink.i.i.i.i34 = phi i8 [ 1, %then.i.i.i.i44 ], [ %1014, %or.rhs.i.i.i.i46 ], [ 1, %then.i.i.i32 ]
+  %1015 = getelementptr i8, ptr %986, i64 24
+  store i8 %.sink.i.i.i.i34, ptr %1015, align 1
   br label %merge.i.i35
 
 merge.i.i35:                                      ; preds = %"$Profile.begin_operation.exit.i.i.i33", %"$Rank.watches_operations.exit.i.i47"
-  %.not46.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i33" ], [ %988, %"$Rank.watches_operations.exit.i.i47" ]
+  %.not46.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i33" ], [ %990, %"$Rank.watches_operations.exit.i.i47" ]
   store ptr @"$string.44", ptr %147, align 8
   store i32 -1, ptr %148, align 4
-  %1014 = load i64, ptr %149, align 8
-  %1015 = add i64 %1014, 1
-  store i64 %1015, ptr %149, align 8
-  %1016 = load ptr, ptr %152, align 8
-  %1017 = getelementptr i8, ptr %1016, i64 336
-  %1018 = load ptr, ptr %1017, align 8
-  %1019 = load ptr, ptr %156, align 8
-  %1020 = call i32 %1018(ptr %1019, ptr nonnull %args.i.i27)
+  %1016 = load i64, ptr %149, align 8
+  %1017 = add i64 %1016, 1
+  store i64 %1017, ptr %149, align 8
+  %1018 = load ptr, ptr %152, align 8
+  %1019 = getelementptr i8, ptr %1018, i64 336
+  %1020 = load ptr, ptr %1019, align 8
+  %1021 = load ptr, ptr %156, align 8
+  %1022 = call i32 %1020(ptr %1021, ptr nonnull %args.i.i27)
   %.val.i18.i = load i8, ptr %159, align 1
-  %1021 = trunc i8 %.val.i18.i to i1
-  %spec.select.i.i19.i = select i1 %1021, i32 9, i32 %1020
-  %1022 = icmp ne i32 %spec.select.i.i19.i, 0
-  %brmerge.i.i36 = or i1 %.not46.i.i, %1022
+  %1023 = trunc i8 %.val.i18.i to i1
+  %spec.select.i.i19.i = select i1 %1023, i32 9, i32 %1022
+  %1024 = icmp ne i32 %spec.select.i.i19.i, 0
+  %brmerge.i.i36 = or i1 %.not46.i.i, %1024
   br i1 %brmerge.i.i36, label %merge1.i.i40, label %then2.i.i37
 
 then2.i.i37:                                      ; preds = %merge.i.i35
-  %1023 = load ptr, ptr %116, align 8
-  %.not.i49.i.i = icmp eq ptr %1023, null
+  %1025 = load ptr, ptr %116, align 8
+  %.not.i49.i.i = icmp eq ptr %1025, null
   br i1 %.not.i49.i.i, label %merge.i.i.i38, label %then.i50.i.i
 
 then.i50.i.i:                                     ; preds = %then2.i.i37
-  %1024 = getelementptr i8, ptr %1023, i64 20
-  %1025 = load i32, ptr %1024, align 4
-  %1026 = getelementptr i8, ptr %1023, i64 16
+  %1026 = getelementptr i8, ptr %1025, i64 20
   %1027 = load i32, ptr %1026, align 4
-  %1028 = icmp slt i32 %1025, %1027
-  br i1 %1028, label %then.i.i51.i.i, label %merge.i.i.i38
+  %1028 = getelementptr i8, ptr %1025, i64 16
+  %1029 = load i32, ptr %1028, align 4
+  %1030 = icmp slt i32 %1027, %1029
+  br i1 %1030, label %then.i.i51.i.i, label %merge.i.i.i38
 
 then.i.i51.i.i:                                   ; preds = %then.i50.i.i
-  %1029 = load ptr, ptr %1023, align 8
-  %1030 = getelementptr i8, ptr %1029, i64 392
-  %1031 = load ptr, ptr %1030, align 8
-  %1032 = getelementptr i8, ptr %1023, i64 8
+  %1031 = load ptr, ptr %1025, align 8
+  %1032 = getelementptr i8, ptr %1031, i64 392
   %1033 = load ptr, ptr %1032, align 8
-  %1034 = getelementptr i8, ptr %1023, i64 40
+  %1034 = getelementptr i8, ptr %1025, i64 8
   %1035 = load ptr, ptr %1034, align 8
-  %1036 = sext i32 %1025 to i64
-  %1037 = getelementptr ptr, ptr %1035, i64 %1036
-  %1038 = load ptr, ptr %1037, align 8
-  %1039 = call i32 %1031(ptr %1033, ptr %1038)
-  %.not.i.i52.i.i = icmp eq i32 %1039, 0
+  %1036 = getelementptr i8, ptr %1025, i64 40
+  %1037 = load ptr, ptr %1036, align 8
+  %1038 = sext i32 %1027 to i64
+  %1039 = getelementptr ptr, ptr %1037, i64 %1038
+  %1040 = load ptr, ptr %1039, align 8
+  %1041 = call i32 %1033(ptr %1035, ptr %1040)
+  %.not.i.i52.i.i = icmp eq i32 %1041, 0
   br i1 %.not.i.i52.i.i, label %or.rhs.i.i53.i.i, label %or.end.i.i.i.i43
 
 or.rhs.i.i53.i.i:                                 ; preds = %then.i.i51.i.i
-  %1040 = getelementptr i8, ptr %1023, i64 24
-  %1041 = load i8, ptr %1040, align 1
-  %1042 = and i8 %1041, 1
+  %1042 = getelementptr i8, ptr %1025, i64 24
+  %1043 = load i8, ptr %1042, align 1
+  %1044 = and i8 %1043, 1
   br label %or.end.i.i.i.i43
 
 or.end.i.i.i.i43:                                 ; preds = %or.rhs.i.i53.i.i, %then.i.i51.i.i
-  %1043 = phi i8 [ 1, %then.i.i51.i.i ], [ %1042, %or.rhs.i.i53.i.i ]
-  %1044 = getelementptr i8, ptr %1023, i64 24
-  store i8 %1043, ptr %1044, align 1
-  %1045 = load i32, ptr %1024, align 4
-  %1046 = add i32 %1045, 1
-  store i32 %1046, ptr %1024, align 4
+  %1045 = phi i8 [ 1, %then.i.i51.i.i ], [ %1044, %or.rhs.i.i53.i.i ]
+  %1046 = getelementptr i8, ptr %1025, i64 24
+  store i8 %1045, ptr %1046, align 1
+  %1047 = load i32, ptr %1026, align 4
+  %1048 = add i32 %1047, 1
+  store i32 %1048, ptr %1026, align 4
   br label %merge.i.i.i38
 
 merge.i.i.i38:                                    ; preds = %or.end.i.i.i.i43, %then.i50.i.i, %then2.i.i37
-  %1047 = getelementptr i8, ptr %0, i64 1888
-  %1048 = load i8, ptr %1047, align 1
-  %1049 = trunc i8 %1048 to i1
-  br i1 %1049, label %then2.i.i.i39, label %"$Rank.sample.exit.thread72"
+  %1049 = getelementptr i8, ptr %0, i64 1888
+  %1050 = load i8, ptr %1049, align 1
+  %1051 = trunc i8 %1050 to i1
+  br i1 %1051, label %then2.i.i.i39, label %"$Rank.sample.exit.thread72"
 
 then2.i.i.i39:                                    ; preds = %merge.i.i.i38
-  %1050 = load ptr, ptr %152, align 8
-  %1051 = getelementptr i8, ptr %1050, i64 136
-  %1052 = load ptr, ptr %1051, align 8
-  %1053 = load ptr, ptr %156, align 8
-  %1054 = call i32 %1052(ptr %1053)
+  %1052 = load ptr, ptr %152, align 8
+  %1053 = getelementptr i8, ptr %1052, i64 136
+  %1054 = load ptr, ptr %1053, align 8
+  %1055 = load ptr, ptr %156, align 8
+  %1056 = call i32 %1054(ptr %1055)
   br label %merge1.i.i40
 
 merge1.i.i40:                                     ; preds = %then2.i.i.i39, %merge.i.i35
-  %code.0.i.i41 = phi i32 [ %spec.select.i.i19.i, %merge.i.i35 ], [ %1054, %then2.i.i.i39 ]
+  %code.0.i.i41 = phi i32 [ %spec.select.i.i19.i, %merge.i.i35 ], [ %1056, %then2.i.i.i39 ]
   %.not.i20.i = icmp eq i32 %code.0.i.i41, 0
   br i1 %.not.i20.i, label %"$Rank.sample.exit.thread72", label %"$Rank.sample.exit"
 
@@ -8326,180 +8320,180 @@ merge1.i.i40:                                     ; preds = %then2.i.i.i39, %mer
 "$Rank.sample.exit":                              ; preds = %merge1.i.i40
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i17.i)
   store i8 0, ptr %cause.i.i17.i, align 8
-  %1055 = load ptr, ptr %152, align 8
-  %1056 = getelementptr i8, ptr %1055, i64 64
-  %1057 = load ptr, ptr %1056, align 8
-  %1058 = load ptr, ptr %156, align 8
-  call void %1057(ptr %1058, ptr nonnull %cause.i.i17.i)
+  %1057 = load ptr, ptr %152, align 8
+  %1058 = getelementptr i8, ptr %1057, i64 64
+  %1059 = load ptr, ptr %1058, align 8
+  %1060 = load ptr, ptr %156, align 8
+  call void %1059(ptr %1060, ptr nonnull %cause.i.i17.i)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i17.i, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i17.i)
   call void @llvm.lifetime.end.p0(i64 208, ptr nonnull %args.i.i27)
   br label %common.ret
 
 merge1:                                           ; preds = %merge.i29, %"$Rank.sample.exit.thread72", %merge
-  %1059 = getelementptr i8, ptr %0, i64 1889
-  %1060 = load i8, ptr %1059, align 1
-  %1061 = trunc i8 %1060 to i1
-  br i1 %1061, label %and.lhs.true, label %common.ret
+  %1061 = getelementptr i8, ptr %0, i64 1889
+  %1062 = load i8, ptr %1061, align 1
+  %1063 = trunc i8 %1062 to i1
+  br i1 %1063, label %and.lhs.true, label %common.ret
 
 then10:                                           ; preds = %and.lhs.true
-  %1062 = getelementptr i8, ptr %1, i64 52
-  %.val = load i32, ptr %1062, align 4
+  %1064 = getelementptr i8, ptr %1, i64 52
+  %.val = load i32, ptr %1064, align 4
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i)
   store i64 1, ptr %args.i, align 8
-  %1063 = sext i32 %.val to i64
-  %1064 = shl nsw i64 %1063, 2
-  %1065 = getelementptr inbounds i8, ptr %args.i, i64 8
-  store i64 %1064, ptr %1065, align 8
-  %1066 = getelementptr i8, ptr %0, i64 624
-  %1067 = load ptr, ptr %1066, align 8
-  %1068 = getelementptr inbounds i8, ptr %args.i, i64 16
-  store ptr %1067, ptr %1068, align 8
-  %1069 = getelementptr i8, ptr %0, i64 1784
-  %1070 = load ptr, ptr %1069, align 8
-  %1071 = getelementptr inbounds i8, ptr %args.i, i64 24
-  store ptr %1070, ptr %1071, align 8
-  %1072 = load ptr, ptr %116, align 8
-  %.not.i.i52 = icmp eq ptr %1072, null
+  %1065 = sext i32 %.val to i64
+  %1066 = shl nsw i64 %1065, 2
+  %1067 = getelementptr inbounds i8, ptr %args.i, i64 8
+  store i64 %1066, ptr %1067, align 8
+  %1068 = getelementptr i8, ptr %0, i64 624
+  %1069 = load ptr, ptr %1068, align 8
+  %1070 = getelementptr inbounds i8, ptr %args.i, i64 16
+  store ptr %1069, ptr %1070, align 8
+  %1071 = getelementptr i8, ptr %0, i64 1784
+  %1072 = load ptr, ptr %1071, align 8
+  %1073 = getelementptr inbounds i8, ptr %args.i, i64 24
+  store ptr %1072, ptr %1073, align 8
+  %1074 = load ptr, ptr %116, align 8
+  %.not.i.i52 = icmp eq ptr %1074, null
   br i1 %.not.i.i52, label %"$Rank.watches_operations.exit.i", label %then.i.i53
 
 "$Rank.watches_operations.exit.i":                ; preds = %then10
-  %1073 = getelementptr i8, ptr %0, i64 1888
-  %1074 = load i8, ptr %1073, align 1
-  %1075 = trunc i8 %1074 to i1
-  %1076 = xor i1 %1075, true
+  %1075 = getelementptr i8, ptr %0, i64 1888
+  %1076 = load i8, ptr %1075, align 1
+  %1077 = trunc i8 %1076 to i1
+  %1078 = xor i1 %1077, true
   br label %merge.i54
 
 then.i.i53:                                       ; preds = %then10
-  %1077 = getelementptr i8, ptr %1072, i64 20
-  %1078 = load i32, ptr %1077, align 4
-  %1079 = getelementptr i8, ptr %1072, i64 16
+  %1079 = getelementptr i8, ptr %1074, i64 20
   %1080 = load i32, ptr %1079, align 4
-  %1081 = icmp slt i32 %1078, %1080
-  br i1 %1081, label %then.i.i.i60, label %"$Profile.begin_operation.exit.i.i"
+  %1081 = getelementptr i8, ptr %1074, i64 16
+  %1082 = load i32, ptr %1081, align 4
+  %1083 = icmp slt i32 %1080, %1082
+  br i1 %1083, label %then.i.i.i60, label %"$Profile.begin_operation.exit.i.i"
 
 then.i.i.i60:                                     ; preds = %then.i.i53
-  %1082 = getelementptr i8, ptr %1072, i64 48
-  %1083 = load ptr, ptr %1082, align 8
-  %1084 = sext i32 %1078 to i64
-  %1085 = getelementptr ptr, ptr %1083, i64 %1084
-  store ptr @"$string.42", ptr %1085, align 8
-  %1086 = load ptr, ptr %1072, align 8
-  %1087 = getelementptr i8, ptr %1086, i64 392
-  %1088 = load ptr, ptr %1087, align 8
-  %1089 = getelementptr i8, ptr %1072, i64 8
+  %1084 = getelementptr i8, ptr %1074, i64 48
+  %1085 = load ptr, ptr %1084, align 8
+  %1086 = sext i32 %1080 to i64
+  %1087 = getelementptr ptr, ptr %1085, i64 %1086
+  store ptr @"$string.42", ptr %1087, align 8
+  %1088 = load ptr, ptr %1074, align 8
+  %1089 = getelementptr i8, ptr %1088, i64 392
   %1090 = load ptr, ptr %1089, align 8
-  %1091 = getelementptr i8, ptr %1072, i64 32
+  %1091 = getelementptr i8, ptr %1074, i64 8
   %1092 = load ptr, ptr %1091, align 8
-  %1093 = load i32, ptr %1077, align 4
-  %1094 = sext i32 %1093 to i64
-  %1095 = getelementptr ptr, ptr %1092, i64 %1094
-  %1096 = load ptr, ptr %1095, align 8
-  %1097 = call i32 %1088(ptr %1090, ptr %1096)
-  %.not.i.i.i61 = icmp eq i32 %1097, 0
+  %1093 = getelementptr i8, ptr %1074, i64 32
+  %1094 = load ptr, ptr %1093, align 8
+  %1095 = load i32, ptr %1079, align 4
+  %1096 = sext i32 %1095 to i64
+  %1097 = getelementptr ptr, ptr %1094, i64 %1096
+  %1098 = load ptr, ptr %1097, align 8
+  %1099 = call i32 %1090(ptr %1092, ptr %1098)
+  %.not.i.i.i61 = icmp eq i32 %1099, 0
   br i1 %.not.i.i.i61, label %or.rhs.i.i.i, label %"$Profile.begin_operation.exit.i.i"
 
 or.rhs.i.i.i:                                     ; preds = %then.i.i.i60
-  %1098 = getelementptr i8, ptr %1072, i64 24
-  %1099 = load i8, ptr %1098, align 1
-  %1100 = and i8 %1099, 1
+  %1100 = getelementptr i8, ptr %1074, i64 24
+  %1101 = load i8, ptr %1100, align 1
+  %1102 = and i8 %1101, 1
   br label %"$Profile.begin_operation.exit.i.i"
 
 "$Profile.begin_operation.exit.i.i":              ; preds = %or.rhs.i.i.i, %then.i.i.i60, %then.i.i53
-  %.sink.i.i.i = phi i8 [ 1, %then.i.i.i60 ], [ %1100, %or.rhs.i.i.i ], [ 1, %then.i.i53 ]
-  %1101 = getelementptr i8, ptr %1072, i64 24
-  store i8 %.sink.i.i.i, ptr %1101, align 1
+  %.sink.i.i.i = phi i8 [ 1, %then.i.i.i60 ], [ %1102, %or.rhs.i.i.i ], [ 1, %then.i.i53 ]
+  %1103 = getelementptr i8, ptr %1074, i64 24
+  store i8 %.sink.i.i.i, ptr %1103, align 1
   br label %merge.i54
 
 merge.i54:                                        ; preds = %"$Profile.begin_operation.exit.i.i", %"$Rank.watches_operations.exit.i"
-  %.not21.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i" ], [ %1076, %"$Rank.watches_operations.exit.i" ]
+  %.not21.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i" ], [ %1078, %"$Rank.watches_operations.exit.i" ]
   store ptr @"$string.42", ptr %147, align 8
   store i32 -1, ptr %148, align 4
-  %1102 = load i64, ptr %149, align 8
-  %1103 = add i64 %1102, 1
-  store i64 %1103, ptr %149, align 8
-  %1104 = load ptr, ptr %152, align 8
-  %1105 = getelementptr i8, ptr %1104, i64 304
-  %1106 = load ptr, ptr %1105, align 8
-  %1107 = load ptr, ptr %156, align 8
-  %1108 = call i32 %1106(ptr %1107, ptr nonnull %args.i)
+  %1104 = load i64, ptr %149, align 8
+  %1105 = add i64 %1104, 1
+  store i64 %1105, ptr %149, align 8
+  %1106 = load ptr, ptr %152, align 8
+  %1107 = getelementptr i8, ptr %1106, i64 304
+  %1108 = load ptr, ptr %1107, align 8
+  %1109 = load ptr, ptr %156, align 8
+  %1110 = call i32 %1108(ptr %1109, ptr nonnull %args.i)
   %.val.i = load i8, ptr %159, align 1
-  %1109 = trunc i8 %.val.i to i1
-  %spec.select.i.i = select i1 %1109, i32 9, i32 %1108
-  %1110 = icmp ne i32 %spec.select.i.i, 0
-  %brmerge.i = or i1 %.not21.i, %1110
+  %1111 = trunc i8 %.val.i to i1
+  %spec.select.i.i = select i1 %1111, i32 9, i32 %1110
+  %1112 = icmp ne i32 %spec.select.i.i, 0
+  %brmerge.i = or i1 %.not21.i, %1112
   br i1 %brmerge.i, label %merge1.i, label %then2.i
 
 then2.i:                                          ; preds = %merge.i54
-  %1111 = load ptr, ptr %116, align 8
-  %.not.i24.i = icmp eq ptr %1111, null
+  %1113 = load ptr, ptr %116, align 8
+  %.not.i24.i = icmp eq ptr %1113, null
   br i1 %.not.i24.i, label %merge.i.i55, label %then.i25.i
 
 then.i25.i:                                       ; preds = %then2.i
-  %1112 = getelementptr i8, ptr %1111, i64 20
-  %1113 = load i32, ptr %1112, align 4
-  %1114 = getelementptr i8, ptr %1111, i64 16
+  %1114 = getelementptr i8, ptr %1113, i64 20
   %1115 = load i32, ptr %1114, align 4
-  %1116 = icmp slt i32 %1113, %1115
-  br i1 %1116, label %then.i.i26.i, label %merge.i.i55
+  %1116 = getelementptr i8, ptr %1113, i64 16
+  %1117 = load i32, ptr %1116, align 4
+  %1118 = icmp slt i32 %1115, %1117
+  br i1 %1118, label %then.i.i26.i, label %merge.i.i55
 
 then.i.i26.i:                                     ; preds = %then.i25.i
-  %1117 = load ptr, ptr %1111, align 8
-  %1118 = getelementptr i8, ptr %1117, i64 392
-  %1119 = load ptr, ptr %1118, align 8
-  %1120 = getelementptr i8, ptr %1111, i64 8
+  %1119 = load ptr, ptr %1113, align 8
+  %1120 = getelementptr i8, ptr %1119, i64 392
   %1121 = load ptr, ptr %1120, align 8
-  %1122 = getelementptr i8, ptr %1111, i64 40
+  %1122 = getelementptr i8, ptr %1113, i64 8
   %1123 = load ptr, ptr %1122, align 8
-  %1124 = sext i32 %1113 to i64
-  %1125 = getelementptr ptr, ptr %1123, i64 %1124
-  %1126 = load ptr, ptr %1125, align 8
-  %1127 = call i32 %1119(ptr %1121, ptr %1126)
-  %.not.i.i27.i = icmp eq i32 %1127, 0
+  %1124 = getelementptr i8, ptr %1113, i64 40
+  %1125 = load ptr, ptr %1124, align 8
+  %1126 = sext i32 %1115 to i64
+  %1127 = getelementptr ptr, ptr %1125, i64 %1126
+  %1128 = load ptr, ptr %1127, align 8
+  %1129 = call i32 %1121(ptr %1123, ptr %1128)
+  %.not.i.i27.i = icmp eq i32 %1129, 0
   br i1 %.not.i.i27.i, label %or.rhs.i.i28.i, label %or.end.i.i.i
 
 or.rhs.i.i28.i:                                   ; preds = %then.i.i26.i
-  %1128 = getelementptr i8, ptr %1111, i64 24
-  %1129 = load i8, ptr %1128, align 1
-  %1130 = and i8 %1129, 1
+  %1130 = getelementptr i8, ptr %1113, i64 24
+  %1131 = load i8, ptr %1130, align 1
+  %1132 = and i8 %1131, 1
   br label %or.end.i.i.i
 
 or.end.i.i.i:                                     ; preds = %or.rhs.i.i28.i, %then.i.i26.i
-  %1131 = phi i8 [ 1, %then.i.i26.i ], [ %1130, %or.rhs.i.i28.i ]
-  %1132 = getelementptr i8, ptr %1111, i64 24
-  store i8 %1131, ptr %1132, align 1
-  %1133 = load i32, ptr %1112, align 4
-  %1134 = add i32 %1133, 1
-  store i32 %1134, ptr %1112, align 4
+  %1133 = phi i8 [ 1, %then.i.i26.i ], [ %1132, %or.rhs.i.i28.i ]
+  %1134 = getelementptr i8, ptr %1113, i64 24
+  store i8 %1133, ptr %1134, align 1
+  %1135 = load i32, ptr %1114, align 4
+  %1136 = add i32 %1135, 1
+  store i32 %1136, ptr %1114, align 4
   br label %merge.i.i55
 
 merge.i.i55:                                      ; preds = %or.end.i.i.i, %then.i25.i, %then2.i
-  %1135 = getelementptr i8, ptr %0, i64 1888
-  %1136 = load i8, ptr %1135, align 1
-  %1137 = trunc i8 %1136 to i1
-  br i1 %1137, label %then2.i.i57, label %"$forward.share_samples.exit"
+  %1137 = getelementptr i8, ptr %0, i64 1888
+  %1138 = load i8, ptr %1137, align 1
+  %1139 = trunc i8 %1138 to i1
+  br i1 %1139, label %then2.i.i57, label %"$forward.share_samples.exit"
 
 then2.i.i57:                                      ; preds = %merge.i.i55
-  %1138 = load ptr, ptr %152, align 8
-  %1139 = getelementptr i8, ptr %1138, i64 136
-  %1140 = load ptr, ptr %1139, align 8
-  %1141 = load ptr, ptr %156, align 8
-  %1142 = call i32 %1140(ptr %1141)
+  %1140 = load ptr, ptr %152, align 8
+  %1141 = getelementptr i8, ptr %1140, i64 136
+  %1142 = load ptr, ptr %1141, align 8
+  %1143 = load ptr, ptr %156, align 8
+  %1144 = call i32 %1142(ptr %1143)
   br label %merge1.i
 
 merge1.i:                                         ; preds = %then2.i.i57, %merge.i54
-  %code.0.i = phi i32 [ %spec.select.i.i, %merge.i54 ], [ %1142, %then2.i.i57 ]
+  %code.0.i = phi i32 [ %spec.select.i.i, %merge.i54 ], [ %1144, %then2.i.i57 ]
   %.not.i58 = icmp eq i32 %code.0.i, 0
   br i1 %.not.i58, label %"$forward.share_samples.exit", label %then5.i59
 
 then5.i59:                                        ; preds = %merge1.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i)
   store i8 0, ptr %cause.i.i, align 8
-  %1143 = load ptr, ptr %152, align 8
-  %1144 = getelementptr i8, ptr %1143, i64 64
-  %1145 = load ptr, ptr %1144, align 8
-  %1146 = load ptr, ptr %156, align 8
-  call void %1145(ptr %1146, ptr nonnull %cause.i.i)
+  %1145 = load ptr, ptr %152, align 8
+  %1146 = getelementptr i8, ptr %1145, i64 64
+  %1147 = load ptr, ptr %1146, align 8
+  %1148 = load ptr, ptr %156, align 8
+  call void %1147(ptr %1148, ptr nonnull %cause.i.i)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i)
   br label %"$forward.share_samples.exit"
@@ -8510,31 +8504,27 @@ then5.i59:                                        ; preds = %merge1.i
   br label %common.ret
 
 and.lhs.true:                                     ; preds = %merge1
-  %1147 = getelementptr i8, ptr %1, i64 20
-  %1148 = load i32, ptr %1147, align 4
-  %1149 = icmp sgt i32 %1148, 0
-  br i1 %1149, label %then10, label %common.ret
+  %1149 = getelementptr i8, ptr %1, i64 20
+  %1150 = load i32, ptr %1149, align 4
+  %1151 = icmp sgt i32 %1150, 0
+  br i1 %1151, label %then10, label %common.ret
 }
 
-define internal fastcc i32 @"$reduce_add_norm"(ptr nocapture %0, i32 %.0.val, i32 %.4.val, i32 %1, ptr %2, ptr %3, i1 zeroext %4, i1 zeroext %5, ptr %6) unnamed_addr {
+define internal fastcc i32 @"$reduce_add_norm"(ptr nocapture %0, i32 %.0.val, i32 %1, ptr %2, ptr %3, i1 zeroext %4, i1 zeroext %5, ptr %6) unnamed_addr {
 entry:
   %cause.i = alloca %4, align 8
-  %args = alloca %36, align 8
-  %.sroa.25.0.insert.ext.i = zext i32 %.4.val to i64
-  %.sroa.25.0.insert.shift.i = shl nuw i64 %.sroa.25.0.insert.ext.i, 32
-  %.sroa.04.0.insert.ext.i = zext i32 %.0.val to i64
-  %.sroa.04.0.insert.insert.i = or disjoint i64 %.sroa.25.0.insert.shift.i, %.sroa.04.0.insert.ext.i
-  store i64 %.sroa.04.0.insert.insert.i, ptr %args, align 8
+  %args = alloca %35, align 8
+  store i32 %.0.val, ptr %args, align 8
   %7 = getelementptr i8, ptr %0, i64 32
   %8 = load ptr, ptr %7, align 8
   %9 = getelementptr i8, ptr %8, i64 64
   %10 = load i32, ptr %9, align 4
-  %11 = getelementptr inbounds i8, ptr %args, i64 8
-  store i32 %10, ptr %11, align 8
+  %11 = getelementptr inbounds i8, ptr %args, i64 4
+  store i32 %10, ptr %11, align 4
   %12 = getelementptr i8, ptr %8, i64 104
   %13 = load float, ptr %12, align 4
-  %14 = getelementptr inbounds i8, ptr %args, i64 12
-  store float %13, ptr %14, align 4
+  %14 = getelementptr inbounds i8, ptr %args, i64 8
+  store float %13, ptr %14, align 8
   %15 = getelementptr i8, ptr %0, i64 1640
   %16 = load ptr, ptr %15, align 8
   %17 = getelementptr inbounds i8, ptr %args, i64 16
@@ -8558,7 +8548,7 @@ entry:
   %28 = getelementptr i8, ptr %0, i64 1880
   %29 = load ptr, ptr %28, align 8
   %.not.i = icmp eq ptr %29, null
-  br i1 %.not.i, label %"$Rank.watches_operations.exit", label %then.i28
+  br i1 %.not.i, label %"$Rank.watches_operations.exit", label %then.i26
 
 "$Rank.watches_operations.exit":                  ; preds = %entry
   %30 = getelementptr i8, ptr %0, i64 1888
@@ -8567,7 +8557,7 @@ entry:
   %33 = xor i1 %32, true
   br label %merge
 
-then.i28:                                         ; preds = %entry
+then.i26:                                         ; preds = %entry
   %34 = getelementptr i8, ptr %29, i64 20
   %35 = load i32, ptr %34, align 4
   %36 = getelementptr i8, ptr %29, i64 16
@@ -8575,7 +8565,7 @@ then.i28:                                         ; preds = %entry
   %38 = icmp slt i32 %35, %37
   br i1 %38, label %then.i.i, label %"$Profile.begin_operation.exit.i"
 
-then.i.i:                                         ; preds = %then.i28
+then.i.i:                                         ; preds = %then.i26
   %39 = getelementptr i8, ptr %29, i64 48
   %40 = load ptr, ptr %39, align 8
   %41 = sext i32 %35 to i64
@@ -8602,8 +8592,8 @@ or.rhs.i.i:                                       ; preds = %then.i.i
   %57 = and i8 %56, 1
   br label %"$Profile.begin_operation.exit.i"
 
-"$Profile.begin_operation.exit.i":                ; preds = %or.rhs.i.i, %then.i.i, %then.i28
-  %.sink.i.i = phi i8 [ 1, %then.i.i ], [ %57, %or.rhs.i.i ], [ 1, %then.i28 ]
+"$Profile.begin_operation.exit.i":                ; preds = %or.rhs.i.i, %then.i.i, %then.i26
+  %.sink.i.i = phi i8 [ 1, %then.i.i ], [ %57, %or.rhs.i.i ], [ 1, %then.i26 ]
   %58 = getelementptr i8, ptr %29, i64 24
   store i8 %.sink.i.i, ptr %58, align 1
   br label %merge
@@ -8628,25 +8618,25 @@ merge:                                            ; preds = %"$Rank.watches_oper
   %71 = getelementptr i8, ptr %0, i64 1890
   %.val = load i8, ptr %71, align 1
   %72 = trunc i8 %.val to i1
-  %spec.select.i29 = select i1 %72, i32 9, i32 %70
-  %73 = icmp ne i32 %spec.select.i29, 0
+  %spec.select.i27 = select i1 %72, i32 9, i32 %70
+  %73 = icmp ne i32 %spec.select.i27, 0
   %brmerge = or i1 %.not23, %73
   br i1 %brmerge, label %merge1, label %then2
 
 then2:                                            ; preds = %merge
   %74 = load ptr, ptr %28, align 8
-  %.not.i30 = icmp eq ptr %74, null
-  br i1 %.not.i30, label %merge.i, label %then.i31
+  %.not.i28 = icmp eq ptr %74, null
+  br i1 %.not.i28, label %merge.i, label %then.i29
 
-then.i31:                                         ; preds = %then2
+then.i29:                                         ; preds = %then2
   %75 = getelementptr i8, ptr %74, i64 20
   %76 = load i32, ptr %75, align 4
   %77 = getelementptr i8, ptr %74, i64 16
   %78 = load i32, ptr %77, align 4
   %79 = icmp slt i32 %76, %78
-  br i1 %79, label %then.i.i32, label %merge.i
+  br i1 %79, label %then.i.i30, label %merge.i
 
-then.i.i32:                                       ; preds = %then.i31
+then.i.i30:                                       ; preds = %then.i29
   %80 = load ptr, ptr %74, align 8
   %81 = getelementptr i8, ptr %80, i64 392
   %82 = load ptr, ptr %81, align 8
@@ -8658,17 +8648,17 @@ then.i.i32:                                       ; preds = %then.i31
   %88 = getelementptr ptr, ptr %86, i64 %87
   %89 = load ptr, ptr %88, align 8
   %90 = call i32 %82(ptr %84, ptr %89)
-  %.not.i.i33 = icmp eq i32 %90, 0
-  br i1 %.not.i.i33, label %or.rhs.i.i34, label %or.end.i.i
+  %.not.i.i31 = icmp eq i32 %90, 0
+  br i1 %.not.i.i31, label %or.rhs.i.i32, label %or.end.i.i
 
-or.rhs.i.i34:                                     ; preds = %then.i.i32
+or.rhs.i.i32:                                     ; preds = %then.i.i30
   %91 = getelementptr i8, ptr %74, i64 24
   %92 = load i8, ptr %91, align 1
   %93 = and i8 %92, 1
   br label %or.end.i.i
 
-or.end.i.i:                                       ; preds = %or.rhs.i.i34, %then.i.i32
-  %94 = phi i8 [ 1, %then.i.i32 ], [ %93, %or.rhs.i.i34 ]
+or.end.i.i:                                       ; preds = %or.rhs.i.i32, %then.i.i30
+  %94 = phi i8 [ 1, %then.i.i30 ], [ %93, %or.rhs.i.i32 ]
   %95 = getelementptr i8, ptr %74, i64 24
   store i8 %94, ptr %95, align 1
   %96 = load i32, ptr %75, align 4
@@ -8676,7 +8666,7 @@ or.end.i.i:                                       ; preds = %or.rhs.i.i34, %then
   store i32 %97, ptr %75, align 4
   br label %merge.i
 
-merge.i:                                          ; preds = %or.end.i.i, %then.i31, %then2
+merge.i:                                          ; preds = %or.end.i.i, %then.i29, %then2
   %98 = getelementptr i8, ptr %0, i64 1888
   %99 = load i8, ptr %98, align 1
   %100 = trunc i8 %99 to i1
@@ -8691,7 +8681,7 @@ then2.i:                                          ; preds = %merge.i
   br label %merge1
 
 merge1:                                           ; preds = %then2.i, %merge
-  %code.0 = phi i32 [ %spec.select.i29, %merge ], [ %105, %then2.i ]
+  %code.0 = phi i32 [ %spec.select.i27, %merge ], [ %105, %then2.i ]
   %.not = icmp eq i32 %code.0, 0
   br i1 %.not, label %common.ret, label %then5
 
@@ -8712,17 +8702,13 @@ then5:                                            ; preds = %merge1
   br label %common.ret
 }
 
-define internal fastcc i32 @"$linear"(ptr nocapture %0, i32 %.0.val, i32 %.4.val, i32 %1, ptr %2, ptr %3, ptr nocapture readonly byval(%25) %4, ptr %5, ptr %6) unnamed_addr {
+define internal fastcc i32 @"$linear"(ptr nocapture %0, i32 %.0.val, i32 %1, ptr %2, ptr %3, ptr nocapture readonly byval(%25) %4, ptr %5, ptr %6) unnamed_addr {
 entry:
   %cause.i = alloca %4, align 8
-  %args = alloca %38, align 8
+  %args = alloca %37, align 8
   %7 = getelementptr inbounds i8, ptr %args, i64 16
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %7, ptr noundef nonnull align 8 dereferenceable(24) %4, i64 24, i1 false)
-  %.sroa.25.0.insert.ext.i = zext i32 %.4.val to i64
-  %.sroa.25.0.insert.shift.i = shl nuw i64 %.sroa.25.0.insert.ext.i, 32
-  %.sroa.04.0.insert.ext.i = zext i32 %.0.val to i64
-  %.sroa.04.0.insert.insert.i = or disjoint i64 %.sroa.25.0.insert.shift.i, %.sroa.04.0.insert.ext.i
-  store i64 %.sroa.04.0.insert.insert.i, ptr %args, align 8
+  store i32 %.0.val, ptr %args, align 8
   %8 = getelementptr inbounds i8, ptr %args, i64 8
   store ptr %3, ptr %8, align 8
   %9 = getelementptr inbounds i8, ptr %args, i64 40
@@ -8807,18 +8793,18 @@ merge:                                            ; preds = %"$Rank.watches_oper
 
 then2:                                            ; preds = %merge
   %56 = load ptr, ptr %10, align 8
-  %.not.i24 = icmp eq ptr %56, null
-  br i1 %.not.i24, label %merge.i, label %then.i25
+  %.not.i22 = icmp eq ptr %56, null
+  br i1 %.not.i22, label %merge.i, label %then.i23
 
-then.i25:                                         ; preds = %then2
+then.i23:                                         ; preds = %then2
   %57 = getelementptr i8, ptr %56, i64 20
   %58 = load i32, ptr %57, align 4
   %59 = getelementptr i8, ptr %56, i64 16
   %60 = load i32, ptr %59, align 4
   %61 = icmp slt i32 %58, %60
-  br i1 %61, label %then.i.i26, label %merge.i
+  br i1 %61, label %then.i.i24, label %merge.i
 
-then.i.i26:                                       ; preds = %then.i25
+then.i.i24:                                       ; preds = %then.i23
   %62 = load ptr, ptr %56, align 8
   %63 = getelementptr i8, ptr %62, i64 392
   %64 = load ptr, ptr %63, align 8
@@ -8830,17 +8816,17 @@ then.i.i26:                                       ; preds = %then.i25
   %70 = getelementptr ptr, ptr %68, i64 %69
   %71 = load ptr, ptr %70, align 8
   %72 = call i32 %64(ptr %66, ptr %71)
-  %.not.i.i27 = icmp eq i32 %72, 0
-  br i1 %.not.i.i27, label %or.rhs.i.i28, label %or.end.i.i
+  %.not.i.i25 = icmp eq i32 %72, 0
+  br i1 %.not.i.i25, label %or.rhs.i.i26, label %or.end.i.i
 
-or.rhs.i.i28:                                     ; preds = %then.i.i26
+or.rhs.i.i26:                                     ; preds = %then.i.i24
   %73 = getelementptr i8, ptr %56, i64 24
   %74 = load i8, ptr %73, align 1
   %75 = and i8 %74, 1
   br label %or.end.i.i
 
-or.end.i.i:                                       ; preds = %or.rhs.i.i28, %then.i.i26
-  %76 = phi i8 [ 1, %then.i.i26 ], [ %75, %or.rhs.i.i28 ]
+or.end.i.i:                                       ; preds = %or.rhs.i.i26, %then.i.i24
+  %76 = phi i8 [ 1, %then.i.i24 ], [ %75, %or.rhs.i.i26 ]
   %77 = getelementptr i8, ptr %56, i64 24
   store i8 %76, ptr %77, align 1
   %78 = load i32, ptr %57, align 4
@@ -8848,7 +8834,7 @@ or.end.i.i:                                       ; preds = %or.rhs.i.i28, %then
   store i32 %79, ptr %57, align 4
   br label %merge.i
 
-merge.i:                                          ; preds = %or.end.i.i, %then.i25, %then2
+merge.i:                                          ; preds = %or.end.i.i, %then.i23, %then2
   %80 = getelementptr i8, ptr %0, i64 1888
   %81 = load i8, ptr %80, align 1
   %82 = trunc i8 %81 to i1
@@ -8891,7 +8877,7 @@ define internal fastcc i32 @"$gated_block"(ptr nocapture %0, ptr nocapture reado
 entry:
   %cause.i = alloca %4, align 8
   %6 = alloca %25, align 16
-  %args = alloca %39, align 8
+  %args = alloca %38, align 8
   %7 = alloca %25, align 16
   %8 = getelementptr i8, ptr %3, i64 120
   %9 = getelementptr i8, ptr %0, i64 1656
@@ -8903,27 +8889,25 @@ entry:
   store <2 x ptr> %14, ptr %7, align 16
   %.sroa.3.0..sroa_idx = getelementptr inbounds i8, ptr %7, i64 16
   store ptr %11, ptr %.sroa.3.0..sroa_idx, align 16
-  %.val50 = load i32, ptr %1, align 4
-  %15 = getelementptr i8, ptr %1, i64 4
-  %.val51 = load i32, ptr %15, align 4
-  %16 = tail call fastcc i32 @"$linear"(ptr %0, i32 %.val50, i32 %.val51, i32 %2, ptr nonnull @"$string.37", ptr %8, ptr nonnull byval(%25) %7, ptr %13, ptr %5)
-  %.not = icmp eq i32 %16, 0
+  %.val47 = load i32, ptr %1, align 4
+  %15 = tail call fastcc i32 @"$linear"(ptr %0, i32 %.val47, i32 %2, ptr nonnull @"$string.37", ptr %8, ptr nonnull byval(%25) %7, ptr %13, ptr %5)
+  %.not = icmp eq i32 %15, 0
   br i1 %.not, label %merge, label %common.ret
 
 common.ret:                                       ; preds = %entry, %merge8, %then9
-  %common.ret.op = phi i32 [ %code4.0, %then9 ], [ %120, %merge8 ], [ %16, %entry ]
+  %common.ret.op = phi i32 [ %code4.0, %then9 ], [ %120, %merge8 ], [ %15, %entry ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %.val46 = load i64, ptr %1, align 4
-  store i64 %.val46, ptr %args, align 8
+  %16 = load i32, ptr %1, align 4
+  store i32 %16, ptr %args, align 8
   %17 = getelementptr i8, ptr %3, i64 160
   %18 = getelementptr i8, ptr %3, i64 172
   %19 = load i32, ptr %18, align 4
-  %20 = getelementptr inbounds i8, ptr %args, i64 8
-  store i32 %19, ptr %20, align 8
+  %20 = getelementptr inbounds i8, ptr %args, i64 4
+  store i32 %19, ptr %20, align 4
   %21 = load ptr, ptr %12, align 8
-  %22 = getelementptr inbounds i8, ptr %args, i64 16
+  %22 = getelementptr inbounds i8, ptr %args, i64 8
   store ptr %21, ptr %22, align 8
   %23 = getelementptr i8, ptr %0, i64 1712
   %24 = getelementptr i8, ptr %0, i64 1728
@@ -8938,24 +8922,24 @@ merge:                                            ; preds = %entry
   %29 = load ptr, ptr %23, align 8, !noalias !33
   %30 = load i32, ptr %17, align 4
   %.fr = freeze i32 %30
-  %.not93 = icmp eq i32 %.fr, 2
-  %. = select i1 %.not93, ptr null, ptr %29
-  %31 = insertelement <2 x i1> poison, i1 %.not93, i64 0
+  %.not89 = icmp eq i32 %.fr, 2
+  %. = select i1 %.not89, ptr null, ptr %29
+  %31 = insertelement <2 x i1> poison, i1 %.not89, i64 0
   %32 = shufflevector <2 x i1> %31, <2 x i1> poison, <2 x i32> zeroinitializer
   %33 = select <2 x i1> %32, <2 x ptr> %28, <2 x ptr> zeroinitializer
   br label %.thread
 
 .thread:                                          ; preds = %"$is_fp8.exit", %merge
-  %output.sroa.0.0.i8388 = phi ptr [ null, %merge ], [ %., %"$is_fp8.exit" ]
+  %output.sroa.0.0.i7984 = phi ptr [ null, %merge ], [ %., %"$is_fp8.exit" ]
   %34 = phi <2 x ptr> [ zeroinitializer, %merge ], [ %33, %"$is_fp8.exit" ]
-  %35 = getelementptr inbounds i8, ptr %args, i64 24
-  store ptr %output.sroa.0.0.i8388, ptr %35, align 8
-  %.sroa.271.0..sroa_idx = getelementptr inbounds i8, ptr %args, i64 32
-  store <2 x ptr> %34, ptr %.sroa.271.0..sroa_idx, align 8
+  %35 = getelementptr inbounds i8, ptr %args, i64 16
+  store ptr %output.sroa.0.0.i7984, ptr %35, align 8
+  %.sroa.267.0..sroa_idx = getelementptr inbounds i8, ptr %args, i64 24
+  store <2 x ptr> %34, ptr %.sroa.267.0..sroa_idx, align 8
   %36 = getelementptr i8, ptr %0, i64 1880
   %37 = load ptr, ptr %36, align 8
-  %.not.i56 = icmp eq ptr %37, null
-  br i1 %.not.i56, label %"$Rank.watches_operations.exit", label %then.i58
+  %.not.i52 = icmp eq ptr %37, null
+  br i1 %.not.i52, label %"$Rank.watches_operations.exit", label %then.i54
 
 "$Rank.watches_operations.exit":                  ; preds = %.thread
   %38 = getelementptr i8, ptr %0, i64 1888
@@ -8964,7 +8948,7 @@ merge:                                            ; preds = %entry
   %41 = xor i1 %40, true
   br label %merge1
 
-then.i58:                                         ; preds = %.thread
+then.i54:                                         ; preds = %.thread
   %42 = getelementptr i8, ptr %37, i64 20
   %43 = load i32, ptr %42, align 4
   %44 = getelementptr i8, ptr %37, i64 16
@@ -8972,7 +8956,7 @@ then.i58:                                         ; preds = %.thread
   %46 = icmp slt i32 %43, %45
   br i1 %46, label %then.i.i, label %"$Profile.begin_operation.exit.i"
 
-then.i.i:                                         ; preds = %then.i58
+then.i.i:                                         ; preds = %then.i54
   %47 = getelementptr i8, ptr %37, i64 48
   %48 = load ptr, ptr %47, align 8
   %49 = sext i32 %43 to i64
@@ -8999,8 +8983,8 @@ or.rhs.i.i:                                       ; preds = %then.i.i
   %65 = and i8 %64, 1
   br label %"$Profile.begin_operation.exit.i"
 
-"$Profile.begin_operation.exit.i":                ; preds = %or.rhs.i.i, %then.i.i, %then.i58
-  %.sink.i.i = phi i8 [ 1, %then.i.i ], [ %65, %or.rhs.i.i ], [ 1, %then.i58 ]
+"$Profile.begin_operation.exit.i":                ; preds = %or.rhs.i.i, %then.i.i, %then.i54
+  %.sink.i.i = phi i8 [ 1, %then.i.i ], [ %65, %or.rhs.i.i ], [ 1, %then.i54 ]
   %66 = getelementptr i8, ptr %37, i64 24
   store i8 %.sink.i.i, ptr %66, align 1
   br label %merge1
@@ -9025,25 +9009,25 @@ merge1:                                           ; preds = %"$Rank.watches_oper
   %79 = getelementptr i8, ptr %0, i64 1890
   %.val = load i8, ptr %79, align 1
   %80 = trunc i8 %.val to i1
-  %spec.select.i59 = select i1 %80, i32 9, i32 %78
-  %81 = icmp ne i32 %spec.select.i59, 0
+  %spec.select.i55 = select i1 %80, i32 9, i32 %78
+  %81 = icmp ne i32 %spec.select.i55, 0
   %brmerge = or i1 %.not44, %81
   br i1 %brmerge, label %merge5, label %then6
 
 then6:                                            ; preds = %merge1
   %82 = load ptr, ptr %36, align 8
-  %.not.i60 = icmp eq ptr %82, null
-  br i1 %.not.i60, label %merge.i, label %then.i61
+  %.not.i56 = icmp eq ptr %82, null
+  br i1 %.not.i56, label %merge.i, label %then.i57
 
-then.i61:                                         ; preds = %then6
+then.i57:                                         ; preds = %then6
   %83 = getelementptr i8, ptr %82, i64 20
   %84 = load i32, ptr %83, align 4
   %85 = getelementptr i8, ptr %82, i64 16
   %86 = load i32, ptr %85, align 4
   %87 = icmp slt i32 %84, %86
-  br i1 %87, label %then.i.i62, label %merge.i
+  br i1 %87, label %then.i.i58, label %merge.i
 
-then.i.i62:                                       ; preds = %then.i61
+then.i.i58:                                       ; preds = %then.i57
   %88 = load ptr, ptr %82, align 8
   %89 = getelementptr i8, ptr %88, i64 392
   %90 = load ptr, ptr %89, align 8
@@ -9055,17 +9039,17 @@ then.i.i62:                                       ; preds = %then.i61
   %96 = getelementptr ptr, ptr %94, i64 %95
   %97 = load ptr, ptr %96, align 8
   %98 = call i32 %90(ptr %92, ptr %97)
-  %.not.i.i63 = icmp eq i32 %98, 0
-  br i1 %.not.i.i63, label %or.rhs.i.i64, label %or.end.i.i
+  %.not.i.i59 = icmp eq i32 %98, 0
+  br i1 %.not.i.i59, label %or.rhs.i.i60, label %or.end.i.i
 
-or.rhs.i.i64:                                     ; preds = %then.i.i62
+or.rhs.i.i60:                                     ; preds = %then.i.i58
   %99 = getelementptr i8, ptr %82, i64 24
   %100 = load i8, ptr %99, align 1
   %101 = and i8 %100, 1
   br label %or.end.i.i
 
-or.end.i.i:                                       ; preds = %or.rhs.i.i64, %then.i.i62
-  %102 = phi i8 [ 1, %then.i.i62 ], [ %101, %or.rhs.i.i64 ]
+or.end.i.i:                                       ; preds = %or.rhs.i.i60, %then.i.i58
+  %102 = phi i8 [ 1, %then.i.i58 ], [ %101, %or.rhs.i.i60 ]
   %103 = getelementptr i8, ptr %82, i64 24
   store i8 %102, ptr %103, align 1
   %104 = load i32, ptr %83, align 4
@@ -9073,7 +9057,7 @@ or.end.i.i:                                       ; preds = %or.rhs.i.i64, %then
   store i32 %105, ptr %83, align 4
   br label %merge.i
 
-merge.i:                                          ; preds = %or.end.i.i, %then.i61, %then6
+merge.i:                                          ; preds = %or.end.i.i, %then.i57, %then6
   %106 = getelementptr i8, ptr %0, i64 1888
   %107 = load i8, ptr %106, align 1
   %108 = trunc i8 %107 to i1
@@ -9088,7 +9072,7 @@ then2.i:                                          ; preds = %merge.i
   br label %merge5
 
 merge5:                                           ; preds = %then2.i, %merge1
-  %code4.0 = phi i32 [ %spec.select.i59, %merge1 ], [ %113, %then2.i ]
+  %code4.0 = phi i32 [ %spec.select.i55, %merge1 ], [ %113, %then2.i ]
   %.not42 = icmp eq i32 %code4.0, 0
   br i1 %.not42, label %merge8, label %then9
 
@@ -9108,18 +9092,17 @@ merge8:                                           ; preds = %merge.i, %merge5
   %118 = load ptr, ptr %24, align 8, !noalias !36
   %119 = load <2 x ptr>, ptr %23, align 8, !noalias !36
   store <2 x ptr> %119, ptr %6, align 16
-  %.sroa.378.0..sroa_idx = getelementptr inbounds i8, ptr %6, i64 16
-  store ptr %118, ptr %.sroa.378.0..sroa_idx, align 16
-  %.val48 = load i32, ptr %1, align 4
-  %.val49 = load i32, ptr %15, align 4
-  %120 = call fastcc i32 @"$linear"(ptr nonnull %0, i32 %.val48, i32 %.val49, i32 %2, ptr nonnull @"$string.39", ptr %17, ptr nonnull byval(%25) %6, ptr %4, ptr %5)
+  %.sroa.374.0..sroa_idx = getelementptr inbounds i8, ptr %6, i64 16
+  store ptr %118, ptr %.sroa.374.0..sroa_idx, align 16
+  %.val46 = load i32, ptr %1, align 4
+  %120 = call fastcc i32 @"$linear"(ptr nonnull %0, i32 %.val46, i32 %2, ptr nonnull @"$string.39", ptr %17, ptr nonnull byval(%25) %6, ptr %4, ptr %5)
   br label %common.ret
 }
 
 define internal fastcc i32 @"$local_logits"(ptr %0, i32 %.16.val, ptr %1, ptr %2) unnamed_addr {
 entry:
   %cause.i = alloca %4, align 8
-  %args = alloca %40, align 8
+  %args = alloca %39, align 8
   store i32 %.16.val, ptr %args, align 8
   %3 = getelementptr i8, ptr %0, i64 1824
   %4 = load ptr, ptr %3, align 8
@@ -10394,8 +10377,8 @@ define dso_local i32 @engine_find_gpus(ptr writeonly %0, ptr %1) local_unnamed_a
 entry:
   %digits.i.i = alloca [32 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
-  %out = alloca %41, align 8
-  %found = alloca %44, align 8
+  %out = alloca %40, align 8
+  %found = alloca %43, align 8
   %2 = icmp eq ptr %0, null
   br i1 %2, label %then, label %merge
 
@@ -10662,11 +10645,11 @@ define internal fastcc noundef i32 @"$Gpus.find"(ptr %0, ptr %1) unnamed_addr {
 entry:
   %raw.i21.i = alloca [1024 x i8], align 1
   %raw.i.i18 = alloca [1024 x i8], align 1
-  %info.i.i10.i.i = alloca %45, align 8
-  %info.i.i.i.i = alloca %45, align 8
+  %info.i.i10.i.i = alloca %44, align 8
+  %info.i.i.i.i = alloca %44, align 8
   %path.i = alloca [4096 x i8], align 1
   %raw.i36.i = alloca [1024 x i8], align 1
-  %info.i.i = alloca %46, align 8
+  %info.i.i = alloca %45, align 8
   %raw.i.i = alloca [1024 x i8], align 1
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4112) %0, i8 0, i64 4112, i1 false)
   %2 = tail call fastcc ptr @"$gpus.open_driver"()
@@ -11770,13 +11753,13 @@ entry:
   %digits.i.i102 = alloca [32 x i8], align 1
   %digits.i.i81 = alloca [32 x i8], align 1
   %digits.i.i = alloca [32 x i8], align 1
-  %view.i25.i.i.i = alloca %47, align 8
+  %view.i25.i.i.i = alloca %46, align 8
   %name.i26.i.i.i = alloca [160 x i8], align 1
-  %view.i.i.i.i = alloca %47, align 8
+  %view.i.i.i.i = alloca %46, align 8
   %name.i.i.i.i = alloca [160 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
-  %out = alloca %41, align 8
-  %source = alloca %48, align 8
+  %out = alloca %40, align 8
+  %source = alloca %47, align 8
   %3 = icmp eq ptr %1, null
   br i1 %3, label %then, label %merge
 
@@ -12432,7 +12415,7 @@ forbody.i.i:                                      ; preds = %"$JsonWriter.end_ob
   %208 = phi i1 [ false, %forbody.lr.ph.i.i ], [ true, %"$JsonWriter.end_object.exit.i.i" ]
   %i.049.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %305, %"$JsonWriter.end_object.exit.i.i" ]
   %.val.i.i = load ptr, ptr %203, align 8
-  %209 = getelementptr %68, ptr %.val.i.i, i64 %i.049.i.i
+  %209 = getelementptr %67, ptr %.val.i.i, i64 %i.049.i.i
   %.pre292 = load i64, ptr %12, align 8
   br i1 %208, label %then.i.i133, label %"$JsonWriter.separate.exit.i123"
 
@@ -12879,12 +12862,12 @@ then.i3.i69:                                      ; preds = %merge.i.i.i.i64
 forbody.i105.i:                                   ; preds = %"$JsonWriter.open.exit80", %forbody.i105.i
   %i.022.i.i = phi i64 [ %351, %forbody.i105.i ], [ 0, %"$JsonWriter.open.exit80" ]
   %.val19.i.i = load ptr, ptr %342, align 8
-  %346 = getelementptr %47, ptr %.val19.i.i, i64 %i.022.i.i
+  %346 = getelementptr %46, ptr %.val19.i.i, i64 %i.022.i.i
   %.val20.i.i = load ptr, ptr %203, align 8
   %347 = getelementptr i8, ptr %346, i64 104
   %.val21.i.i = load i32, ptr %347, align 4
   %348 = sext i32 %.val21.i.i to i64
-  %349 = getelementptr %68, ptr %.val20.i.i, i64 %348
+  %349 = getelementptr %67, ptr %.val20.i.i, i64 %348
   %350 = load ptr, ptr %349, align 8
   call fastcc void @"$write_tensor"(ptr nonnull %out, ptr %346, ptr %350)
   %351 = add nuw nsw i64 %i.022.i.i, 1
@@ -12925,7 +12908,7 @@ forbody4.lr.ph.i.i:                               ; preds = %then.i.i
 forbody4.i.i:                                     ; preds = %"$write_module.exit.i.i", %forbody4.lr.ph.i.i
   %i2.023.i.i = phi i64 [ 0, %forbody4.lr.ph.i.i ], [ %406, %"$write_module.exit.i.i" ]
   %.val.i103.i = load ptr, ptr %355, align 8
-  %374 = getelementptr %70, ptr %.val.i103.i, i64 %i2.023.i.i
+  %374 = getelementptr %69, ptr %.val.i103.i, i64 %i2.023.i.i
   %375 = load i32, ptr %359, align 4
   %376 = getelementptr i8, ptr %374, i64 8
   %377 = load i32, ptr %376, align 4
@@ -13231,7 +13214,7 @@ forbody.i123.i:                                   ; preds = %"$JsonWriter.end_ob
   %475 = phi i1 [ false, %forbody.lr.ph.i122.i ], [ true, %"$JsonWriter.end_object.exit.i126.i" ]
   %i.061.i.i = phi i64 [ 0, %forbody.lr.ph.i122.i ], [ %545, %"$JsonWriter.end_object.exit.i126.i" ]
   %.val.i124.i = load ptr, ptr %419, align 8
-  %476 = getelementptr %71, ptr %.val.i124.i, i64 %i.061.i.i
+  %476 = getelementptr %70, ptr %.val.i124.i, i64 %i.061.i.i
   %.pre296 = load i64, ptr %12, align 8
   br i1 %475, label %then.i.i19, label %"$JsonWriter.separate.exit.i"
 
@@ -13574,7 +13557,7 @@ entry:
   %name.i.i.i = alloca [160 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
-  %info.i.i75.i.i = alloca %45, align 8
+  %info.i.i75.i.i = alloca %44, align 8
   %raw.i.i51.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i44.i.i.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i52.i.i.i.i = alloca [1024 x i8], align 1
@@ -13584,16 +13567,16 @@ entry:
   %raw.i.i.i.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i52.i.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i.i = alloca [1024 x i8], align 1
-  %document.i.i.i = alloca %72, align 8
-  %index.i.i.i = alloca %75, align 8
-  %info.i.i.i.i = alloca %45, align 8
+  %document.i.i.i = alloca %71, align 8
+  %index.i.i.i = alloca %74, align 8
+  %info.i.i.i.i = alloca %44, align 8
   %raw.i.i62.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i16 = alloca [1024 x i8], align 1
-  %validator.i = alloca %76, align 8
+  %validator.i = alloca %75, align 8
   %raw.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
   %buffer.i.i.i = alloca [256 x i8], align 1
-  %info.i.i.i = alloca %45, align 8
+  %info.i.i.i = alloca %44, align 8
   %name.i = alloca [256 x i8], align 1
   %4 = getelementptr i8, ptr %0, i64 248
   store i8 0, ptr %4, align 1
@@ -14077,7 +14060,7 @@ merge.i.i.i.i.i.i:                                ; preds = %or.lhs.false.i.i.i.
   %.val.i.i.i.i.i.i = load i32, ptr %193, align 4
   %194 = icmp eq i32 %.val.i.i.i.i.i.i, -1
   %195 = sext i32 %.val.i.i.i.i.i.i to i64
-  %196 = getelementptr %77, ptr %.pre.i.i.i, i64 %195
+  %196 = getelementptr %76, ptr %.pre.i.i.i, i64 %195
   %.not1722.i.i.i.i.i.i = icmp eq ptr %196, null
   %or.cond67.i.i.i.i.i = or i1 %194, %.not1722.i.i.i.i.i.i
   br i1 %or.cond67.i.i.i.i.i, label %then2.i.i.i72.i.i, label %whilebody.i.i.i.i.i.i
@@ -14102,7 +14085,7 @@ merge2.i.i.i.i.i.i:                               ; preds = %"$text.equal.exit.i
   %child.0.val.i.i.i.i.i.i = load i32, ptr %201, align 4
   %202 = icmp eq i32 %child.0.val.i.i.i.i.i.i, -1
   %203 = sext i32 %child.0.val.i.i.i.i.i.i to i64
-  %204 = getelementptr %77, ptr %.pre.i.i.i, i64 %203
+  %204 = getelementptr %76, ptr %.pre.i.i.i, i64 %203
   %.not17.i.i.i.i.i.i = icmp eq ptr %204, null
   %or.cond.i.i.i.i.i = or i1 %202, %.not17.i.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i, label %then2.i.i.i72.i.i, label %whilebody.i.i.i.i.i.i
@@ -14142,7 +14125,7 @@ merge1.i.i.i.i.i:                                 ; preds = %or.lhs.false.i.i.i.
   %.val46.i.i.i.i.i = load i32, ptr %212, align 4
   %213 = icmp eq i32 %.val46.i.i.i.i.i, -1
   %214 = sext i32 %.val46.i.i.i.i.i to i64
-  %215 = getelementptr %77, ptr %.pre.i.i.i, i64 %214
+  %215 = getelementptr %76, ptr %.pre.i.i.i, i64 %214
   %.not427688.i.i.i.i.i = icmp eq ptr %215, null
   %.not4276.i.i.i.i.i = or i1 %213, %.not427688.i.i.i.i.i
   br i1 %.not4276.i.i.i.i.i, label %merge1.i.i.i.merge1.i.i_crit_edge.i.i, label %whilebody.i.i.i.i.i
@@ -14238,7 +14221,7 @@ merge10.i.i.i.i.i:                                ; preds = %"$is_plain_file_nam
   %entry8.0.val.i.i.i.i.i = load i32, ptr %237, align 4
   %238 = icmp eq i32 %entry8.0.val.i.i.i.i.i, -1
   %239 = sext i32 %entry8.0.val.i.i.i.i.i to i64
-  %240 = getelementptr %77, ptr %.pre.i.i.i, i64 %239
+  %240 = getelementptr %76, ptr %.pre.i.i.i, i64 %239
   %.not4299.i.i.i.i.i = icmp eq ptr %240, null
   %.not42.i.i.i.i.i = or i1 %238, %.not4299.i.i.i.i.i
   br i1 %.not42.i.i.i.i.i, label %whilebody.lr.ph.i.i.i.i.i, label %whilebody.i.i.i.i.i
@@ -14318,7 +14301,7 @@ merge3.i.i.i.i.i:                                 ; preds = %merge2.i.i.i.i.i
   %entry1.0.val.i.i.i.i.i = load i32, ptr %260, align 4
   %261 = icmp eq i32 %entry1.0.val.i.i.i.i.i, -1
   %262 = sext i32 %entry1.0.val.i.i.i.i.i to i64
-  %263 = getelementptr %77, ptr %.pre.i.i.i, i64 %262
+  %263 = getelementptr %76, ptr %.pre.i.i.i, i64 %262
   %.not.i35.i.i.i.i = icmp eq ptr %263, null
   %or.cond.i.i.i = or i1 %261, %.not.i35.i.i.i.i
   br i1 %or.cond.i.i.i, label %merge1.i.i.i.i, label %whilebody.i34.i.i.i.i
@@ -14361,7 +14344,7 @@ forcond.i.i.i.i.i:                                ; preds = %forbody.i.preheader
 
 forbody.i.i.i.i.i:                                ; preds = %forcond.i.i.i.i.i
   %.val.i42.i.i.i.i = load ptr, ptr %265, align 8
-  %278 = getelementptr %68, ptr %.val.i42.i.i.i.i, i64 %277
+  %278 = getelementptr %67, ptr %.val.i42.i.i.i.i, i64 %277
   %279 = load ptr, ptr %278, align 8
   %280 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %279)
   %281 = ptrtoint ptr %279 to i64
@@ -14411,7 +14394,7 @@ merge10.i.i.i.i:                                  ; preds = %merge5.i.i.i.i
 
 "$Document.child.exit.i53.i.i.i.i":               ; preds = %merge10.i.i.i.i
   %293 = sext i32 %.val31.i.i.i.i to i64
-  %294 = getelementptr %77, ptr %.pre.i.i.i, i64 %293
+  %294 = getelementptr %76, ptr %.pre.i.i.i, i64 %293
   %.not1.i55.i.i.i.i = icmp eq ptr %294, null
   br i1 %.not1.i55.i.i.i.i, label %merge.i64.i.i.i.i, label %whilebody.lr.ph.i56.i.i.i.i
 
@@ -14433,7 +14416,7 @@ whilebody.i57.i.i.i.i:                            ; preds = %"$Checkpoint.match_
   %301 = load i32, ptr %300, align 4
   %302 = sext i32 %301 to i64
   %.val.i23.i.i.i.i.i = load ptr, ptr %265, align 8
-  %303 = getelementptr %68, ptr %.val.i23.i.i.i.i.i, i64 %302
+  %303 = getelementptr %67, ptr %.val.i23.i.i.i.i.i, i64 %302
   %304 = getelementptr i8, ptr %entry1.02.i58.i.i.i.i, i64 24
   %.sroa.026.0.copyload.i.i.i.i.i.i = load i64, ptr %304, align 8
   %.sroa.227.0..sroa_idx.i.i.i.i.i.i = getelementptr i8, ptr %entry1.02.i58.i.i.i.i, i64 32
@@ -14493,7 +14476,7 @@ merge.i24.i.i.i.i.i:                              ; preds = %"$text.copy_into.ex
   %321 = load i32, ptr %305, align 4
   %322 = sext i32 %321 to i64
   %.val41.i.i.i.i.i.i = load ptr, ptr %295, align 8
-  %323 = getelementptr %47, ptr %.val41.i.i.i.i.i.i, i64 %322
+  %323 = getelementptr %46, ptr %.val41.i.i.i.i.i.i, i64 %322
   %324 = getelementptr i8, ptr %323, i64 108
   store i8 1, ptr %324, align 1
   %325 = getelementptr i8, ptr %323, i64 104
@@ -14512,7 +14495,7 @@ then13.i.i.i.i.i.i:                               ; preds = %then9.i.i.i.i.i.i
   %.val42.i.i.i.i.i.i = load ptr, ptr %265, align 8
   %.val43.i.i.i.i.i.i = load i32, ptr %325, align 4
   %330 = sext i32 %.val43.i.i.i.i.i.i to i64
-  %331 = getelementptr %68, ptr %.val42.i.i.i.i.i.i, i64 %330
+  %331 = getelementptr %67, ptr %.val42.i.i.i.i.i.i, i64 %330
   %332 = load ptr, ptr %331, align 8
   %333 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %328, i64 512, ptr nonnull @"$string.397", ptr %329, ptr %332)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44.i.i.i.i.i.i)
@@ -14539,7 +14522,7 @@ then2.i.i46.i.i.i.i.i.i:                          ; preds = %then13.i.i.i.i.i.i
   %entry1.0.val.i61.i.i.i.i = load i32, ptr %338, align 4
   %339 = icmp eq i32 %entry1.0.val.i61.i.i.i.i, -1
   %340 = sext i32 %entry1.0.val.i61.i.i.i.i to i64
-  %341 = getelementptr %77, ptr %.pre.i.i.i, i64 %340
+  %341 = getelementptr %76, ptr %.pre.i.i.i, i64 %340
   %.not.i63.i.i.i.i = icmp eq ptr %341, null
   %or.cond16.i.i.i = or i1 %339, %.not.i63.i.i.i.i
   br i1 %or.cond16.i.i.i, label %merge.i64.i.i.i.i, label %whilebody.i57.i.i.i.i
@@ -14559,7 +14542,7 @@ forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i64.i.i.i.i
 forbody.i66.i.i.i.i:                              ; preds = %merge3.i71.i.i.i.i, %forbody.lr.ph.i.i.i.i.i
   %i.03.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %363, %merge3.i71.i.i.i.i ]
   %.val20.i.i.i.i.i = load ptr, ptr %342, align 8
-  %348 = getelementptr %47, ptr %.val20.i.i.i.i.i, i64 %i.03.i.i.i.i.i
+  %348 = getelementptr %46, ptr %.val20.i.i.i.i.i, i64 %i.03.i.i.i.i.i
   %349 = getelementptr i8, ptr %348, i64 108
   %350 = load i8, ptr %349, align 1
   %351 = trunc i8 %350 to i1
@@ -14570,7 +14553,7 @@ then.i67.i.i.i.i:                                 ; preds = %forbody.i66.i.i.i.i
   %352 = getelementptr i8, ptr %348, i64 104
   %.val22.i.i.i.i.i = load i32, ptr %352, align 4
   %353 = sext i32 %.val22.i.i.i.i.i to i64
-  %354 = getelementptr %68, ptr %.val21.i.i.i.i.i, i64 %353
+  %354 = getelementptr %67, ptr %.val21.i.i.i.i.i, i64 %353
   %355 = load ptr, ptr %354, align 8
   %356 = load ptr, ptr %348, align 8
   %357 = call fastcc ptr @"$Problems.next"(ptr %346, i32 2, ptr %355, ptr %356)
@@ -14740,7 +14723,7 @@ forbody.i.i:                                      ; preds = %merge1.i32.i, %forb
   %i.030.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %583, %merge1.i32.i ]
   %403 = load ptr, ptr %.sroa.219.0.validator.sroa_idx.i, align 8
   %.val.i.i = load ptr, ptr %403, align 8
-  %404 = getelementptr %70, ptr %.val.i.i, i64 %i.030.i.i
+  %404 = getelementptr %69, ptr %.val.i.i, i64 %i.030.i.i
   %405 = getelementptr i8, ptr %404, i64 30
   %406 = load i8, ptr %405, align 1
   %407 = trunc i8 %406 to i1
@@ -14827,7 +14810,7 @@ and.lhs.true4.thread.i.i.i.i:                     ; preds = %and.rhs.i.i.i.i
   %441 = getelementptr i8, ptr %427, i64 104
   %.val50.i102.i.i.i.i = load i32, ptr %441, align 4
   %442 = sext i32 %.val50.i102.i.i.i.i to i64
-  %443 = getelementptr %68, ptr %.val.i66101.i.i.i.i, i64 %442
+  %443 = getelementptr %67, ptr %.val.i66101.i.i.i.i, i64 %442
   %444 = load ptr, ptr %443, align 8
   br label %and.lhs.true.i85.i.i.i.i
 
@@ -14957,7 +14940,7 @@ then.i43.i.i.i47.i:                               ; preds = %and.lhs.true.i.i.i.
   %.val19.i.i.i.i.i = load ptr, ptr %490, align 8
   %.val20.i.i.i.i48.i = load i32, ptr %447, align 4
   %491 = sext i32 %.val20.i.i.i.i48.i to i64
-  %492 = getelementptr %68, ptr %.val19.i.i.i.i.i, i64 %491
+  %492 = getelementptr %67, ptr %.val19.i.i.i.i.i, i64 %491
   %493 = load ptr, ptr %492, align 8
   %494 = load ptr, ptr %427, align 8
   %495 = call fastcc ptr @"$Problems.next"(ptr %489, i32 2, ptr %493, ptr %494)
@@ -15049,7 +15032,7 @@ and.lhs.true4.i.i.i.i:                            ; preds = %or.lhs.false.i17.i.
   %515 = getelementptr i8, ptr %427, i64 104
   %.val50.i.i.i.i.i = load i32, ptr %515, align 4
   %516 = sext i32 %.val50.i.i.i.i.i to i64
-  %517 = getelementptr %68, ptr %.val.i66.i.i.i.i, i64 %516
+  %517 = getelementptr %67, ptr %.val.i66.i.i.i.i, i64 %516
   %518 = load ptr, ptr %517, align 8
   %.not4.i.i.i.i40.i = icmp eq i32 %.pre.i.i.i.i, 2
   br i1 %.not4.i.i.i.i40.i, label %and.lhs.true.i85.i.i.i.i, label %merge4.i.i.i.i.i
@@ -15298,7 +15281,7 @@ forbody4.lr.ph.i.i:                               ; preds = %"$Validator.check_h
 forbody4.i.i:                                     ; preds = %"$Validator.account.exit.i.i", %forbody4.lr.ph.i.i
   %i2.031.i.i = phi i64 [ 0, %forbody4.lr.ph.i.i ], [ %669, %"$Validator.account.exit.i.i" ]
   %.val19.i.i = load ptr, ptr %600, align 8
-  %606 = getelementptr %47, ptr %.val19.i.i, i64 %i2.031.i.i
+  %606 = getelementptr %46, ptr %.val19.i.i, i64 %i2.031.i.i
   %607 = getelementptr i8, ptr %606, i64 109
   %608 = load i8, ptr %607, align 1
   %609 = trunc i8 %608 to i1
@@ -15359,7 +15342,7 @@ else3.i.i.i:                                      ; preds = %"$Validator.may_ski
   %625 = getelementptr i8, ptr %606, i64 104
   %.val32.i.i.i = load i32, ptr %625, align 4
   %626 = sext i32 %.val32.i.i.i to i64
-  %627 = getelementptr %68, ptr %.val.i25.i.i, i64 %626
+  %627 = getelementptr %67, ptr %.val.i25.i.i, i64 %626
   %628 = load ptr, ptr %627, align 8
   %629 = call fastcc ptr @"$Problems.next"(ptr %604, i32 2, ptr %628, ptr %.pre.i.i25.i)
   %.not.i.i26.i = icmp eq ptr %629, null
@@ -15538,7 +15521,7 @@ forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i58.i
 forbody.i.i66.i:                                  ; preds = %merge2.i.i.i, %forbody.lr.ph.i.i.i
   %i.020.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %698, %merge2.i.i.i ]
   %.val.i.i67.i = load ptr, ptr %677, align 8
-  %684 = getelementptr %70, ptr %.val.i.i67.i, i64 %i.020.i.i.i
+  %684 = getelementptr %69, ptr %.val.i.i67.i, i64 %i.020.i.i.i
   %685 = getelementptr i8, ptr %684, i64 29
   %686 = load i8, ptr %685, align 1
   %687 = trunc i8 %686 to i1
@@ -15556,7 +15539,7 @@ then3.i.i.i:                                      ; preds = %and.lhs.true.i.i.i
   %692 = load i32, ptr %690, align 4
   %693 = sext i32 %692 to i64
   %.val.i.i.i69.i = load ptr, ptr %683, align 8
-  %694 = getelementptr %47, ptr %.val.i.i.i69.i, i64 %693
+  %694 = getelementptr %46, ptr %.val.i.i.i69.i, i64 %693
   %.not.i.i70.i = icmp eq ptr %694, null
   br i1 %.not.i.i70.i, label %merge2.i.i.i, label %then6.i.i.i
 
@@ -15587,7 +15570,7 @@ merge.i.i.i59.i:                                  ; preds = %"$Validator.check_s
   %703 = load i32, ptr %700, align 4
   %704 = sext i32 %703 to i64
   %.val.i.i2.i.i = load ptr, ptr %702, align 8
-  %705 = getelementptr %47, ptr %.val.i.i2.i.i, i64 %704
+  %705 = getelementptr %46, ptr %.val.i.i2.i.i, i64 %704
   br label %"$Checkpoint.find.exit.i3.i.i"
 
 "$Checkpoint.find.exit.i3.i.i":                   ; preds = %merge.i.i.i59.i, %"$Validator.check_scales.exit.i.i"
@@ -15601,7 +15584,7 @@ merge.i33.i.i.i:                                  ; preds = %"$Checkpoint.find.e
   %709 = load i32, ptr %706, align 4
   %710 = sext i32 %709 to i64
   %.val.i34.i.i.i = load ptr, ptr %708, align 8
-  %711 = getelementptr %47, ptr %.val.i34.i.i.i, i64 %710
+  %711 = getelementptr %46, ptr %.val.i34.i.i.i, i64 %710
   br label %"$Checkpoint.find.exit36.i.i.i"
 
 "$Checkpoint.find.exit36.i.i.i":                  ; preds = %merge.i33.i.i.i, %"$Checkpoint.find.exit.i3.i.i"
@@ -15633,7 +15616,7 @@ then3.i6.i.i:                                     ; preds = %or.lhs.false6.i.i.i
   %724 = getelementptr i8, ptr %common.ret.op.i.i.i60.i, i64 104
   %.val32.i.i62.i = load i32, ptr %724, align 4
   %725 = sext i32 %.val32.i.i62.i to i64
-  %726 = getelementptr %68, ptr %.val.i7.i.i, i64 %725
+  %726 = getelementptr %67, ptr %.val.i7.i.i, i64 %725
   %727 = load ptr, ptr %726, align 8
   %728 = load ptr, ptr %common.ret.op.i.i.i60.i, align 8
   %729 = call fastcc ptr @"$Problems.next"(ptr %722, i32 2, ptr %727, ptr %728)
@@ -15695,7 +15678,7 @@ forbody.lr.ph.i79.i:                              ; preds = %merge1.i
 forbody.i80.i:                                    ; preds = %merge1.i83.i, %forbody.lr.ph.i79.i
   %i.012.i.i = phi i64 [ 0, %forbody.lr.ph.i79.i ], [ %764, %merge1.i83.i ]
   %.val.i81.i = load ptr, ptr %746, align 8
-  %752 = getelementptr %68, ptr %.val.i81.i, i64 %i.012.i.i
+  %752 = getelementptr %67, ptr %.val.i81.i, i64 %i.012.i.i
   %753 = getelementptr i8, ptr %752, i64 24
   %.val11.i.i = load ptr, ptr %753, align 8
   %.not.i.i82.i = icmp eq ptr %.val11.i.i, null
@@ -15757,10 +15740,10 @@ declare dso_local i64 @getauxval(i64) local_unnamed_addr
 define internal fastcc range(i32 0, 4) i32 @"$Model.locate"(ptr nocapture %0, ptr %1, ptr %2) unnamed_addr #0 {
 entry:
   %raw.i72 = alloca [1024 x i8], align 1
-  %info.i.i3.i = alloca %45, align 8
-  %info.i.i.i = alloca %45, align 8
+  %info.i.i3.i = alloca %44, align 8
+  %info.i.i.i = alloca %44, align 8
   %path.i = alloca [4096 x i8], align 1
-  %info.i.i = alloca %45, align 8
+  %info.i.i = alloca %44, align 8
   %raw.i = alloca [1024 x i8], align 1
   %3 = icmp eq ptr %1, null
   br i1 %3, label %then, label %or.lhs.false
@@ -16062,15 +16045,15 @@ then2.i.i75:                                      ; preds = %then13
 
 define internal fastcc i32 @"$Model.read_config"(ptr nocapture %0, ptr %1) unnamed_addr {
 entry:
-  %inside.i.i.i = alloca %78, align 8
-  %inside.i.i = alloca %78, align 8
+  %inside.i.i.i = alloca %77, align 8
+  %inside.i.i = alloca %77, align 8
   %scaling.i.i.i.i = alloca double, align 8
   %epsilon.i.i.i.i = alloca double, align 8
   %raw.i.i.i = alloca [1024 x i8], align 1
-  %from.i.i = alloca %78, align 8
-  %from.i = alloca %78, align 8
-  %document = alloca %72, align 8
-  %file = alloca %75, align 8
+  %from.i.i = alloca %77, align 8
+  %from.i = alloca %77, align 8
+  %document = alloca %71, align 8
+  %file = alloca %74, align 8
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load ptr, ptr %2, align 8
   %4 = call fastcc i32 @"$ReadFile.open"(ptr nonnull %file, ptr %3, ptr %1)
@@ -16118,7 +16101,7 @@ then6.i.i:                                        ; preds = %then2.i.i
 
 switch.lookup:                                    ; preds = %then6.i.i
   %17 = zext nneg i32 %15 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.860", i64 0, i64 %17
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.859", i64 0, i64 %17
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i"
 
@@ -16174,7 +16157,7 @@ merge.i.i.i.i.i.i:                                ; preds = %or.lhs.false.i.i.i.
 "$Document.child.exit.i.i.i.i.i.i":               ; preds = %merge.i.i.i.i.i.i
   %.val.i.i.i.i.i.i.i = load ptr, ptr %document, align 8
   %29 = sext i32 %.val.i.i.i.i.i.i to i64
-  %30 = getelementptr %77, ptr %.val.i.i.i.i.i.i.i, i64 %29
+  %30 = getelementptr %76, ptr %.val.i.i.i.i.i.i.i, i64 %29
   %.not1722.i.i.i.i.i.i = icmp eq ptr %30, null
   br i1 %.not1722.i.i.i.i.i.i, label %merge.i.i.i, label %whilebody.i.i.i.i.i.i
 
@@ -16198,7 +16181,7 @@ merge2.i.i.i.i.i.i:                               ; preds = %and.rhs.i.i.i.i.i.i
   %child.0.val.i.i.i.i.i.i = load i32, ptr %35, align 4
   %36 = icmp eq i32 %child.0.val.i.i.i.i.i.i, -1
   %37 = sext i32 %child.0.val.i.i.i.i.i.i to i64
-  %38 = getelementptr %77, ptr %.val.i.i.i.i.i.i.i, i64 %37
+  %38 = getelementptr %76, ptr %.val.i.i.i.i.i.i.i, i64 %37
   %.not17.i.i.i.i.i.i = icmp eq ptr %38, null
   %or.cond.i.i.i.i.i = or i1 %36, %.not17.i.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i, label %merge.i.i.i, label %whilebody.i.i.i.i.i.i
@@ -16216,7 +16199,7 @@ merge1.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i.
 
 "$Document.child.exit.i.i.i.i":                   ; preds = %merge1.i.i.i.i
   %43 = sext i32 %.val.i.i.i.i to i64
-  %44 = getelementptr %77, ptr %.val.i.i.i.i.i.i.i, i64 %43
+  %44 = getelementptr %76, ptr %.val.i.i.i.i.i.i.i, i64 %43
   %.not27.i.i.i.i = icmp ne i32 %39, 5
   %45 = icmp eq ptr %44, null
   %or.cond.i.i.i.i = or i1 %.not27.i.i.i.i, %45
@@ -16388,7 +16371,7 @@ merge.i.i.i.i.i.i.i:                              ; preds = %or.lhs.false.i.i.i.
 "$Document.child.exit.i.i.i.i.i.i.i":             ; preds = %merge.i.i.i.i.i.i.i
   %.val.i.i.i.i.i.i.i.i = load ptr, ptr %document, align 8
   %91 = sext i32 %.val.i.i.i.i127.i.i.i to i64
-  %92 = getelementptr %77, ptr %.val.i.i.i.i.i.i.i.i, i64 %91
+  %92 = getelementptr %76, ptr %.val.i.i.i.i.i.i.i.i, i64 %91
   %.not1722.i.i.i.i.i.i.i = icmp eq ptr %92, null
   br i1 %.not1722.i.i.i.i.i.i.i, label %merge12.i.i.i, label %whilebody.i.i.i.i.i.i.i
 
@@ -16412,7 +16395,7 @@ merge2.i.i.i.i.i.i.i:                             ; preds = %and.rhs.i.i.i.i.i.i
   %child.0.val.i.i.i.i.i.i.i = load i32, ptr %97, align 4
   %98 = icmp eq i32 %child.0.val.i.i.i.i.i.i.i, -1
   %99 = sext i32 %child.0.val.i.i.i.i.i.i.i to i64
-  %100 = getelementptr %77, ptr %.val.i.i.i.i.i.i.i.i, i64 %99
+  %100 = getelementptr %76, ptr %.val.i.i.i.i.i.i.i.i, i64 %99
   %.not17.i.i.i.i.i.i.i = icmp eq ptr %100, null
   %or.cond.i.i.i.i.i.i = or i1 %98, %.not17.i.i.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i.i, label %merge12.i.i.i, label %whilebody.i.i.i.i.i.i.i
@@ -16533,7 +16516,7 @@ merge.i.i.i17.i:                                  ; preds = %or.lhs.false.i.i.i1
   %.val.i.i.i18.i = load i32, ptr %129, align 4
   %130 = icmp eq i32 %.val.i.i.i18.i, -1
   %131 = sext i32 %.val.i.i.i18.i to i64
-  %132 = getelementptr %77, ptr %.val.i, i64 %131
+  %132 = getelementptr %76, ptr %.val.i, i64 %131
   %.not1722.i.i.i.i = icmp eq ptr %132, null
   %or.cond.i = or i1 %130, %.not1722.i.i.i.i
   br i1 %or.cond.i, label %"$Quantisation.read.exit.i", label %whilebody.i.i.i.i
@@ -16558,7 +16541,7 @@ merge2.i.i.i20.i:                                 ; preds = %and.rhs.i.i.i.i.i, 
   %child.0.val.i.i.i.i = load i32, ptr %137, align 4
   %138 = icmp eq i32 %child.0.val.i.i.i.i, -1
   %139 = sext i32 %child.0.val.i.i.i.i to i64
-  %140 = getelementptr %77, ptr %.val.i, i64 %139
+  %140 = getelementptr %76, ptr %.val.i, i64 %139
   %.not17.i.i.i.i = icmp eq ptr %140, null
   %or.cond.i.i.i = or i1 %138, %.not17.i.i.i.i
   br i1 %or.cond.i.i.i, label %"$Quantisation.read.exit.i", label %whilebody.i.i.i.i
@@ -16605,7 +16588,7 @@ merge.i.i.i.i.i:                                  ; preds = %or.lhs.false.i.i.i.
 "$Document.child.exit.i.i.i.i.i":                 ; preds = %merge.i.i.i.i.i
   %.val.i.i.i.i.i22.i = load ptr, ptr %document, align 8
   %147 = sext i32 %.val.i.i.i55.i.i to i64
-  %148 = getelementptr %77, ptr %.val.i.i.i.i.i22.i, i64 %147
+  %148 = getelementptr %76, ptr %.val.i.i.i.i.i22.i, i64 %147
   %.not1722.i.i.i.i.i = icmp eq ptr %148, null
   br i1 %.not1722.i.i.i.i.i, label %"$check_cache_scheme.exit.thread.i.i", label %whilebody.i.i.i.i.i
 
@@ -16629,7 +16612,7 @@ merge2.i.i.i.i.i:                                 ; preds = %and.rhs.i.i.i.i.i.i
   %child.0.val.i.i.i.i.i = load i32, ptr %153, align 4
   %154 = icmp eq i32 %child.0.val.i.i.i.i.i, -1
   %155 = sext i32 %child.0.val.i.i.i.i.i to i64
-  %156 = getelementptr %77, ptr %.val.i.i.i.i.i22.i, i64 %155
+  %156 = getelementptr %76, ptr %.val.i.i.i.i.i22.i, i64 %155
   %.not17.i.i.i.i.i = icmp eq ptr %156, null
   %or.cond.i.i.i23.i = or i1 %154, %.not17.i.i.i.i.i
   br i1 %or.cond.i.i.i23.i, label %"$check_cache_scheme.exit.thread.i.i", label %whilebody.i.i.i.i.i
@@ -16987,7 +16970,7 @@ entry:
   %raw.i = alloca [1024 x i8], align 1
   %raw.i.i = alloca [1024 x i8], align 1
   %buffer.i = alloca [256 x i8], align 1
-  %info = alloca %45, align 8
+  %info = alloca %44, align 8
   %4 = call i32 @fstat(i32 %0, ptr nonnull %info)
   %.not = icmp eq i32 %4, 0
   br i1 %.not, label %merge, label %then
@@ -17206,7 +17189,7 @@ entry:
   %raw.i.i61.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
   %copy.i = alloca [256 x i8], align 1
-  %value.i = alloca %74, align 8
+  %value.i = alloca %73, align 8
   %2 = getelementptr i8, ptr %0, i64 112
   %3 = getelementptr i8, ptr %0, i64 104
   %4 = load i64, ptr %3, align 8
@@ -17304,13 +17287,13 @@ merge1.i38:                                       ; preds = %merge.i
 merge5.i:                                         ; preds = %merge1.i38
   %.val45.i = load ptr, ptr %0, align 8
   %34 = sext i32 %29 to i64
-  %35 = getelementptr %77, ptr %.val45.i, i64 %34, i32 2
+  %35 = getelementptr %76, ptr %.val45.i, i64 %34, i32 2
   %36 = load i32, ptr %35, align 4
   %37 = icmp slt i32 %36, 9
   br i1 %37, label %and.lhs.true.i, label %merge.i62
 
 and.lhs.true.i:                                   ; preds = %merge5.i
-  %38 = getelementptr %77, ptr %.val45.i, i64 %34, i32 3
+  %38 = getelementptr %76, ptr %.val45.i, i64 %34, i32 3
   %a.012.i.i = load i32, ptr %38, align 4
   %.not13.not.i.i = icmp eq i32 %a.012.i.i, -1
   br i1 %.not13.not.i.i, label %common.ret, label %whilebody.lr.ph.i.i
@@ -17318,7 +17301,7 @@ and.lhs.true.i:                                   ; preds = %merge5.i
 whilebody.lr.ph.i.i:                              ; preds = %and.lhs.true.i
   %invariant.gep.i.i = getelementptr i8, ptr %.val45.i, i64 32
   %39 = sext i32 %a.012.i.i to i64
-  %b.0.in5.i60.i = getelementptr %77, ptr %.val45.i, i64 %39, i32 5
+  %b.0.in5.i60.i = getelementptr %76, ptr %.val45.i, i64 %39, i32 5
   %b.06.i61.i = load i32, ptr %b.0.in5.i60.i, align 4
   %.not197.i62.i = icmp eq i32 %b.06.i61.i, -1
   br i1 %.not197.i62.i, label %common.ret, label %whilebody2.lr.ph.i.i
@@ -17326,7 +17309,7 @@ whilebody.lr.ph.i.i:                              ; preds = %and.lhs.true.i
 whilebody2.lr.ph.i.i:                             ; preds = %whilebody.lr.ph.i.i, %merge3.i.i
   %b.06.i63.i = phi i32 [ %b.06.i.i, %merge3.i.i ], [ %b.06.i61.i, %whilebody.lr.ph.i.i ]
   %40 = phi i64 [ %53, %merge3.i.i ], [ %39, %whilebody.lr.ph.i.i ]
-  %41 = getelementptr %77, ptr %.val45.i, i64 %40
+  %41 = getelementptr %76, ptr %.val45.i, i64 %40
   %42 = getelementptr i8, ptr %41, i64 24
   %"<aggcopy>.sroa.0.0.copyload.i.i" = load i64, ptr %42, align 8
   %"<aggcopy>.sroa.2.0..sroa_idx.i.i" = getelementptr i8, ptr %41, i64 32
@@ -17339,13 +17322,13 @@ whilebody2.lr.ph.i.i:                             ; preds = %whilebody.lr.ph.i.i
 whilebody2.us.i.i:                                ; preds = %whilebody2.lr.ph.i.i, %merge4.us.i.i
   %b.08.us.i.i = phi i32 [ %b.0.us.i.i, %merge4.us.i.i ], [ %b.06.i63.i, %whilebody2.lr.ph.i.i ]
   %45 = sext i32 %b.08.us.i.i to i64
-  %gep.i.i = getelementptr %77, ptr %invariant.gep.i.i, i64 %45
+  %gep.i.i = getelementptr %76, ptr %invariant.gep.i.i, i64 %45
   %"<aggcopy>5.sroa.2.0.copyload.us.i.i" = load i64, ptr %gep.i.i, align 8
   %46 = icmp eq i64 %"<aggcopy>5.sroa.2.0.copyload.us.i.i", 0
   br i1 %46, label %merge.i62, label %merge4.us.i.i
 
 merge4.us.i.i:                                    ; preds = %whilebody2.us.i.i
-  %b.0.in.us.i.i = getelementptr %77, ptr %.val45.i, i64 %45, i32 5
+  %b.0.in.us.i.i = getelementptr %76, ptr %.val45.i, i64 %45, i32 5
   %b.0.us.i.i = load i32, ptr %b.0.in.us.i.i, align 4
   %.not19.us.i.i = icmp eq i32 %b.0.us.i.i, -1
   br i1 %.not19.us.i.i, label %merge3.i.i, label %whilebody2.us.i.i
@@ -17353,7 +17336,7 @@ merge4.us.i.i:                                    ; preds = %whilebody2.us.i.i
 whilebody2.i.i:                                   ; preds = %whilebody2.lr.ph.i.i, %merge4.i.i78
   %b.08.i.i = phi i32 [ %b.0.i.i, %merge4.i.i78 ], [ %b.06.i63.i, %whilebody2.lr.ph.i.i ]
   %47 = sext i32 %b.08.i.i to i64
-  %48 = getelementptr %77, ptr %.val45.i, i64 %47
+  %48 = getelementptr %76, ptr %.val45.i, i64 %47
   %"<aggcopy>5.sroa.2.0..sroa_idx.i.i" = getelementptr i8, ptr %48, i64 32
   %"<aggcopy>5.sroa.2.0.copyload.i.i" = load i64, ptr %"<aggcopy>5.sroa.2.0..sroa_idx.i.i", align 8
   %49 = icmp eq i64 %"<aggcopy>.sroa.2.0.copyload.fr.i.i", %"<aggcopy>5.sroa.2.0.copyload.i.i"
@@ -17368,14 +17351,14 @@ and.rhs.i.i.i:                                    ; preds = %whilebody2.i.i
   br i1 %52, label %merge.i62, label %merge4.i.i78
 
 merge4.i.i78:                                     ; preds = %and.rhs.i.i.i, %whilebody2.i.i
-  %b.0.in.i.i = getelementptr %77, ptr %.val45.i, i64 %47, i32 5
+  %b.0.in.i.i = getelementptr %76, ptr %.val45.i, i64 %47, i32 5
   %b.0.i.i = load i32, ptr %b.0.in.i.i, align 4
   %.not19.i.i = icmp eq i32 %b.0.i.i, -1
   br i1 %.not19.i.i, label %merge3.i.i, label %whilebody2.i.i
 
 merge3.i.i:                                       ; preds = %merge4.i.i78, %merge4.us.i.i
   %53 = sext i32 %b.06.i63.i to i64
-  %b.0.in5.i.i = getelementptr %77, ptr %.val45.i, i64 %53, i32 5
+  %b.0.in5.i.i = getelementptr %76, ptr %.val45.i, i64 %53, i32 5
   %b.06.i.i = load i32, ptr %b.0.in5.i.i, align 4
   %.not197.i.i = icmp eq i32 %b.06.i.i, -1
   br i1 %.not197.i.i, label %common.ret, label %whilebody2.lr.ph.i.i
@@ -17422,7 +17405,7 @@ then2.i.i.i.i69:                                  ; preds = %then.i.i65
 
 merge1.i70:                                       ; preds = %merge.i62
   %.val44.i = load ptr, ptr %0, align 8
-  %70 = getelementptr %77, ptr %.val44.i, i64 %34, i32 3
+  %70 = getelementptr %76, ptr %.val44.i, i64 %34, i32 3
   %child.064.i = load i32, ptr %70, align 4
   %.not65.i = icmp eq i32 %child.064.i, -1
   br i1 %.not65.i, label %common.ret, label %whilebody.i71
@@ -17431,7 +17414,7 @@ whilebody.i71:                                    ; preds = %merge1.i70, %merge1
   %.val43.i = phi ptr [ %.val.i76, %merge10.i ], [ %.val44.i, %merge1.i70 ]
   %child.066.i = phi i32 [ %child.0.i, %merge10.i ], [ %child.064.i, %merge1.i70 ]
   %71 = sext i32 %child.066.i to i64
-  %72 = getelementptr %77, ptr %.val43.i, i64 %71
+  %72 = getelementptr %76, ptr %.val43.i, i64 %71
   %73 = getelementptr i8, ptr %72, i64 24
   %key.sroa.0.0.copyload.i = load i64, ptr %73, align 8
   %key.sroa.4.0..sroa_idx.i = getelementptr i8, ptr %72, i64 32
@@ -17514,7 +17497,7 @@ then2.i.i.i52.i:                                  ; preds = %then.i49.i
 
 merge10.i:                                        ; preds = %merge6.i
   %.val.i76 = load ptr, ptr %0, align 8
-  %101 = getelementptr %77, ptr %.val.i76, i64 %71, i32 5
+  %101 = getelementptr %76, ptr %.val.i76, i64 %71, i32 5
   %child.0.i = load i32, ptr %101, align 4
   %.not.i77 = icmp eq i32 %child.0.i, -1
   br i1 %.not.i77, label %common.ret, label %whilebody.i71
@@ -17578,7 +17561,7 @@ merge.i48:                                        ; preds = %then4
 then2.i:                                          ; preds = %merge.i48
   %.val.i = load ptr, ptr %0, align 8
   %121 = sext i32 %120 to i64
-  %122 = getelementptr %77, ptr %.val.i, i64 %121, i32 7
+  %122 = getelementptr %76, ptr %.val.i, i64 %121, i32 7
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %122, ptr noundef nonnull align 8 dereferenceable(16) %value.i, i64 16, i1 false)
   br label %"$Document.parse_string_value.exit"
 
@@ -17857,7 +17840,7 @@ merge1.i52:                                       ; preds = %merge.i51
 merge5.i53:                                       ; preds = %merge1.i52
   %.val.i54 = load ptr, ptr %0, align 8
   %215 = sext i32 %213 to i64
-  %216 = getelementptr %77, ptr %.val.i54, i64 %215
+  %216 = getelementptr %76, ptr %.val.i54, i64 %215
   %217 = getelementptr i8, ptr %216, i64 40
   store ptr %16, ptr %217, align 8
   %digits.sroa.4.0..sroa_idx.i = getelementptr i8, ptr %216, i64 48
@@ -18190,7 +18173,7 @@ then2.i.i.i16:                                    ; preds = %then.i12
 merge1:                                           ; preds = %merge, %merge7.i.i
   %36 = phi i64 [ %.pre10.i, %merge7.i.i ], [ %3, %merge ]
   %37 = phi ptr [ %22, %merge7.i.i ], [ %.pre.i, %merge ]
-  %38 = getelementptr %77, ptr %37, i64 %36
+  %38 = getelementptr %76, ptr %37, i64 %36
   store i32 %1, ptr %38, align 8
   %.sroa.420.0..sroa_idx = getelementptr inbounds i8, ptr %38, i64 4
   store i64 0, ptr %.sroa.420.0..sroa_idx, align 4
@@ -18215,7 +18198,7 @@ entry:
   %raw.i.i71 = alloca [1024 x i8], align 1
   %raw.i.i54 = alloca [1024 x i8], align 1
   %raw.i.i = alloca [1024 x i8], align 1
-  %key.i = alloca %74, align 8
+  %key.i = alloca %73, align 8
   %5 = getelementptr i8, ptr %0, i64 112
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
@@ -18364,15 +18347,15 @@ merge5.i.us:                                      ; preds = %"$Document.peek.exi
 merge2.us:                                        ; preds = %merge5.i.us
   %.val.i.us = load ptr, ptr %0, align 8
   %57 = sext i32 %55 to i64
-  %58 = getelementptr %77, ptr %.val.i.us, i64 %57, i32 6
+  %58 = getelementptr %76, ptr %.val.i.us, i64 %57, i32 6
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %58, ptr noundef nonnull align 8 dereferenceable(16) %key.i, i64 16, i1 false)
   %.val28.i.us = load ptr, ptr %0, align 8
-  %59 = getelementptr %77, ptr %.val28.i.us, i64 %26
+  %59 = getelementptr %76, ptr %.val28.i.us, i64 %26
   %60 = getelementptr i8, ptr %59, i64 16
   %61 = load i32, ptr %60, align 4
   %62 = icmp eq i32 %61, -1
   %63 = sext i32 %61 to i64
-  %64 = getelementptr %77, ptr %.val28.i.us, i64 %63, i32 5
+  %64 = getelementptr %76, ptr %.val28.i.us, i64 %63, i32 5
   %65 = getelementptr i8, ptr %59, i64 12
   %.sink.i.us = select i1 %62, ptr %65, ptr %64
   store i32 %55, ptr %.sink.i.us, align 4
@@ -18506,12 +18489,12 @@ then2.i.i.i60:                                    ; preds = %then.i56
 merge2.thread94:                                  ; preds = %condition.preheader.split, %merge9
   %109 = phi i32 [ %149, %merge9 ], [ %84, %condition.preheader.split ]
   %.val.i40 = load ptr, ptr %0, align 8
-  %110 = getelementptr %77, ptr %.val.i40, i64 %26
+  %110 = getelementptr %76, ptr %.val.i40, i64 %26
   %111 = getelementptr i8, ptr %110, i64 16
   %112 = load i32, ptr %111, align 4
   %113 = icmp eq i32 %112, -1
   %114 = sext i32 %112 to i64
-  %115 = getelementptr %77, ptr %.val.i40, i64 %114, i32 5
+  %115 = getelementptr %76, ptr %.val.i40, i64 %114, i32 5
   %116 = getelementptr i8, ptr %110, i64 12
   %.sink.i88 = select i1 %113, ptr %116, ptr %115
   store i32 %109, ptr %.sink.i88, align 4
@@ -19405,7 +19388,7 @@ merge1.i:                                         ; preds = %forbody.i, %"$Vecto
 forbody4.i:                                       ; preds = %merge1.i, %"$Map.position.exit.i"
   %i2.022.i = phi i64 [ %91, %"$Map.position.exit.i" ], [ 0, %merge1.i ]
   %.val.i = load ptr, ptr %7, align 8
-  %51 = getelementptr %79, ptr %.val.i, i64 %i2.022.i
+  %51 = getelementptr %78, ptr %.val.i, i64 %i2.022.i
   %52 = trunc i64 %i2.022.i to i32
   %53 = load ptr, ptr %15, align 8
   %54 = getelementptr i8, ptr %51, i64 16
@@ -19431,7 +19414,7 @@ whilebody.i.us.i:                                 ; preds = %whilebody.lr.ph.i.i
   %64 = phi i32 [ %74, %merge2.i.us.i ], [ %60, %whilebody.lr.ph.i.i ]
   %position.017.i.us.i = phi i64 [ %72, %merge2.i.us.i ], [ %58, %whilebody.lr.ph.i.i ]
   %65 = zext nneg i32 %64 to i64
-  %66 = getelementptr %79, ptr %.val.i, i64 %65
+  %66 = getelementptr %78, ptr %.val.i, i64 %65
   %67 = getelementptr i8, ptr %66, i64 16
   %68 = load i64, ptr %67, align 8
   %69 = icmp eq i64 %68, %55
@@ -19455,7 +19438,7 @@ whilebody.i.i:                                    ; preds = %whilebody.lr.ph.i.i
   %76 = phi i32 [ %88, %merge2.i.i ], [ %60, %whilebody.lr.ph.i.i ]
   %position.017.i.i = phi i64 [ %86, %merge2.i.i ], [ %58, %whilebody.lr.ph.i.i ]
   %77 = zext nneg i32 %76 to i64
-  %78 = getelementptr %79, ptr %.val.i, i64 %77
+  %78 = getelementptr %78, ptr %.val.i, i64 %77
   %79 = getelementptr i8, ptr %78, i64 16
   %80 = load i64, ptr %79, align 8
   %81 = icmp eq i64 %80, %55
@@ -19535,7 +19518,7 @@ whilebody.i.us:                                   ; preds = %whilebody.lr.ph.i, 
   %20 = phi i32 [ %30, %merge2.i.us ], [ %17, %whilebody.lr.ph.i ]
   %position.017.i.us = phi i64 [ %28, %merge2.i.us ], [ %15, %whilebody.lr.ph.i ]
   %21 = zext nneg i32 %20 to i64
-  %22 = getelementptr %79, ptr %.val.i, i64 %21
+  %22 = getelementptr %78, ptr %.val.i, i64 %21
   %23 = getelementptr i8, ptr %22, i64 16
   %24 = load i64, ptr %23, align 8
   %25 = icmp eq i64 %24, %11
@@ -19559,7 +19542,7 @@ whilebody.i:                                      ; preds = %whilebody.lr.ph.i, 
   %32 = phi i32 [ %44, %merge2.i ], [ %17, %whilebody.lr.ph.i ]
   %position.017.i = phi i64 [ %42, %merge2.i ], [ %15, %whilebody.lr.ph.i ]
   %33 = zext nneg i32 %32 to i64
-  %34 = getelementptr %79, ptr %.val.i, i64 %33
+  %34 = getelementptr %78, ptr %.val.i, i64 %33
   %35 = getelementptr i8, ptr %34, i64 16
   %36 = load i64, ptr %35, align 8
   %37 = icmp eq i64 %36, %11
@@ -19596,7 +19579,7 @@ merge2.i:                                         ; preds = %and.rhs.i.i, %and.l
 merge1:                                           ; preds = %"$Map.position.exit"
   %49 = zext nneg i32 %47 to i64
   %.val = load ptr, ptr %3, align 8
-  %50 = getelementptr %79, ptr %.val, i64 %49, i32 2
+  %50 = getelementptr %78, ptr %.val, i64 %49, i32 2
   br label %common.ret
 }
 
@@ -19829,7 +19812,7 @@ whilebody.i.us:                                   ; preds = %whilebody.lr.ph.i, 
   %22 = phi i32 [ %32, %merge2.i.us ], [ %19, %whilebody.lr.ph.i ]
   %position.017.i.us = phi i64 [ %30, %merge2.i.us ], [ %16, %whilebody.lr.ph.i ]
   %23 = zext nneg i32 %22 to i64
-  %24 = getelementptr %79, ptr %.val.i, i64 %23
+  %24 = getelementptr %78, ptr %.val.i, i64 %23
   %25 = getelementptr i8, ptr %24, i64 16
   %26 = load i64, ptr %25, align 8
   %27 = icmp eq i64 %26, %11
@@ -19853,7 +19836,7 @@ whilebody.i:                                      ; preds = %whilebody.lr.ph.i, 
   %34 = phi i32 [ %46, %merge2.i ], [ %19, %whilebody.lr.ph.i ]
   %position.017.i = phi i64 [ %44, %merge2.i ], [ %16, %whilebody.lr.ph.i ]
   %35 = zext nneg i32 %34 to i64
-  %36 = getelementptr %79, ptr %.val.i, i64 %35
+  %36 = getelementptr %78, ptr %.val.i, i64 %35
   %37 = getelementptr i8, ptr %36, i64 16
   %38 = load i64, ptr %37, align 8
   %39 = icmp eq i64 %38, %11
@@ -19890,7 +19873,7 @@ merge2.i:                                         ; preds = %and.rhs.i.i, %and.l
 then2:                                            ; preds = %"$Map.position.exit"
   %51 = zext nneg i32 %49 to i64
   %.val = load ptr, ptr %5, align 8
-  %52 = getelementptr %79, ptr %.val, i64 %51, i32 2
+  %52 = getelementptr %78, ptr %.val, i64 %51, i32 2
   store i32 %3, ptr %52, align 4
   br label %common.ret
 
@@ -19921,7 +19904,7 @@ merge7.i.i:                                       ; preds = %merge.i.i
 merge5:                                           ; preds = %merge1, %merge7.i.i
   %61 = phi i64 [ %.pre10.i, %merge7.i.i ], [ %53, %merge1 ]
   %62 = phi ptr [ %59, %merge7.i.i ], [ %.pre.i, %merge1 ]
-  %63 = getelementptr %79, ptr %62, i64 %61
+  %63 = getelementptr %78, ptr %62, i64 %61
   store ptr %4, ptr %63, align 8
   %.sroa.441.0..sroa_idx = getelementptr inbounds i8, ptr %63, i64 8
   store i64 %.fr45, ptr %.sroa.441.0..sroa_idx, align 8
@@ -20037,7 +20020,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val, align 8
   %9 = sext i32 %.val.i.i to i64
-  %10 = getelementptr %77, ptr %.val.i.i.i, i64 %9
+  %10 = getelementptr %76, ptr %.val.i.i.i, i64 %9
   %.not1722.i.i = icmp eq ptr %10, null
   br i1 %.not1722.i.i, label %then, label %whilebody.preheader.i.i
 
@@ -20057,7 +20040,7 @@ merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
   %child.0.val.i.us.i = load i32, ptr %13, align 4
   %14 = icmp eq i32 %child.0.val.i.us.i, -1
   %15 = sext i32 %child.0.val.i.us.i to i64
-  %16 = getelementptr %77, ptr %.val.i.i.i, i64 %15
+  %16 = getelementptr %76, ptr %.val.i.i.i, i64 %15
   %.not17.i.us.i = icmp eq ptr %16, null
   %or.cond.us.i = or i1 %14, %.not17.i.us.i
   br i1 %or.cond.us.i, label %then, label %whilebody.i.us.i
@@ -20082,7 +20065,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %21, align 4
   %22 = icmp eq i32 %child.0.val.i.i, -1
   %23 = sext i32 %child.0.val.i.i to i64
-  %24 = getelementptr %77, ptr %.val.i.i.i, i64 %23
+  %24 = getelementptr %76, ptr %.val.i.i.i, i64 %23
   %.not17.i.i = icmp eq ptr %24, null
   %or.cond.i = or i1 %22, %.not17.i.i
   br i1 %or.cond.i, label %then, label %whilebody.i.i
@@ -20204,7 +20187,7 @@ merge.i:                                          ; preds = %or.lhs.false.i
 "$Document.child.exit.i":                         ; preds = %merge.i
   %.val.i.i = load ptr, ptr %.0.val, align 8
   %6 = sext i32 %.val.i to i64
-  %7 = getelementptr %77, ptr %.val.i.i, i64 %6
+  %7 = getelementptr %76, ptr %.val.i.i, i64 %6
   %.not1722.i = icmp eq ptr %7, null
   br i1 %.not1722.i, label %common.ret, label %whilebody.preheader.i
 
@@ -20224,7 +20207,7 @@ merge2.i.us:                                      ; preds = %whilebody.i.us
   %child.0.val.i.us = load i32, ptr %10, align 4
   %11 = icmp eq i32 %child.0.val.i.us, -1
   %12 = sext i32 %child.0.val.i.us to i64
-  %13 = getelementptr %77, ptr %.val.i.i, i64 %12
+  %13 = getelementptr %76, ptr %.val.i.i, i64 %12
   %.not17.i.us = icmp eq ptr %13, null
   %or.cond.us = or i1 %11, %.not17.i.us
   br i1 %or.cond.us, label %common.ret, label %whilebody.i.us
@@ -20249,7 +20232,7 @@ merge2.i:                                         ; preds = %and.rhs.i.i, %while
   %child.0.val.i = load i32, ptr %18, align 4
   %19 = icmp eq i32 %child.0.val.i, -1
   %20 = sext i32 %child.0.val.i to i64
-  %21 = getelementptr %77, ptr %.val.i.i, i64 %20
+  %21 = getelementptr %76, ptr %.val.i.i, i64 %20
   %.not17.i = icmp eq ptr %21, null
   %or.cond = or i1 %19, %.not17.i
   br i1 %or.cond, label %common.ret, label %whilebody.i
@@ -20325,7 +20308,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %11 = zext nneg i32 %8 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.860", i64 0, i64 %11
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.859", i64 0, i64 %11
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit"
 
@@ -20408,7 +20391,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val, align 8
   %11 = sext i32 %.val.i.i to i64
-  %12 = getelementptr %77, ptr %.val.i.i.i, i64 %11
+  %12 = getelementptr %76, ptr %.val.i.i.i, i64 %11
   %.not1722.i.i = icmp eq ptr %12, null
   br i1 %.not1722.i.i, label %then, label %whilebody.preheader.i.i
 
@@ -20428,7 +20411,7 @@ merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
   %child.0.val.i.us.i = load i32, ptr %15, align 4
   %16 = icmp eq i32 %child.0.val.i.us.i, -1
   %17 = sext i32 %child.0.val.i.us.i to i64
-  %18 = getelementptr %77, ptr %.val.i.i.i, i64 %17
+  %18 = getelementptr %76, ptr %.val.i.i.i, i64 %17
   %.not17.i.us.i = icmp eq ptr %18, null
   %or.cond.us.i = or i1 %16, %.not17.i.us.i
   br i1 %or.cond.us.i, label %then, label %whilebody.i.us.i
@@ -20453,7 +20436,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %23, align 4
   %24 = icmp eq i32 %child.0.val.i.i, -1
   %25 = sext i32 %child.0.val.i.i to i64
-  %26 = getelementptr %77, ptr %.val.i.i.i, i64 %25
+  %26 = getelementptr %76, ptr %.val.i.i.i, i64 %25
   %.not17.i.i = icmp eq ptr %26, null
   %or.cond.i = or i1 %24, %.not17.i.i
   br i1 %or.cond.i, label %then, label %whilebody.i.i
@@ -20595,7 +20578,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val, align 8
   %12 = sext i32 %.val.i.i to i64
-  %13 = getelementptr %77, ptr %.val.i.i.i, i64 %12
+  %13 = getelementptr %76, ptr %.val.i.i.i, i64 %12
   %.not1722.i.i = icmp eq ptr %13, null
   br i1 %.not1722.i.i, label %then, label %whilebody.preheader.i.i
 
@@ -20615,7 +20598,7 @@ merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
   %child.0.val.i.us.i = load i32, ptr %16, align 4
   %17 = icmp eq i32 %child.0.val.i.us.i, -1
   %18 = sext i32 %child.0.val.i.us.i to i64
-  %19 = getelementptr %77, ptr %.val.i.i.i, i64 %18
+  %19 = getelementptr %76, ptr %.val.i.i.i, i64 %18
   %.not17.i.us.i = icmp eq ptr %19, null
   %or.cond.us.i = or i1 %17, %.not17.i.us.i
   br i1 %or.cond.us.i, label %then, label %whilebody.i.us.i
@@ -20640,7 +20623,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %24, align 4
   %25 = icmp eq i32 %child.0.val.i.i, -1
   %26 = sext i32 %child.0.val.i.i to i64
-  %27 = getelementptr %77, ptr %.val.i.i.i, i64 %26
+  %27 = getelementptr %76, ptr %.val.i.i.i, i64 %26
   %.not17.i.i = icmp eq ptr %27, null
   %or.cond.i = or i1 %25, %.not17.i.i
   br i1 %or.cond.i, label %then, label %whilebody.i.i
@@ -20686,7 +20669,7 @@ merge.i:                                          ; preds = %or.lhs.false.i
 "$Document.child.exit.i":                         ; preds = %merge.i
   %.val.i.i = load ptr, ptr %.0.val, align 8
   %6 = sext i32 %.val.i to i64
-  %7 = getelementptr %77, ptr %.val.i.i, i64 %6
+  %7 = getelementptr %76, ptr %.val.i.i, i64 %6
   %.not1722.i = icmp eq ptr %7, null
   br i1 %.not1722.i, label %and.end, label %whilebody.preheader.i
 
@@ -20706,7 +20689,7 @@ merge2.i.us:                                      ; preds = %whilebody.i.us
   %child.0.val.i.us = load i32, ptr %10, align 4
   %11 = icmp eq i32 %child.0.val.i.us, -1
   %12 = sext i32 %child.0.val.i.us to i64
-  %13 = getelementptr %77, ptr %.val.i.i, i64 %12
+  %13 = getelementptr %76, ptr %.val.i.i, i64 %12
   %.not17.i.us = icmp eq ptr %13, null
   %or.cond.us = or i1 %11, %.not17.i.us
   br i1 %or.cond.us, label %and.end, label %whilebody.i.us
@@ -20731,7 +20714,7 @@ merge2.i:                                         ; preds = %and.rhs.i.i, %while
   %child.0.val.i = load i32, ptr %18, align 4
   %19 = icmp eq i32 %child.0.val.i, -1
   %20 = sext i32 %child.0.val.i to i64
-  %21 = getelementptr %77, ptr %.val.i.i, i64 %20
+  %21 = getelementptr %76, ptr %.val.i.i, i64 %20
   %.not17.i = icmp eq ptr %21, null
   %or.cond = or i1 %19, %.not17.i
   br i1 %or.cond, label %and.end, label %whilebody.i
@@ -20775,7 +20758,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val18, align 8
   %10 = sext i32 %.val.i.i to i64
-  %11 = getelementptr %77, ptr %.val.i.i.i, i64 %10
+  %11 = getelementptr %76, ptr %.val.i.i.i, i64 %10
   %.not1722.i.i = icmp eq ptr %11, null
   br i1 %.not1722.i.i, label %and.end, label %whilebody.preheader.i.i
 
@@ -20795,7 +20778,7 @@ merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
   %child.0.val.i.us.i = load i32, ptr %14, align 4
   %15 = icmp eq i32 %child.0.val.i.us.i, -1
   %16 = sext i32 %child.0.val.i.us.i to i64
-  %17 = getelementptr %77, ptr %.val.i.i.i, i64 %16
+  %17 = getelementptr %76, ptr %.val.i.i.i, i64 %16
   %.not17.i.us.i = icmp eq ptr %17, null
   %or.cond.us.i = or i1 %15, %.not17.i.us.i
   br i1 %or.cond.us.i, label %and.end, label %whilebody.i.us.i
@@ -20820,7 +20803,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %22, align 4
   %23 = icmp eq i32 %child.0.val.i.i, -1
   %24 = sext i32 %child.0.val.i.i to i64
-  %25 = getelementptr %77, ptr %.val.i.i.i, i64 %24
+  %25 = getelementptr %76, ptr %.val.i.i.i, i64 %24
   %.not17.i.i = icmp eq ptr %25, null
   %or.cond.i = or i1 %23, %.not17.i.i
   br i1 %or.cond.i, label %and.end, label %whilebody.i.i
@@ -20857,7 +20840,7 @@ merge.i.i22:                                      ; preds = %or.lhs.false.i.i20
 "$Document.child.exit.i.i24":                     ; preds = %merge.i.i22
   %.val.i.i.i25 = load ptr, ptr %.val, align 8
   %36 = sext i32 %.val.i.i23 to i64
-  %37 = getelementptr %77, ptr %.val.i.i.i25, i64 %36
+  %37 = getelementptr %76, ptr %.val.i.i.i25, i64 %36
   %.not1722.i.i26 = icmp eq ptr %37, null
   br i1 %.not1722.i.i26, label %common.ret, label %whilebody.preheader.i.i27
 
@@ -20877,7 +20860,7 @@ merge2.i.us.i44:                                  ; preds = %whilebody.i.us.i40
   %child.0.val.i.us.i45 = load i32, ptr %40, align 4
   %41 = icmp eq i32 %child.0.val.i.us.i45, -1
   %42 = sext i32 %child.0.val.i.us.i45 to i64
-  %43 = getelementptr %77, ptr %.val.i.i.i25, i64 %42
+  %43 = getelementptr %76, ptr %.val.i.i.i25, i64 %42
   %.not17.i.us.i46 = icmp eq ptr %43, null
   %or.cond.us.i47 = or i1 %41, %.not17.i.us.i46
   br i1 %or.cond.us.i47, label %common.ret, label %whilebody.i.us.i40
@@ -20902,7 +20885,7 @@ merge2.i.i32:                                     ; preds = %and.rhs.i.i.i36, %w
   %child.0.val.i.i33 = load i32, ptr %48, align 4
   %49 = icmp eq i32 %child.0.val.i.i33, -1
   %50 = sext i32 %child.0.val.i.i33 to i64
-  %51 = getelementptr %77, ptr %.val.i.i.i25, i64 %50
+  %51 = getelementptr %76, ptr %.val.i.i.i25, i64 %50
   %.not17.i.i34 = icmp eq ptr %51, null
   %or.cond.i35 = or i1 %49, %.not17.i.i34
   br i1 %or.cond.i35, label %common.ret, label %whilebody.i.i28
@@ -20958,7 +20941,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val, align 8
   %9 = sext i32 %.val.i.i to i64
-  %10 = getelementptr %77, ptr %.val.i.i.i, i64 %9
+  %10 = getelementptr %76, ptr %.val.i.i.i, i64 %9
   %.not1722.i.i = icmp eq ptr %10, null
   br i1 %.not1722.i.i, label %common.ret, label %whilebody.preheader.i.i
 
@@ -20978,7 +20961,7 @@ merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
   %child.0.val.i.us.i = load i32, ptr %13, align 4
   %14 = icmp eq i32 %child.0.val.i.us.i, -1
   %15 = sext i32 %child.0.val.i.us.i to i64
-  %16 = getelementptr %77, ptr %.val.i.i.i, i64 %15
+  %16 = getelementptr %76, ptr %.val.i.i.i, i64 %15
   %.not17.i.us.i = icmp eq ptr %16, null
   %or.cond.us.i = or i1 %14, %.not17.i.us.i
   br i1 %or.cond.us.i, label %common.ret, label %whilebody.i.us.i
@@ -21003,7 +20986,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %21, align 4
   %22 = icmp eq i32 %child.0.val.i.i, -1
   %23 = sext i32 %child.0.val.i.i to i64
-  %24 = getelementptr %77, ptr %.val.i.i.i, i64 %23
+  %24 = getelementptr %76, ptr %.val.i.i.i, i64 %23
   %.not17.i.i = icmp eq ptr %24, null
   %or.cond.i = or i1 %22, %.not17.i.i
   br i1 %or.cond.i, label %common.ret, label %whilebody.i.i
@@ -21093,7 +21076,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val, align 8
   %11 = sext i32 %.val.i.i to i64
-  %12 = getelementptr %77, ptr %.val.i.i.i, i64 %11
+  %12 = getelementptr %76, ptr %.val.i.i.i, i64 %11
   %.not1722.i.i = icmp eq ptr %12, null
   br i1 %.not1722.i.i, label %then, label %whilebody.preheader.i.i
 
@@ -21113,7 +21096,7 @@ merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
   %child.0.val.i.us.i = load i32, ptr %15, align 4
   %16 = icmp eq i32 %child.0.val.i.us.i, -1
   %17 = sext i32 %child.0.val.i.us.i to i64
-  %18 = getelementptr %77, ptr %.val.i.i.i, i64 %17
+  %18 = getelementptr %76, ptr %.val.i.i.i, i64 %17
   %.not17.i.us.i = icmp eq ptr %18, null
   %or.cond.us.i = or i1 %16, %.not17.i.us.i
   br i1 %or.cond.us.i, label %then, label %whilebody.i.us.i
@@ -21138,7 +21121,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %23, align 4
   %24 = icmp eq i32 %child.0.val.i.i, -1
   %25 = sext i32 %child.0.val.i.i to i64
-  %26 = getelementptr %77, ptr %.val.i.i.i, i64 %25
+  %26 = getelementptr %76, ptr %.val.i.i.i, i64 %25
   %.not17.i.i = icmp eq ptr %26, null
   %or.cond.i = or i1 %24, %.not17.i.i
   br i1 %or.cond.i, label %then, label %whilebody.i.i
@@ -21294,7 +21277,7 @@ define internal fastcc i32 @"$read_rotation"(ptr nocapture %0, ptr nocapture rea
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
   %factor = alloca double, align 8
-  %rotation = alloca %78, align 8
+  %rotation = alloca %77, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %rotation, ptr noundef nonnull align 8 dereferenceable(32) %1, i64 32, i1 false)
   %2 = call fastcc i32 @"$find_rotation"(ptr %1, ptr nonnull @"$string.198", ptr nonnull %rotation)
   %.not = icmp eq i32 %2, 0
@@ -21332,7 +21315,7 @@ merge.i.i.i:                                      ; preds = %then7
 "$Document.child.exit.i.i.i":                     ; preds = %merge.i.i.i
   %.val.i.i.i.i = load ptr, ptr %.pre, align 8
   %11 = sext i32 %.val.i.i.i to i64
-  %12 = getelementptr %77, ptr %.val.i.i.i.i, i64 %11
+  %12 = getelementptr %76, ptr %.val.i.i.i.i, i64 %11
   %.not1722.i.i.i = icmp eq ptr %12, null
   br i1 %.not1722.i.i.i, label %merge1.i, label %whilebody.i.i.i
 
@@ -21356,7 +21339,7 @@ merge2.i.i.i:                                     ; preds = %and.rhs.i.i.i.i, %w
   %child.0.val.i.i.i = load i32, ptr %17, align 4
   %18 = icmp eq i32 %child.0.val.i.i.i, -1
   %19 = sext i32 %child.0.val.i.i.i to i64
-  %20 = getelementptr %77, ptr %.val.i.i.i.i, i64 %19
+  %20 = getelementptr %76, ptr %.val.i.i.i.i, i64 %19
   %.not17.i.i.i = icmp eq ptr %20, null
   %or.cond.i.i = or i1 %18, %.not17.i.i.i
   br i1 %or.cond.i.i, label %whilebody.i.i83.i.preheader, label %whilebody.i.i.i
@@ -21389,7 +21372,7 @@ merge2.i.i54.i:                                   ; preds = %and.rhs.i.i.i58.i, 
   %child.0.val.i.i55.i = load i32, ptr %27, align 4
   %28 = icmp eq i32 %child.0.val.i.i55.i, -1
   %29 = sext i32 %child.0.val.i.i55.i to i64
-  %30 = getelementptr %77, ptr %.val.i.i.i.i, i64 %29
+  %30 = getelementptr %76, ptr %.val.i.i.i.i, i64 %29
   %.not17.i.i56.i = icmp eq ptr %30, null
   %or.cond.i57.i = or i1 %28, %.not17.i.i56.i
   br i1 %or.cond.i57.i, label %merge1.i, label %whilebody.i.i50.i
@@ -21419,7 +21402,7 @@ merge2.i.i87.i:                                   ; preds = %and.rhs.i.i.i91.i, 
   %child.0.val.i.i88.i = load i32, ptr %37, align 4
   %38 = icmp eq i32 %child.0.val.i.i88.i, -1
   %39 = sext i32 %child.0.val.i.i88.i to i64
-  %40 = getelementptr %77, ptr %.val.i.i.i.i, i64 %39
+  %40 = getelementptr %76, ptr %.val.i.i.i.i, i64 %39
   %.not17.i.i89.i = icmp eq ptr %40, null
   %or.cond.i90.i = or i1 %38, %.not17.i.i89.i
   br i1 %or.cond.i90.i, label %merge1.i, label %whilebody.i.i83.i
@@ -21444,7 +21427,7 @@ merge1.i:                                         ; preds = %merge2.i.i54.i, %me
 "$Document.child.exit.i":                         ; preds = %merge1.i
   %.val.i.i = load ptr, ptr %.pre, align 8
   %46 = sext i32 %.val.i to i64
-  %47 = getelementptr %77, ptr %.val.i.i, i64 %46
+  %47 = getelementptr %76, ptr %.val.i.i, i64 %46
   %.not32122.i = icmp eq ptr %47, null
   br i1 %.not32122.i, label %merge6.thread, label %whilebody.i
 
@@ -21488,7 +21471,7 @@ merge8.i:                                         ; preds = %whilebody.i
   %child.0.val.i = load i32, ptr %60, align 4
   %61 = icmp eq i32 %child.0.val.i, -1
   %62 = sext i32 %child.0.val.i to i64
-  %63 = getelementptr %77, ptr %.val.i.i, i64 %62
+  %63 = getelementptr %76, ptr %.val.i.i, i64 %62
   %.not32.i = icmp eq ptr %63, null
   %or.cond = or i1 %61, %.not32.i
   br i1 %or.cond, label %merge6, label %whilebody.i
@@ -21516,7 +21499,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i53 = load ptr, ptr %.pre, align 8
   %68 = sext i32 %.val.i.i52 to i64
-  %69 = getelementptr %77, ptr %.val.i.i.i53, i64 %68
+  %69 = getelementptr %76, ptr %.val.i.i.i53, i64 %68
   %.not1722.i.i = icmp eq ptr %69, null
   br i1 %.not1722.i.i, label %"$holder.exit", label %whilebody.i.i
 
@@ -21540,7 +21523,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %74, align 4
   %75 = icmp eq i32 %child.0.val.i.i, -1
   %76 = sext i32 %child.0.val.i.i to i64
-  %77 = getelementptr %77, ptr %.val.i.i.i53, i64 %76
+  %77 = getelementptr %76, ptr %.val.i.i.i53, i64 %76
   %.not17.i.i = icmp eq ptr %77, null
   %or.cond.i = or i1 %75, %.not17.i.i
   br i1 %or.cond.i, label %"$holder.exit.loopexit", label %whilebody.i.i
@@ -21578,7 +21561,7 @@ merge.i.i57:                                      ; preds = %or.lhs.false.i.i54
 "$Document.child.exit.i.i60":                     ; preds = %merge.i.i57
   %.val.i.i.i61 = load ptr, ptr %.pre, align 8
   %87 = sext i32 %.val.i.i59 to i64
-  %88 = getelementptr %77, ptr %.val.i.i.i61, i64 %87
+  %88 = getelementptr %76, ptr %.val.i.i.i61, i64 %87
   %.not1722.i.i62 = icmp eq ptr %88, null
   br i1 %.not1722.i.i62, label %"$holder.exit83", label %whilebody.i.i64
 
@@ -21602,7 +21585,7 @@ merge2.i.i68:                                     ; preds = %and.rhs.i.i.i72, %w
   %child.0.val.i.i69 = load i32, ptr %93, align 4
   %94 = icmp eq i32 %child.0.val.i.i69, -1
   %95 = sext i32 %child.0.val.i.i69 to i64
-  %96 = getelementptr %77, ptr %.val.i.i.i61, i64 %95
+  %96 = getelementptr %76, ptr %.val.i.i.i61, i64 %95
   %.not17.i.i70 = icmp eq ptr %96, null
   %or.cond.i71 = or i1 %94, %.not17.i.i70
   br i1 %or.cond.i71, label %"$holder.exit83", label %whilebody.i.i64
@@ -21629,7 +21612,7 @@ merge.i:                                          ; preds = %or.lhs.false.i
 "$Document.child.exit.i86":                       ; preds = %merge.i
   %.val.i.i87 = load ptr, ptr %99, align 8
   %105 = sext i32 %.val.i85 to i64
-  %106 = getelementptr %77, ptr %.val.i.i87, i64 %105
+  %106 = getelementptr %76, ptr %.val.i.i87, i64 %105
   %.not1722.i = icmp eq ptr %106, null
   br i1 %.not1722.i, label %merge19, label %whilebody.i88
 
@@ -21653,7 +21636,7 @@ merge2.i:                                         ; preds = %"$text.equal.exit.i
   %child.0.val.i89 = load i32, ptr %111, align 4
   %112 = icmp eq i32 %child.0.val.i89, -1
   %113 = sext i32 %child.0.val.i89 to i64
-  %114 = getelementptr %77, ptr %.val.i.i87, i64 %113
+  %114 = getelementptr %76, ptr %.val.i.i87, i64 %113
   %.not17.i = icmp eq ptr %114, null
   %or.cond97 = or i1 %112, %.not17.i
   br i1 %or.cond97, label %merge19, label %whilebody.i88
@@ -21705,7 +21688,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val, align 8
   %9 = sext i32 %.val.i.i to i64
-  %10 = getelementptr %77, ptr %.val.i.i.i, i64 %9
+  %10 = getelementptr %76, ptr %.val.i.i.i, i64 %9
   %.not1722.i.i = icmp eq ptr %10, null
   br i1 %.not1722.i.i, label %common.ret, label %whilebody.preheader.i.i
 
@@ -21725,7 +21708,7 @@ merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
   %child.0.val.i.us.i = load i32, ptr %13, align 4
   %14 = icmp eq i32 %child.0.val.i.us.i, -1
   %15 = sext i32 %child.0.val.i.us.i to i64
-  %16 = getelementptr %77, ptr %.val.i.i.i, i64 %15
+  %16 = getelementptr %76, ptr %.val.i.i.i, i64 %15
   %.not17.i.us.i = icmp eq ptr %16, null
   %or.cond.us.i = or i1 %14, %.not17.i.us.i
   br i1 %or.cond.us.i, label %common.ret, label %whilebody.i.us.i
@@ -21750,7 +21733,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %21, align 4
   %22 = icmp eq i32 %child.0.val.i.i, -1
   %23 = sext i32 %child.0.val.i.i to i64
-  %24 = getelementptr %77, ptr %.val.i.i.i, i64 %23
+  %24 = getelementptr %76, ptr %.val.i.i.i, i64 %23
   %.not17.i.i = icmp eq ptr %24, null
   %or.cond.i = or i1 %22, %.not17.i.i
   br i1 %or.cond.i, label %common.ret, label %whilebody.i.i
@@ -21813,7 +21796,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val26, align 8
   %8 = sext i32 %.val.i.i to i64
-  %9 = getelementptr %77, ptr %.val.i.i.i, i64 %8
+  %9 = getelementptr %76, ptr %.val.i.i.i, i64 %8
   %.not1722.i.i = icmp eq ptr %9, null
   br i1 %.not1722.i.i, label %common.ret, label %whilebody.i.i
 
@@ -21837,7 +21820,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %14, align 4
   %15 = icmp eq i32 %child.0.val.i.i, -1
   %16 = sext i32 %child.0.val.i.i to i64
-  %17 = getelementptr %77, ptr %.val.i.i.i, i64 %16
+  %17 = getelementptr %76, ptr %.val.i.i.i, i64 %16
   %.not17.i.i = icmp eq ptr %17, null
   %or.cond.i = or i1 %15, %.not17.i.i
   br i1 %or.cond.i, label %common.ret, label %whilebody.i.i
@@ -21862,7 +21845,7 @@ merge1:                                           ; preds = %and.lhs.true.i
   %.val = load i32, ptr %20, align 4
   %21 = icmp eq i32 %.val, -1
   %22 = sext i32 %.val to i64
-  %23 = getelementptr %77, ptr %.val.i.i.i, i64 %22
+  %23 = getelementptr %76, ptr %.val.i.i.i, i64 %22
   %.not2435 = icmp eq ptr %23, null
   %or.cond = or i1 %21, %.not2435
   br i1 %or.cond, label %common.ret, label %whilebody
@@ -21883,7 +21866,7 @@ merge6:                                           ; preds = %whilebody
   %27 = load ptr, ptr %1, align 8
   %.val.i30 = load ptr, ptr %27, align 8
   %28 = sext i32 %child.0.val to i64
-  %29 = getelementptr %77, ptr %.val.i30, i64 %28
+  %29 = getelementptr %76, ptr %.val.i30, i64 %28
   %.not24 = icmp eq ptr %29, null
   br i1 %.not24, label %common.ret, label %whilebody
 }
@@ -21978,7 +21961,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val19, align 8
   %8 = sext i32 %.val.i.i to i64
-  %9 = getelementptr %77, ptr %.val.i.i.i, i64 %8
+  %9 = getelementptr %76, ptr %.val.i.i.i, i64 %8
   %.not1722.i.i = icmp eq ptr %9, null
   br i1 %.not1722.i.i, label %"$Document.child.exit.i.i60", label %whilebody.i.i
 
@@ -22002,7 +21985,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %14, align 4
   %15 = icmp eq i32 %child.0.val.i.i, -1
   %16 = sext i32 %child.0.val.i.i to i64
-  %17 = getelementptr %77, ptr %.val.i.i.i, i64 %16
+  %17 = getelementptr %76, ptr %.val.i.i.i, i64 %16
   %.not17.i.i = icmp eq ptr %17, null
   %or.cond.i = or i1 %15, %.not17.i.i
   br i1 %or.cond.i, label %merge.i.i57, label %whilebody.i.i
@@ -22032,7 +22015,7 @@ merge2.i.i35:                                     ; preds = %and.rhs.i.i.i39, %w
   %child.0.val.i.i36 = load i32, ptr %24, align 4
   %25 = icmp eq i32 %child.0.val.i.i36, -1
   %26 = sext i32 %child.0.val.i.i36 to i64
-  %27 = getelementptr %77, ptr %.val.i.i.i, i64 %26
+  %27 = getelementptr %76, ptr %.val.i.i.i, i64 %26
   %.not17.i.i37 = icmp eq ptr %27, null
   %or.cond.i38 = or i1 %25, %.not17.i.i37
   br i1 %or.cond.i38, label %common.ret, label %whilebody.i.i31
@@ -22048,7 +22031,7 @@ merge.i.i57:                                      ; preds = %merge2.i.i, %and.lh
 "$Document.child.exit.i.i60":                     ; preds = %"$Document.child.exit.i.i", %merge.i.i57
   %.val.i.i.i61 = load ptr, ptr %.val19, align 8
   %30 = sext i32 %.val.i.i to i64
-  %31 = getelementptr %77, ptr %.val.i.i.i61, i64 %30
+  %31 = getelementptr %76, ptr %.val.i.i.i61, i64 %30
   %.not1722.i.i62 = icmp eq ptr %31, null
   br i1 %.not1722.i.i62, label %common.ret, label %whilebody.i.i64
 
@@ -22072,7 +22055,7 @@ merge2.i.i68:                                     ; preds = %and.rhs.i.i.i72, %w
   %child.0.val.i.i69 = load i32, ptr %36, align 4
   %37 = icmp eq i32 %child.0.val.i.i69, -1
   %38 = sext i32 %child.0.val.i.i69 to i64
-  %39 = getelementptr %77, ptr %.val.i.i.i61, i64 %38
+  %39 = getelementptr %76, ptr %.val.i.i.i61, i64 %38
   %.not17.i.i70 = icmp eq ptr %39, null
   %or.cond.i71 = or i1 %37, %.not17.i.i70
   br i1 %or.cond.i71, label %common.ret, label %whilebody.i.i64
@@ -22358,10 +22341,10 @@ define internal fastcc i32 @"$Quantisation.read_groups"(ptr nocapture %0, ptr no
 entry:
   %raw.i.i.i45 = alloca [1024 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
-  %inside30.i = alloca %78, align 8
-  %inside.i = alloca %78, align 8
+  %inside30.i = alloca %77, align 8
+  %inside.i = alloca %77, align 8
   %raw.i.i = alloca [1024 x i8], align 1
-  %inside = alloca %78, align 8
+  %inside = alloca %77, align 8
   %.val35 = load ptr, ptr %1, align 8
   %2 = getelementptr i8, ptr %1, i64 8
   %.val36 = load ptr, ptr %2, align 8
@@ -22382,7 +22365,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val35, align 8
   %7 = sext i32 %.val.i.i to i64
-  %8 = getelementptr %77, ptr %.val.i.i.i, i64 %7
+  %8 = getelementptr %76, ptr %.val.i.i.i, i64 %7
   %.not1722.i.i = icmp eq ptr %8, null
   br i1 %.not1722.i.i, label %then, label %whilebody.i.i
 
@@ -22406,7 +22389,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %13, align 4
   %14 = icmp eq i32 %child.0.val.i.i, -1
   %15 = sext i32 %child.0.val.i.i to i64
-  %16 = getelementptr %77, ptr %.val.i.i.i, i64 %15
+  %16 = getelementptr %76, ptr %.val.i.i.i, i64 %15
   %.not17.i.i = icmp eq ptr %16, null
   %or.cond.i = or i1 %14, %.not17.i.i
   br i1 %or.cond.i, label %then, label %whilebody.i.i
@@ -22457,7 +22440,7 @@ merge:                                            ; preds = %and.lhs.true.i
 
 "$Document.child.exit":                           ; preds = %merge
   %31 = sext i32 %.val to i64
-  %32 = getelementptr %77, ptr %.val.i.i.i, i64 %31
+  %32 = getelementptr %76, ptr %.val.i.i.i, i64 %31
   %.not = icmp ne i32 %17, 6
   %33 = icmp eq ptr %32, null
   %or.cond = or i1 %.not, %33
@@ -22501,7 +22484,7 @@ merge.i.i.i:                                      ; preds = %or.lhs.false.i.i.i
 "$Document.child.exit.i.i.i":                     ; preds = %merge.i.i.i
   %.val.i.i.i.i = load ptr, ptr %reader.sroa.0.0.copyload.i, align 8
   %40 = sext i32 %.val.i.i.i41 to i64
-  %41 = getelementptr %77, ptr %.val.i.i.i.i, i64 %40
+  %41 = getelementptr %76, ptr %.val.i.i.i.i, i64 %40
   %.not1722.i.i.i = icmp eq ptr %41, null
   br i1 %.not1722.i.i.i, label %then.i38, label %whilebody.i.i.i
 
@@ -22525,7 +22508,7 @@ merge2.i.i.i:                                     ; preds = %and.rhs.i.i.i.i, %w
   %child.0.val.i.i.i = load i32, ptr %46, align 4
   %47 = icmp eq i32 %child.0.val.i.i.i, -1
   %48 = sext i32 %child.0.val.i.i.i to i64
-  %49 = getelementptr %77, ptr %.val.i.i.i.i, i64 %48
+  %49 = getelementptr %76, ptr %.val.i.i.i.i, i64 %48
   %.not17.i.i.i = icmp eq ptr %49, null
   %or.cond.i.i = or i1 %47, %.not17.i.i.i
   br i1 %or.cond.i.i, label %then.i38, label %whilebody.i.i.i
@@ -22654,7 +22637,7 @@ merge.i.i.i56:                                    ; preds = %or.lhs.false.i.i.i4
 "$Document.child.exit.i.i.i58":                   ; preds = %merge.i.i.i56
   %.val.i.i.i.i59 = load ptr, ptr %reader.sroa.0.0.copyload.i, align 8
   %76 = sext i32 %.val.i.i.i57 to i64
-  %77 = getelementptr %77, ptr %.val.i.i.i.i59, i64 %76
+  %77 = getelementptr %76, ptr %.val.i.i.i.i59, i64 %76
   %.not1722.i.i.i60 = icmp eq ptr %77, null
   br i1 %.not1722.i.i.i60, label %then.i49, label %whilebody.i.i.i61
 
@@ -22678,7 +22661,7 @@ merge2.i.i.i65:                                   ; preds = %and.rhs.i.i.i.i69, 
   %child.0.val.i.i.i66 = load i32, ptr %82, align 4
   %83 = icmp eq i32 %child.0.val.i.i.i66, -1
   %84 = sext i32 %child.0.val.i.i.i66 to i64
-  %85 = getelementptr %77, ptr %.val.i.i.i.i59, i64 %84
+  %85 = getelementptr %76, ptr %.val.i.i.i.i59, i64 %84
   %.not17.i.i.i67 = icmp eq ptr %85, null
   %or.cond.i.i68 = or i1 %83, %.not17.i.i.i67
   br i1 %or.cond.i.i68, label %then.i49, label %whilebody.i.i.i61
@@ -22735,7 +22718,7 @@ merge11:                                          ; preds = %merge.i73
   %103 = load ptr, ptr %1, align 8
   %.val.i77 = load ptr, ptr %103, align 8
   %104 = sext i32 %group.0.val to i64
-  %105 = getelementptr %77, ptr %.val.i77, i64 %104
+  %105 = getelementptr %76, ptr %.val.i77, i64 %104
   %.not32 = icmp eq ptr %105, null
   br i1 %.not32, label %common.ret, label %or.lhs.false.i.i.i
 }
@@ -22764,7 +22747,7 @@ merge.i.i:                                        ; preds = %or.lhs.false.i.i
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
   %.val.i.i.i = load ptr, ptr %.val, align 8
   %6 = sext i32 %.val.i.i to i64
-  %7 = getelementptr %77, ptr %.val.i.i.i, i64 %6
+  %7 = getelementptr %76, ptr %.val.i.i.i, i64 %6
   %.not1722.i.i = icmp eq ptr %7, null
   br i1 %.not1722.i.i, label %common.ret, label %whilebody.i.i
 
@@ -22788,7 +22771,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %child.0.val.i.i = load i32, ptr %12, align 4
   %13 = icmp eq i32 %child.0.val.i.i, -1
   %14 = sext i32 %child.0.val.i.i to i64
-  %15 = getelementptr %77, ptr %.val.i.i.i, i64 %14
+  %15 = getelementptr %76, ptr %.val.i.i.i, i64 %14
   %.not17.i.i = icmp eq ptr %15, null
   %or.cond.i = or i1 %13, %.not17.i.i
   br i1 %or.cond.i, label %common.ret, label %whilebody.i.i
@@ -22837,13 +22820,13 @@ define internal fastcc noundef i32 @"$NameMatcher.read"(ptr nocapture %0, ptr no
 entry:
   %raw.i.i56.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
-  %5 = alloca %80, align 8
+  %5 = alloca %79, align 8
   %raw.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
   %instruction.sroa.4.i.i.i.i = alloca [36 x i8], align 4
   %raw.i.i.i.i.i.i = alloca [1024 x i8], align 1
-  %parser.i.i.i = alloca %83, align 8
-  %compiled.i.i = alloca %80, align 8
+  %parser.i.i.i = alloca %82, align 8
+  %compiled.i.i = alloca %79, align 8
   %cause.i.i = alloca %4, align 8
   %6 = load i32, ptr %1, align 4
   %.not = icmp eq i32 %6, 5
@@ -22867,7 +22850,7 @@ merge:                                            ; preds = %entry
   %9 = load ptr, ptr %4, align 8
   %.val.i = load ptr, ptr %9, align 8
   %10 = sext i32 %.val to i64
-  %11 = getelementptr %77, ptr %.val.i, i64 %10
+  %11 = getelementptr %76, ptr %.val.i, i64 %10
   %.not2496 = icmp eq ptr %11, null
   br i1 %.not2496, label %common.ret, label %whilebody.lr.ph
 
@@ -23171,7 +23154,7 @@ merge7.i.i.i29.i.i.i:                             ; preds = %merge.i.i.i26.i.i.i
 "$Regex.add.exit.i.i.i":                          ; preds = %merge7.i.i.i29.i.i.i, %or.lhs.false.i.i.i.i
   %121 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i29.i.i.i ], [ %113, %or.lhs.false.i.i.i.i ]
   %122 = phi ptr [ %119, %merge7.i.i.i29.i.i.i ], [ %.pre.i.i.i.i.i, %or.lhs.false.i.i.i.i ]
-  %123 = getelementptr %85, ptr %122, i64 %121
+  %123 = getelementptr %84, ptr %122, i64 %121
   store i32 6, ptr %123, align 8
   %.sroa.46.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %123, i64 4
   store i32 0, ptr %.sroa.46.0..sroa_idx.i.i.i.i, align 4
@@ -23553,7 +23536,7 @@ merge1.i.i.i.i:                                   ; preds = %forbody.i.i.i76.i, 
 forbody4.i.i.i.i:                                 ; preds = %merge1.i.i.i.i, %"$Map.position.279.exit.i.i.i.i"
   %i2.022.i.i.i.i = phi i64 [ %301, %"$Map.position.279.exit.i.i.i.i" ], [ 0, %merge1.i.i.i.i ]
   %.val.i.i.i.i = load ptr, ptr %27, align 8
-  %261 = getelementptr %87, ptr %.val.i.i.i.i, i64 %i2.022.i.i.i.i
+  %261 = getelementptr %86, ptr %.val.i.i.i.i, i64 %i2.022.i.i.i.i
   %262 = trunc i64 %i2.022.i.i.i.i to i32
   %263 = load ptr, ptr %30, align 8
   %264 = getelementptr i8, ptr %261, i64 16
@@ -23579,7 +23562,7 @@ whilebody.i.us.i.i.i.i:                           ; preds = %whilebody.lr.ph.i.i
   %274 = phi i32 [ %284, %merge2.i.us.i.i.i.i ], [ %270, %whilebody.lr.ph.i.i.i.i.i ]
   %position.017.i.us.i.i.i.i = phi i64 [ %282, %merge2.i.us.i.i.i.i ], [ %268, %whilebody.lr.ph.i.i.i.i.i ]
   %275 = zext nneg i32 %274 to i64
-  %276 = getelementptr %87, ptr %.val.i.i.i.i, i64 %275
+  %276 = getelementptr %86, ptr %.val.i.i.i.i, i64 %275
   %277 = getelementptr i8, ptr %276, i64 16
   %278 = load i64, ptr %277, align 8
   %279 = icmp eq i64 %278, %265
@@ -23603,7 +23586,7 @@ whilebody.i.i.i.i74.i:                            ; preds = %whilebody.lr.ph.i.i
   %286 = phi i32 [ %298, %merge2.i.i.i.i.i ], [ %270, %whilebody.lr.ph.i.i.i.i.i ]
   %position.017.i.i.i.i.i = phi i64 [ %296, %merge2.i.i.i.i.i ], [ %268, %whilebody.lr.ph.i.i.i.i.i ]
   %287 = zext nneg i32 %286 to i64
-  %288 = getelementptr %87, ptr %.val.i.i.i.i, i64 %287
+  %288 = getelementptr %86, ptr %.val.i.i.i.i, i64 %287
   %289 = getelementptr i8, ptr %288, i64 16
   %290 = load i64, ptr %289, align 8
   %291 = icmp eq i64 %290, %265
@@ -23660,7 +23643,7 @@ whilebody.i.us.i.i:                               ; preds = %whilebody.lr.ph.i.i
   %311 = phi i32 [ %321, %merge2.i.us.i.i ], [ %308, %whilebody.lr.ph.i.i.i ]
   %position.017.i.us.i.i = phi i64 [ %319, %merge2.i.us.i.i ], [ %305, %whilebody.lr.ph.i.i.i ]
   %312 = zext nneg i32 %311 to i64
-  %313 = getelementptr %87, ptr %.val.i.i.i, i64 %312
+  %313 = getelementptr %86, ptr %.val.i.i.i, i64 %312
   %314 = getelementptr i8, ptr %313, i64 16
   %315 = load i64, ptr %314, align 8
   %316 = icmp eq i64 %315, %302
@@ -23684,7 +23667,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.lr.ph.i.i
   %323 = phi i32 [ %335, %merge2.i.i.i ], [ %308, %whilebody.lr.ph.i.i.i ]
   %position.017.i.i.i = phi i64 [ %333, %merge2.i.i.i ], [ %305, %whilebody.lr.ph.i.i.i ]
   %324 = zext nneg i32 %323 to i64
-  %325 = getelementptr %87, ptr %.val.i.i.i, i64 %324
+  %325 = getelementptr %86, ptr %.val.i.i.i, i64 %324
   %326 = getelementptr i8, ptr %325, i64 16
   %327 = load i64, ptr %326, align 8
   %328 = icmp eq i64 %327, %302
@@ -23721,7 +23704,7 @@ merge2.i.i.i:                                     ; preds = %and.rhs.i.i.i70.i, 
 then2.i68.i:                                      ; preds = %"$Map.position.279.exit.i.i"
   %340 = zext nneg i32 %338 to i64
   %.val.i.i = load ptr, ptr %27, align 8
-  %341 = getelementptr %87, ptr %.val.i.i, i64 %340, i32 2
+  %341 = getelementptr %86, ptr %.val.i.i, i64 %340, i32 2
   store i8 1, ptr %341, align 1
   br label %merge6
 
@@ -23751,7 +23734,7 @@ merge7.i.i44.i.i:                                 ; preds = %merge.i.i41.i.i
 merge5.i.i:                                       ; preds = %merge7.i.i44.i.i, %merge1.i.i
   %349 = phi i64 [ %.pre10.i.i67.i, %merge7.i.i44.i.i ], [ %342, %merge1.i.i ]
   %350 = phi ptr [ %347, %merge7.i.i44.i.i ], [ %.pre.i.i65.i, %merge1.i.i ]
-  %351 = getelementptr %87, ptr %350, i64 %349
+  %351 = getelementptr %86, ptr %350, i64 %349
   store ptr %201, ptr %351, align 8
   %.sroa.447.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %351, i64 8
   store i64 %.fr53.i.i, ptr %.sroa.447.0..sroa_idx.i.i, align 8
@@ -23778,7 +23761,7 @@ merge5.i.i:                                       ; preds = %merge7.i.i44.i.i, %
 "$NameMatcher.add.exit":                          ; preds = %merge.i.i, %merge7.i.i.i.i
   %358 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %158, %merge.i.i ]
   %359 = phi ptr [ %163, %merge7.i.i.i.i ], [ %.pre.i.i.i, %merge.i.i ]
-  %360 = getelementptr %80, ptr %359, i64 %358
+  %360 = getelementptr %79, ptr %359, i64 %358
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(128) %360, ptr noundef nonnull readonly align 8 dereferenceable(128) %5, i64 128, i1 false)
   %361 = load i64, ptr %24, align 8
   %362 = add i64 %361, 1
@@ -23798,7 +23781,7 @@ merge6:                                           ; preds = %merge5.i.i, %then2.
   %365 = load ptr, ptr %4, align 8
   %.val.i30 = load ptr, ptr %365, align 8
   %366 = sext i32 %child.0.val to i64
-  %367 = getelementptr %77, ptr %.val.i30, i64 %366
+  %367 = getelementptr %76, ptr %.val.i30, i64 %366
   %.not24 = icmp eq ptr %367, null
   br i1 %.not24, label %common.ret, label %whilebody
 }
@@ -23812,9 +23795,9 @@ entry:
   %raw.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i38.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i.i = alloca [1024 x i8], align 1
-  %next.i.i.i.i = alloca %86, align 8
+  %next.i.i.i.i = alloca %85, align 8
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
-  %member.i.i.i = alloca %86, align 8
+  %member.i.i.i = alloca %85, align 8
   %raw.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i = alloca [1024 x i8], align 1
   %most.i = alloca i32, align 4
@@ -24264,7 +24247,7 @@ merge1.i44.i:                                     ; preds = %"$Parser.peek.exit4
 then8.i.i:                                        ; preds = %merge1.i44.i
   %163 = sext i32 %162 to i64
   %.val.i.i = load ptr, ptr %5, align 8
-  %164 = getelementptr %88, ptr %.val.i.i, i64 %163, i32 5
+  %164 = getelementptr %87, ptr %.val.i.i, i64 %163, i32 5
   store <4 x i64> %spec.select, ptr %164, align 8
   br label %merge.i
 
@@ -24282,7 +24265,7 @@ merge.i50.i:                                      ; preds = %then4.i43
 then2.i52.i:                                      ; preds = %merge.i50.i
   %168 = sext i32 %167 to i64
   %.val.i53.i = load ptr, ptr %5, align 8
-  %169 = getelementptr %88, ptr %.val.i53.i, i64 %168, i32 5
+  %169 = getelementptr %87, ptr %.val.i53.i, i64 %168, i32 5
   %170 = tail call fastcc i32 @"$Parser.escaped_set"(ptr nonnull %0, ptr %169)
   br label %merge.i
 
@@ -24325,7 +24308,7 @@ merge.i52:                                        ; preds = %"$Parser.peek.exit.
 merge.i58.i:                                      ; preds = %merge.i52
   %182 = sext i32 %180 to i64
   %.val.i59.i = load ptr, ptr %5, align 8
-  %183 = getelementptr %88, ptr %.val.i59.i, i64 %182, i32 5
+  %183 = getelementptr %87, ptr %.val.i59.i, i64 %182, i32 5
   %184 = icmp eq i8 %267, 46
   br i1 %184, label %forbody.i.preheader.i.i, label %forbody.i15.preheader.i.i
 
@@ -24546,11 +24529,11 @@ then13.i:                                         ; preds = %merge5.i
   %least.i.0.least.i.0.least.i.0. = load i32, ptr %least.i, align 4
   %262 = sext i32 %261 to i64
   %.val36.i = load ptr, ptr %5, align 8
-  %263 = getelementptr %88, ptr %.val36.i, i64 %262, i32 3
+  %263 = getelementptr %87, ptr %.val36.i, i64 %262, i32 3
   store i32 %least.i.0.least.i.0.least.i.0., ptr %263, align 4
   %most.i.0.most.i.0.most.i.0. = load i32, ptr %most.i, align 4
   %.val.i = load ptr, ptr %5, align 8
-  %264 = getelementptr %88, ptr %.val.i, i64 %262, i32 4
+  %264 = getelementptr %87, ptr %.val.i, i64 %262, i32 4
   store i32 %most.i.0.most.i.0.most.i.0., ptr %264, align 4
   br label %merge3
 
@@ -24664,7 +24647,7 @@ merge7.i.i:                                       ; preds = %merge.i.i
 merge:                                            ; preds = %or.lhs.false, %merge7.i.i
   %29 = phi i64 [ %.pre10.i, %merge7.i.i ], [ %5, %or.lhs.false ]
   %30 = phi ptr [ %27, %merge7.i.i ], [ %.pre.i, %or.lhs.false ]
-  %31 = getelementptr %88, ptr %30, i64 %29
+  %31 = getelementptr %87, ptr %30, i64 %29
   store i32 %1, ptr %31, align 8
   %.sroa.47.0..sroa_idx = getelementptr inbounds i8, ptr %31, i64 4
   store i32 %2, ptr %.sroa.47.0..sroa_idx, align 4
@@ -25118,7 +25101,7 @@ tailrecurse:                                      ; preds = %and.rhs, %entry
   %.tr121 = phi i32 [ %2, %entry ], [ %11, %and.rhs ]
   %4 = sext i32 %.tr121 to i64
   %.val = load ptr, ptr %3, align 8
-  %5 = getelementptr %88, ptr %.val, i64 %4
+  %5 = getelementptr %87, ptr %.val, i64 %4
   %6 = load i32, ptr %5, align 4
   switch i32 %6, label %merge10 [
     i32 1, label %common.ret
@@ -25183,7 +25166,7 @@ merge7.i.i.i71:                                   ; preds = %merge.i.i.i68
 "$Regex.add.exit78":                              ; preds = %or.lhs.false.i65, %merge7.i.i.i71
   %22 = phi i64 [ %.pre10.i.i72, %merge7.i.i.i71 ], [ %13, %or.lhs.false.i65 ]
   %23 = phi ptr [ %20, %merge7.i.i.i71 ], [ %.pre.i.i67, %or.lhs.false.i65 ]
-  %24 = getelementptr %85, ptr %23, i64 %22
+  %24 = getelementptr %84, ptr %23, i64 %22
   store i32 2, ptr %24, align 8
   %.sroa.46.0..sroa_idx.i74 = getelementptr inbounds i8, ptr %24, i64 4
   store i32 0, ptr %.sroa.46.0..sroa_idx.i74, align 4
@@ -25204,7 +25187,7 @@ merge.i:                                          ; preds = %"$Regex.add.exit78"
   %sext117 = shl i64 %25, 32
   %30 = ashr exact i64 %sext117, 32
   %.val33.i = load ptr, ptr %0, align 8
-  %31 = getelementptr %85, ptr %.val33.i, i64 %30, i32 1
+  %31 = getelementptr %84, ptr %.val33.i, i64 %30, i32 1
   store i32 %29, ptr %31, align 4
   %32 = getelementptr i8, ptr %5, i64 4
   %33 = load i32, ptr %32, align 4
@@ -25248,7 +25231,7 @@ merge7.i.i.i55:                                   ; preds = %merge.i.i.i52
 "$Regex.add.exit62":                              ; preds = %or.lhs.false.i49, %merge7.i.i.i55
   %43 = phi i64 [ %.pre10.i.i56, %merge7.i.i.i55 ], [ %35, %or.lhs.false.i49 ]
   %44 = phi ptr [ %41, %merge7.i.i.i55 ], [ %.pre.i.i51, %or.lhs.false.i49 ]
-  %45 = getelementptr %85, ptr %44, i64 %43
+  %45 = getelementptr %84, ptr %44, i64 %43
   store i32 3, ptr %45, align 8
   %.sroa.46.0..sroa_idx.i58 = getelementptr inbounds i8, ptr %45, i64 4
   store i32 0, ptr %.sroa.46.0..sroa_idx.i58, align 4
@@ -25267,7 +25250,7 @@ merge7.i.i.i55:                                   ; preds = %merge.i.i.i52
 merge5.i:                                         ; preds = %"$Regex.add.exit62"
   %50 = trunc i64 %47 to i32
   %.val32.i = load ptr, ptr %0, align 8
-  %51 = getelementptr %85, ptr %.val32.i, i64 %30, i32 2
+  %51 = getelementptr %84, ptr %.val32.i, i64 %30, i32 2
   store i32 %50, ptr %51, align 4
   %52 = getelementptr i8, ptr %5, i64 8
   %53 = load i32, ptr %52, align 4
@@ -25280,7 +25263,7 @@ merge9.i:                                         ; preds = %merge5.i
   %sext118 = shl i64 %46, 32
   %56 = ashr exact i64 %sext118, 32
   %.val31.i = load ptr, ptr %0, align 8
-  %57 = getelementptr %85, ptr %.val31.i, i64 %56, i32 1
+  %57 = getelementptr %84, ptr %.val31.i, i64 %56, i32 1
   store i32 %55, ptr %57, align 4
   br label %common.ret
 
@@ -25352,7 +25335,7 @@ merge7.i.i.i.i92:                                 ; preds = %merge.i.i.i.i89
 "$Regex.add.exit.i98":                            ; preds = %or.lhs.false.i.i86, %merge7.i.i.i.i92
   %80 = phi i64 [ %.pre10.i.i.i93, %merge7.i.i.i.i92 ], [ %71, %or.lhs.false.i.i86 ]
   %81 = phi ptr [ %78, %merge7.i.i.i.i92 ], [ %.pre.i.i.i88, %or.lhs.false.i.i86 ]
-  %82 = getelementptr %85, ptr %81, i64 %80
+  %82 = getelementptr %84, ptr %81, i64 %80
   store i32 2, ptr %82, align 8
   %.sroa.46.0..sroa_idx.i.i95 = getelementptr inbounds i8, ptr %82, i64 4
   store i32 0, ptr %.sroa.46.0..sroa_idx.i.i95, align 4
@@ -25372,7 +25355,7 @@ merge7.i.i.i.i92:                                 ; preds = %merge.i.i.i.i89
 merge.i100:                                       ; preds = %"$Regex.add.exit.i98"
   %88 = sext i32 %86 to i64
   %.val28.i102 = load ptr, ptr %0, align 8
-  %89 = getelementptr %85, ptr %.val28.i102, i64 %88, i32 1
+  %89 = getelementptr %84, ptr %.val28.i102, i64 %88, i32 1
   store i32 %85, ptr %89, align 4
   %90 = tail call fastcc zeroext i1 @"$emit_tree"(ptr nonnull %0, ptr %1, i32 %69)
   br i1 %90, label %merge1.i104, label %common.ret
@@ -25414,7 +25397,7 @@ merge7.i.i.i37.i:                                 ; preds = %merge.i.i.i34.i
 "$Regex.add.exit44.i":                            ; preds = %or.lhs.false.i31.i, %merge7.i.i.i37.i
   %99 = phi i64 [ %.pre10.i.i38.i, %merge7.i.i.i37.i ], [ %91, %or.lhs.false.i31.i ]
   %100 = phi ptr [ %97, %merge7.i.i.i37.i ], [ %.pre.i.i33.i, %or.lhs.false.i31.i ]
-  %101 = getelementptr %85, ptr %100, i64 %99
+  %101 = getelementptr %84, ptr %100, i64 %99
   store i32 3, ptr %101, align 8
   %.sroa.46.0..sroa_idx.i40.i = getelementptr inbounds i8, ptr %101, i64 4
   store i32 0, ptr %.sroa.46.0..sroa_idx.i40.i, align 4
@@ -25434,12 +25417,12 @@ merge8.i:                                         ; preds = %"$Regex.add.exit44.
   %sext116 = shl i64 %102, 32
   %106 = ashr exact i64 %sext116, 32
   %.val27.i = load ptr, ptr %0, align 8
-  %107 = getelementptr %85, ptr %.val27.i, i64 %106, i32 1
+  %107 = getelementptr %84, ptr %.val27.i, i64 %106, i32 1
   store i32 %86, ptr %107, align 4
   %.val.i106 = load i64, ptr %70, align 8
   %108 = trunc i64 %.val.i106 to i32
   %.val26.i107 = load ptr, ptr %0, align 8
-  %109 = getelementptr %85, ptr %.val26.i107, i64 %88, i32 2
+  %109 = getelementptr %84, ptr %.val26.i107, i64 %88, i32 2
   store i32 %108, ptr %109, align 4
   br label %common.ret
 
@@ -25493,7 +25476,7 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
 "$Regex.add.exit.i":                              ; preds = %or.lhs.false.i.i, %merge7.i.i.i.i
   %124 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %116, %or.lhs.false.i.i ]
   %125 = phi ptr [ %122, %merge7.i.i.i.i ], [ %.pre.i.i.i, %or.lhs.false.i.i ]
-  %126 = getelementptr %85, ptr %125, i64 %124
+  %126 = getelementptr %84, ptr %125, i64 %124
   store i32 2, ptr %126, align 8
   %.sroa.46.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %126, i64 4
   store i32 0, ptr %.sroa.46.0..sroa_idx.i.i, align 4
@@ -25514,7 +25497,7 @@ merge.i79:                                        ; preds = %"$Regex.add.exit.i"
   %sext = shl i64 %127, 32
   %132 = ashr exact i64 %sext, 32
   %.val28.i = load ptr, ptr %0, align 8
-  %133 = getelementptr %85, ptr %.val28.i, i64 %132, i32 1
+  %133 = getelementptr %84, ptr %.val28.i, i64 %132, i32 1
   store i32 %131, ptr %133, align 4
   %134 = tail call fastcc zeroext i1 @"$emit_tree"(ptr nonnull %0, ptr %1, i32 %115)
   br i1 %134, label %merge10.i, label %common.ret
@@ -25523,7 +25506,7 @@ merge10.i:                                        ; preds = %merge.i79
   %.val.i83 = load i64, ptr %113, align 8
   %135 = trunc i64 %.val.i83 to i32
   %.val26.i = load ptr, ptr %0, align 8
-  %136 = getelementptr %85, ptr %.val26.i, i64 %132, i32 2
+  %136 = getelementptr %84, ptr %.val26.i, i64 %132, i32 2
   store i32 %135, ptr %136, align 4
   %137 = add nsw i32 %i6.0.i131, 1
   %exitcond143.not = icmp eq i32 %137, %66
@@ -25575,7 +25558,7 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
 "$Regex.add.exit":                                ; preds = %or.lhs.false.i, %merge7.i.i.i
   %148 = phi i64 [ %.pre10.i.i, %merge7.i.i.i ], [ %139, %or.lhs.false.i ]
   %149 = phi ptr [ %146, %merge7.i.i.i ], [ %.pre.i.i, %or.lhs.false.i ]
-  %150 = getelementptr %85, ptr %149, i64 %148
+  %150 = getelementptr %84, ptr %149, i64 %148
   store i32 %operation.0, ptr %150, align 8
   %.sroa.46.0..sroa_idx.i = getelementptr inbounds i8, ptr %150, i64 4
   store i32 0, ptr %.sroa.46.0..sroa_idx.i, align 4
@@ -25596,7 +25579,7 @@ then16:                                           ; preds = %"$Regex.add.exit"
   %sext119 = shl i64 %151, 32
   %155 = ashr exact i64 %sext119, 32
   %.val41 = load ptr, ptr %0, align 8
-  %156 = getelementptr %85, ptr %.val41, i64 %155, i32 3
+  %156 = getelementptr %84, ptr %.val41, i64 %155, i32 3
   tail call void @llvm.memmove.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %156, ptr noundef nonnull align 8 dereferenceable(32) %154, i64 32, i1 false)
   br label %common.ret
 }
@@ -25641,7 +25624,7 @@ whilebody.i.us:                                   ; preds = %whilebody.lr.ph.i, 
   %20 = phi i32 [ %30, %merge2.i.us ], [ %17, %whilebody.lr.ph.i ]
   %position.017.i.us = phi i64 [ %28, %merge2.i.us ], [ %15, %whilebody.lr.ph.i ]
   %21 = zext nneg i32 %20 to i64
-  %22 = getelementptr %87, ptr %.val.i, i64 %21
+  %22 = getelementptr %86, ptr %.val.i, i64 %21
   %23 = getelementptr i8, ptr %22, i64 16
   %24 = load i64, ptr %23, align 8
   %25 = icmp eq i64 %24, %11
@@ -25665,7 +25648,7 @@ whilebody.i:                                      ; preds = %whilebody.lr.ph.i, 
   %32 = phi i32 [ %44, %merge2.i ], [ %17, %whilebody.lr.ph.i ]
   %position.017.i = phi i64 [ %42, %merge2.i ], [ %15, %whilebody.lr.ph.i ]
   %33 = zext nneg i32 %32 to i64
-  %34 = getelementptr %87, ptr %.val.i, i64 %33
+  %34 = getelementptr %86, ptr %.val.i, i64 %33
   %35 = getelementptr i8, ptr %34, i64 16
   %36 = load i64, ptr %35, align 8
   %37 = icmp eq i64 %36, %11
@@ -25702,7 +25685,7 @@ merge2.i:                                         ; preds = %and.rhs.i.i, %and.l
 merge1:                                           ; preds = %"$Map.position.279.exit"
   %49 = zext nneg i32 %47 to i64
   %.val = load ptr, ptr %3, align 8
-  %50 = getelementptr %87, ptr %.val, i64 %49, i32 2
+  %50 = getelementptr %86, ptr %.val, i64 %49, i32 2
   br label %common.ret
 }
 
@@ -26077,7 +26060,7 @@ merge7.i.i:                                       ; preds = %merge.i.i
 "$Vector.push.289.exit.thread":                   ; preds = %or.lhs.false, %merge7.i.i
   %64 = phi i64 [ %.pre10.i, %merge7.i.i ], [ %56, %or.lhs.false ]
   %65 = phi ptr [ %62, %merge7.i.i ], [ %.pre.i, %or.lhs.false ]
-  %66 = getelementptr %70, ptr %65, i64 %64
+  %66 = getelementptr %69, ptr %65, i64 %64
   store ptr %common.ret.op.i6.i, ptr %66, align 8
   %.sroa.412.0..sroa_idx = getelementptr inbounds i8, ptr %66, i64 8
   store i32 %2, ptr %.sroa.412.0..sroa_idx, align 8
@@ -26104,7 +26087,7 @@ merge7.i.i:                                       ; preds = %merge.i.i
 ; Function Attrs: nounwind
 define internal fastcc noundef zeroext i1 @"$NameMatcher.matches"(ptr nocapture readonly %0, i64 %1, i64 %2) unnamed_addr #4 {
 entry:
-  %"<aggcopy>.i" = alloca %56, align 8
+  %"<aggcopy>.i" = alloca %55, align 8
   %.fr18 = freeze i64 %2
   %3 = tail call fastcc ptr @"$Map.find.282"(ptr %0, i64 %1, i64 %.fr18)
   %.not = icmp eq ptr %3, null
@@ -26129,7 +26112,7 @@ forbody.lr.ph:                                    ; preds = %merge
 forbody.us:                                       ; preds = %forbody.lr.ph, %merge2.loopexit.us
   %i.017.us = phi i64 [ %45, %merge2.loopexit.us ], [ 0, %forbody.lr.ph ]
   %.val.us = load ptr, ptr %4, align 8
-  %10 = getelementptr %80, ptr %.val.us, i64 %i.017.us
+  %10 = getelementptr %79, ptr %.val.us, i64 %i.017.us
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %"<aggcopy>.i")
   %11 = getelementptr i8, ptr %10, i64 24
   %12 = getelementptr i8, ptr %10, i64 32
@@ -26173,7 +26156,7 @@ forbody3.i.us:                                    ; preds = %merge5.i.us, %forbo
   %27 = load i32, ptr %26, align 4
   %28 = sext i32 %27 to i64
   %.val.i.us = load ptr, ptr %10, align 8
-  %29 = getelementptr %85, ptr %.val.i.us, i64 %28, i32 3
+  %29 = getelementptr %84, ptr %.val.i.us, i64 %28, i32 3
   %30 = load i8, ptr %23, align 1
   %31 = zext i8 %30 to i32
   %32 = lshr i32 %31, 6
@@ -26217,7 +26200,7 @@ merge2.loopexit.us:                               ; preds = %merge4.i.us
 forbody:                                          ; preds = %forbody.lr.ph, %forcond.preheader.i
   %i.017 = phi i64 [ %53, %forcond.preheader.i ], [ 0, %forbody.lr.ph ]
   %.val = load ptr, ptr %4, align 8
-  %46 = getelementptr %80, ptr %.val, i64 %i.017
+  %46 = getelementptr %79, ptr %.val, i64 %i.017
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %"<aggcopy>.i")
   %47 = getelementptr i8, ptr %46, i64 24
   %48 = getelementptr i8, ptr %46, i64 32
@@ -26308,7 +26291,7 @@ whilebody:                                        ; preds = %whilebody.lr.ph, %m
 then:                                             ; preds = %whilebody
   store i64 %36, ptr %34, align 8
   %.val = load ptr, ptr %0, align 8
-  %37 = getelementptr %85, ptr %.val, i64 %33
+  %37 = getelementptr %84, ptr %.val, i64 %33
   %38 = load i32, ptr %37, align 4
   switch i32 %38, label %or.lhs.false [
     i32 6, label %common.ret
@@ -26724,7 +26707,7 @@ forbody.lr.ph.i:                                  ; preds = %entry
 forbody.i:                                        ; preds = %merge1.i, %forbody.lr.ph.i
   %i.016.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %20, %merge1.i ]
   %.val.i = load ptr, ptr %1, align 8
-  %7 = getelementptr %70, ptr %.val.i, i64 %i.016.i
+  %7 = getelementptr %69, ptr %.val.i, i64 %i.016.i
   %8 = getelementptr i8, ptr %7, i64 30
   %9 = load i8, ptr %8, align 1
   %10 = trunc i8 %9 to i1
@@ -26800,7 +26783,7 @@ forbody.i12:                                      ; preds = %merge1.i13.1, %forb
   %i.015.i = phi i64 [ 0, %forbody.lr.ph.i10.new ], [ %64, %merge1.i13.1 ]
   %total.014.i = phi i64 [ 0, %forbody.lr.ph.i10.new ], [ %total.1.i.1, %merge1.i13.1 ]
   %niter = phi i64 [ 0, %forbody.lr.ph.i10.new ], [ %niter.next.1, %merge1.i13.1 ]
-  %35 = getelementptr %70, ptr %.val.i11, i64 %i.015.i
+  %35 = getelementptr %69, ptr %.val.i11, i64 %i.015.i
   %36 = getelementptr i8, ptr %35, i64 30
   %37 = load i8, ptr %36, align 1
   %38 = icmp eq i8 %37, 0
@@ -26825,7 +26808,7 @@ then.i15:                                         ; preds = %forbody.i12
 merge1.i13:                                       ; preds = %then.i15, %forbody.i12
   %total.1.i = phi i64 [ %total.014.i, %forbody.i12 ], [ %spec.select.i, %then.i15 ]
   %49 = or disjoint i64 %i.015.i, 1
-  %50 = getelementptr %70, ptr %.val.i11, i64 %49
+  %50 = getelementptr %69, ptr %.val.i11, i64 %49
   %51 = getelementptr i8, ptr %50, i64 30
   %52 = load i8, ptr %51, align 1
   %53 = icmp eq i8 %52, 0
@@ -26862,7 +26845,7 @@ merge1.i13.1:                                     ; preds = %then.i15.1, %merge1
   br i1 %lcmp.mod.not, label %"$Model.count_expected.exit", label %forbody.i12.epil
 
 forbody.i12.epil:                                 ; preds = %"$Model.count_expected.exit.unr-lcssa"
-  %65 = getelementptr %70, ptr %.val.i11, i64 %i.015.i.unr
+  %65 = getelementptr %69, ptr %.val.i11, i64 %i.015.i.unr
   %66 = getelementptr i8, ptr %65, i64 30
   %67 = load i8, ptr %66, align 1
   %68 = icmp eq i8 %67, 0
@@ -26900,7 +26883,7 @@ forbody.i19:                                      ; preds = %merge1.i22.1, %"$Mo
   %i.015.i20 = phi i64 [ 0, %"$Model.count_expected.exit.new" ], [ %110, %merge1.i22.1 ]
   %total.014.i21 = phi i64 [ 0, %"$Model.count_expected.exit.new" ], [ %total.1.i23.1, %merge1.i22.1 ]
   %niter36 = phi i64 [ 0, %"$Model.count_expected.exit.new" ], [ %niter36.next.1, %merge1.i22.1 ]
-  %81 = getelementptr %70, ptr %.val.i11, i64 %i.015.i20
+  %81 = getelementptr %69, ptr %.val.i11, i64 %i.015.i20
   %82 = getelementptr i8, ptr %81, i64 30
   %83 = load i8, ptr %82, align 1
   %84 = icmp eq i8 %83, 1
@@ -26925,7 +26908,7 @@ then.i25:                                         ; preds = %forbody.i19
 merge1.i22:                                       ; preds = %then.i25, %forbody.i19
   %total.1.i23 = phi i64 [ %total.014.i21, %forbody.i19 ], [ %spec.select.i28, %then.i25 ]
   %95 = or disjoint i64 %i.015.i20, 1
-  %96 = getelementptr %70, ptr %.val.i11, i64 %95
+  %96 = getelementptr %69, ptr %.val.i11, i64 %95
   %97 = getelementptr i8, ptr %96, i64 30
   %98 = load i8, ptr %97, align 1
   %99 = icmp eq i8 %98, 1
@@ -26962,7 +26945,7 @@ merge1.i22.1:                                     ; preds = %then.i25.1, %merge1
   br i1 %lcmp.mod33.not, label %"$Model.count_expected.exit29", label %forbody.i19.epil
 
 forbody.i19.epil:                                 ; preds = %"$Model.count_expected.exit29.loopexit.unr-lcssa"
-  %111 = getelementptr %70, ptr %.val.i11, i64 %i.015.i20.unr
+  %111 = getelementptr %69, ptr %.val.i11, i64 %i.015.i20.unr
   %112 = getelementptr i8, ptr %111, i64 30
   %113 = load i8, ptr %112, align 1
   %114 = icmp eq i8 %113, 1
@@ -27015,7 +26998,7 @@ forbody.lr.ph:                                    ; preds = %entry
 forbody:                                          ; preds = %forbody.lr.ph, %merge1
   %i.045 = phi i64 [ 0, %forbody.lr.ph ], [ %39, %merge1 ]
   %total.044 = phi i64 [ 0, %forbody.lr.ph ], [ %total.2, %merge1 ]
-  %8 = getelementptr %70, ptr %.val, i64 %i.045
+  %8 = getelementptr %69, ptr %.val, i64 %i.045
   %9 = getelementptr i8, ptr %8, i64 30
   %10 = load i8, ptr %9, align 1
   %11 = icmp eq i8 %10, %2
@@ -27168,7 +27151,7 @@ merge7.i.i:                                       ; preds = %merge.i.i
 merge:                                            ; preds = %or.lhs.false, %merge7.i.i
   %.val = phi ptr [ %.val.pre, %or.lhs.false ], [ %15, %merge7.i.i ]
   store i64 %10, ptr %7, align 8
-  %17 = getelementptr %71, ptr %.val, i64 %10
+  %17 = getelementptr %70, ptr %.val, i64 %10
   %18 = getelementptr i8, ptr %17, i64 -1028
   store i32 %1, ptr %18, align 4
   %19 = getelementptr i8, ptr %17, i64 -1024
@@ -27196,7 +27179,7 @@ entry:
 forbody:                                          ; preds = %entry, %"$MappedFile.close.exit"
   %i.010 = phi i64 [ %27, %"$MappedFile.close.exit" ], [ 0, %entry ]
   %.val = load ptr, ptr %1, align 8
-  %5 = getelementptr %68, ptr %.val, i64 %i.010, i32 1
+  %5 = getelementptr %67, ptr %.val, i64 %i.010, i32 1
   %6 = getelementptr i8, ptr %5, i64 16
   %7 = load ptr, ptr %6, align 8
   %.not.i = icmp eq ptr %7, null
@@ -27668,7 +27651,7 @@ merge7.i.i:                                       ; preds = %merge.i.i
 merge1:                                           ; preds = %or.lhs.false, %merge7.i.i
   %42 = phi i64 [ %.pre10.i, %merge7.i.i ], [ %32, %or.lhs.false ]
   %43 = phi ptr [ %40, %merge7.i.i ], [ %.pre.i, %or.lhs.false ]
-  %44 = getelementptr %68, ptr %43, i64 %42
+  %44 = getelementptr %67, ptr %43, i64 %42
   store ptr %26, ptr %44, align 8
   %.sroa.4.0..sroa_idx = getelementptr inbounds i8, ptr %44, i64 8
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %.sroa.4.0..sroa_idx, i8 0, i64 32, i1 false)
@@ -27715,7 +27698,7 @@ entry:
   %raw.i78.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i73.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i6.i.i.i = alloca [1024 x i8], align 1
-  %view.i.i.i.i = alloca %47, align 8
+  %view.i.i.i.i = alloca %46, align 8
   %raw.i.i.i.i20.i = alloca [1024 x i8], align 1
   %raw.i38.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i18.i.i = alloca [1024 x i8], align 1
@@ -27732,7 +27715,7 @@ entry:
   %descriptor.i.i.i = alloca i32, align 4
   %raw.i.i.i = alloca [1024 x i8], align 1
   %message.i.i = alloca %4, align 8
-  %document = alloca %72, align 8
+  %document = alloca %71, align 8
   %2 = getelementptr inbounds i8, ptr %document, i64 32
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %document, i8 0, i64 32, i1 false)
   %3 = tail call i64 @getauxval(i64 25)
@@ -27811,7 +27794,7 @@ and.rhs:                                          ; preds = %forbody
   %sext = shl i64 %i.040, 32
   %63 = ashr exact i64 %sext, 32
   %.val.i = load ptr, ptr %10, align 8
-  %64 = getelementptr %68, ptr %.val.i, i64 %63
+  %64 = getelementptr %67, ptr %.val.i, i64 %63
   %65 = load i64, ptr %11, align 8
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %message.i.i)
   store i8 0, ptr %message.i.i, align 8
@@ -28246,7 +28229,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.860", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.859", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i.i"
 
@@ -28283,7 +28266,7 @@ merge.i24.i:                                      ; preds = %merge.i.i22.i
   %.val17.i.i = load i32, ptr %229, align 4
   %230 = icmp eq i32 %.val17.i.i, -1
   %231 = sext i32 %.val17.i.i to i64
-  %232 = getelementptr %77, ptr %.val37.i.i.i, i64 %231
+  %232 = getelementptr %76, ptr %.val37.i.i.i, i64 %231
   %.not6881.i.i = icmp eq ptr %232, null
   %.not68.i.i = or i1 %230, %.not6881.i.i
   br i1 %.not68.i.i, label %and.rhs3.i.i, label %whilebody.i.i
@@ -28315,7 +28298,7 @@ merge.i.i.i33.i:                                  ; preds = %then.i32.i.i
   %.val.i.i.i.i = load i32, ptr %239, align 4
   %240 = icmp eq i32 %.val.i.i.i.i, -1
   %241 = sext i32 %.val.i.i.i.i to i64
-  %242 = getelementptr %77, ptr %.val.i.i.i.i.i.i.i, i64 %241
+  %242 = getelementptr %76, ptr %.val.i.i.i.i.i.i.i, i64 %241
   %.not30.not.i.i.i.i = icmp eq ptr %242, null
   %or.cond.i = or i1 %240, %.not30.not.i.i.i.i
   br i1 %or.cond.i, label %merge2.i.i.i.i, label %and.lhs.true.i.i.i.i
@@ -28325,7 +28308,7 @@ whilebody.i.i.i.i:                                ; preds = %and.lhs.true.i.i.i.
   %value.0.val.i.i.i.i = load i32, ptr %243, align 4
   %244 = icmp eq i32 %value.0.val.i.i.i.i, -1
   %245 = sext i32 %value.0.val.i.i.i.i to i64
-  %246 = getelementptr %77, ptr %.val.i.i.i.i.i.i.i, i64 %245
+  %246 = getelementptr %76, ptr %.val.i.i.i.i.i.i.i, i64 %245
   %.not.not.i.i.i.i = icmp eq ptr %246, null
   %or.cond.i.i.i = or i1 %244, %.not.not.i.i.i.i
   br i1 %or.cond.i.i.i, label %merge2.i.i.i.i, label %and.lhs.true.i.i.i.i
@@ -28505,7 +28488,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.860", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.859", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$json.kind_name.exit.i.i.i.i"
 
@@ -28538,7 +28521,7 @@ merge.i.i.i.i.i.i:                                ; preds = %merge5.i.i.i.i
 
 "$Document.child.exit.i.i.i.i.i.i":               ; preds = %merge.i.i.i.i.i.i
   %305 = sext i32 %.val.i.i.i.i.i.i to i64
-  %306 = getelementptr %77, ptr %.val.i.i.i.i.i.i.i, i64 %305
+  %306 = getelementptr %76, ptr %.val.i.i.i.i.i.i.i, i64 %305
   %.not1722.i.i.i.i.i.i = icmp eq ptr %306, null
   br i1 %.not1722.i.i.i.i.i.i, label %then.i85.i.i.i.i, label %whilebody.i.i.i.i.i.i
 
@@ -28562,7 +28545,7 @@ merge2.i.i.i.i.i.i:                               ; preds = %"$text.equal.exit.i
   %child.0.val.i.i.i.i.i.i = load i32, ptr %311, align 4
   %312 = icmp eq i32 %child.0.val.i.i.i.i.i.i, -1
   %313 = sext i32 %child.0.val.i.i.i.i.i.i to i64
-  %314 = getelementptr %77, ptr %.val.i.i.i.i.i.i.i, i64 %313
+  %314 = getelementptr %76, ptr %.val.i.i.i.i.i.i.i, i64 %313
   %.not17.i.i.i.i.i.i = icmp eq ptr %314, null
   %or.cond.i.i.i.i.i = or i1 %312, %.not17.i.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i, label %then.i85.i.i.i.i, label %whilebody.i.i.i.i.i.i
@@ -28739,7 +28722,7 @@ merge2.i.i105.i.i.i.i:                            ; preds = %"$text.equal.exit.i
   %child.0.val.i.i106.i.i.i.i = load i32, ptr %355, align 4
   %356 = icmp eq i32 %child.0.val.i.i106.i.i.i.i, -1
   %357 = sext i32 %child.0.val.i.i106.i.i.i.i to i64
-  %358 = getelementptr %77, ptr %.val.i.i.i.i.i.i.i, i64 %357
+  %358 = getelementptr %76, ptr %.val.i.i.i.i.i.i.i, i64 %357
   %.not17.i.i107.i.i.i.i = icmp eq ptr %358, null
   %or.cond.i108.i.i.i.i = or i1 %356, %.not17.i.i107.i.i.i.i
   br i1 %or.cond.i108.i.i.i.i, label %then.i91.i.i.i.i, label %whilebody.i.i101.i.i.i.i
@@ -28787,13 +28770,13 @@ merge.i114.i.i.i.i:                               ; preds = %or.lhs.false.i113.i
   %.val.i.i9.i.i.i = load i32, ptr %369, align 4
   %370 = icmp eq i32 %.val.i.i9.i.i.i, -1
   %371 = sext i32 %.val.i.i9.i.i.i to i64
-  %372 = getelementptr %77, ptr %.val.i.i.i.i.i.i.i, i64 %371
+  %372 = getelementptr %76, ptr %.val.i.i.i.i.i.i.i, i64 %371
   %common.ret.op.i56.i.i.i.i.i = select i1 %370, ptr null, ptr %372
   %373 = getelementptr i8, ptr %common.ret.op.i56.i.i.i.i.i, i64 20
   %.val53.i.i.i.i.i = load i32, ptr %373, align 4
   %374 = icmp eq i32 %.val53.i.i.i.i.i, -1
   %375 = sext i32 %.val53.i.i.i.i.i to i64
-  %376 = getelementptr %77, ptr %.val.i.i.i.i.i.i.i, i64 %375
+  %376 = getelementptr %76, ptr %.val.i.i.i.i.i.i.i, i64 %375
   %common.ret.op.i59.i.i.i.i.i = select i1 %374, ptr null, ptr %376
   %377 = getelementptr i8, ptr %common.ret.op.i56.i.i.i.i.i, i64 4
   %378 = load i8, ptr %377, align 1
@@ -29100,7 +29083,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.863", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.862", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$dtypes.bytes.exit125.i.i.i.i.i.i"
 
@@ -29187,7 +29170,7 @@ merge2.i.i135.i.i.i.i:                            ; preds = %"$text.equal.exit.i
   %child.0.val.i.i136.i.i.i.i = load i32, ptr %480, align 4
   %481 = icmp eq i32 %child.0.val.i.i136.i.i.i.i, -1
   %482 = sext i32 %child.0.val.i.i136.i.i.i.i to i64
-  %483 = getelementptr %77, ptr %.val.i.i.i.i.i.i.i, i64 %482
+  %483 = getelementptr %76, ptr %.val.i.i.i.i.i.i.i, i64 %482
   %.not17.i.i137.i.i.i.i = icmp eq ptr %483, null
   %or.cond85.i.i.i.i.i = or i1 %481, %.not17.i.i137.i.i.i.i
   br i1 %or.cond85.i.i.i.i.i, label %then.i120.i.i.i.i, label %whilebody.i.i131.i.i.i.i
@@ -29261,7 +29244,7 @@ merge5.i.i.i.i.i:                                 ; preds = %merge.i143.i.i.i.i
   %.val.i144.i.i.i.i = load i32, ptr %502, align 4
   %503 = icmp eq i32 %.val.i144.i.i.i.i, -1
   %504 = sext i32 %.val.i144.i.i.i.i to i64
-  %505 = getelementptr %77, ptr %.val.i.i.i.i.i.i.i, i64 %504
+  %505 = getelementptr %76, ptr %.val.i.i.i.i.i.i.i, i64 %504
   %.not6487.i.i.i.i.i = icmp eq ptr %505, null
   %or.cond.i.i = or i1 %503, %.not6487.i.i.i.i.i
   br i1 %or.cond.i.i, label %whilebody.i.i101.preheader.i.i.i.i, label %whilebody.i.i.i.i.i
@@ -29332,7 +29315,7 @@ merge14.i.i.i.i.i:                                ; preds = %and.lhs.true.i.i.i.
 "$Document.next.exit.i.i.i.i.i":                  ; preds = %merge14.i.i.i.i.i
   %528 = mul i64 %513, %count.088.i.i.i.i.i
   %529 = sext i32 %child.0.val.i.i.i.i.i to i64
-  %530 = getelementptr %77, ptr %.val.i.i.i.i.i.i.i, i64 %529
+  %530 = getelementptr %76, ptr %.val.i.i.i.i.i.i.i, i64 %529
   %.not64.i.i.i.i.i = icmp eq ptr %530, null
   br i1 %.not64.i.i.i.i.i, label %whilebody.i.i101.preheader.i.i.i.i, label %whilebody.i.i.i.i.i
 
@@ -29368,7 +29351,7 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i150.i.i.i.
 "$Vector.push.389.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %merge21.i.i.i.i
   %540 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %533, %merge21.i.i.i.i ]
   %541 = phi ptr [ %538, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %merge21.i.i.i.i ]
-  %542 = getelementptr %47, ptr %541, i64 %540
+  %542 = getelementptr %46, ptr %541, i64 %540
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %542, ptr noundef nonnull align 8 dereferenceable(112) %view.i.i.i.i, i64 112, i1 false)
   %543 = load i64, ptr %11, align 8
   %544 = add i64 %543, 1
@@ -29403,7 +29386,7 @@ then31.i.i.i.i:                                   ; preds = %then27.i.i.i.i
 "$Document.next.exit.i.i":                        ; preds = %"$HeaderReader.read_entry.exit.i.i"
   %.val.i34.i.i = load ptr, ptr %document, align 8
   %551 = sext i32 %entry1.0.val.i.i to i64
-  %552 = getelementptr %77, ptr %.val.i34.i.i, i64 %551
+  %552 = getelementptr %76, ptr %.val.i34.i.i, i64 %551
   %.not.i.i = icmp eq ptr %552, null
   br i1 %.not.i.i, label %merge2.i.i, label %whilebody.i.i
 
@@ -29418,7 +29401,7 @@ and.rhs3.i.i:                                     ; preds = %merge2.i.i, %merge.
 
 then.i46.i.i:                                     ; preds = %and.rhs3.i.i
   %556 = load ptr, ptr %16, align 8
-  %557 = getelementptr %47, ptr %556, i64 %157
+  %557 = getelementptr %46, ptr %556, i64 %157
   call void @qsort(ptr %557, i64 %554, i64 112, ptr nonnull @"$compare_offsets")
   %.pre99.i.i.i = load i64, ptr %11, align 8
   br label %merge.i37.i.i
@@ -29430,14 +29413,14 @@ merge.i37.i.i:                                    ; preds = %then.i46.i.i, %and.
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge.i37.i.i
   %.val.i40.i.i = load ptr, ptr %16, align 8
-  %560 = getelementptr %47, ptr %.val.i40.i.i, i64 %157
+  %560 = getelementptr %46, ptr %.val.i40.i.i, i64 %157
   %561 = getelementptr i8, ptr %560, i64 96
   %562 = load i64, ptr %561, align 8
   %563 = icmp slt i64 %562, %227
   br i1 %563, label %then3.i.i.i, label %merge2.i.i.i
 
 forbody.i.i.i:                                    ; preds = %merge8.i.i.i
-  %564 = getelementptr %47, ptr %.val.i40.i.i, i64 %600
+  %564 = getelementptr %46, ptr %.val.i40.i.i, i64 %600
   %565 = getelementptr i8, ptr %564, i64 96
   %566 = load i64, ptr %565, align 8
   %567 = icmp slt i64 %566, %599
@@ -29598,7 +29581,7 @@ merge.i41.i:                                      ; preds = %or.end.i
 forbody.i.i:                                      ; preds = %merge.i41.i, %merge2.i48.i
   %i.038.i.i = phi i64 [ %693, %merge2.i48.i ], [ %65, %merge.i41.i ]
   %.val.i42.i = load ptr, ptr %16, align 8
-  %625 = getelementptr %47, ptr %.val.i42.i, i64 %i.038.i.i
+  %625 = getelementptr %46, ptr %.val.i42.i, i64 %i.038.i.i
   %626 = load ptr, ptr %625, align 8
   %627 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %626)
   %.fr18.i = freeze i64 %627
@@ -29628,7 +29611,7 @@ whilebody.i.us.i:                                 ; preds = %whilebody.lr.ph.i.i
   %639 = phi i32 [ %649, %merge2.i.us.i ], [ %636, %whilebody.lr.ph.i.i17 ]
   %position.017.i.us.i = phi i64 [ %647, %merge2.i.us.i ], [ %634, %whilebody.lr.ph.i.i17 ]
   %640 = zext nneg i32 %639 to i64
-  %641 = getelementptr %79, ptr %.val.i.i, i64 %640
+  %641 = getelementptr %78, ptr %.val.i.i, i64 %640
   %642 = getelementptr i8, ptr %641, i64 16
   %643 = load i64, ptr %642, align 8
   %644 = icmp eq i64 %643, %631
@@ -29652,7 +29635,7 @@ whilebody.i.i18:                                  ; preds = %whilebody.lr.ph.i.i
   %651 = phi i32 [ %663, %merge2.i.i19 ], [ %636, %whilebody.lr.ph.i.i17 ]
   %position.017.i.i = phi i64 [ %661, %merge2.i.i19 ], [ %634, %whilebody.lr.ph.i.i17 ]
   %652 = zext nneg i32 %651 to i64
-  %653 = getelementptr %79, ptr %.val.i.i, i64 %652
+  %653 = getelementptr %78, ptr %.val.i.i, i64 %652
   %654 = getelementptr i8, ptr %653, i64 16
   %655 = load i64, ptr %654, align 8
   %656 = icmp eq i64 %655, %631
@@ -29689,14 +29672,14 @@ merge2.i.i19:                                     ; preds = %and.rhs.i.i.i, %and
 "$Map.find.exit":                                 ; preds = %"$Map.position.exit.i"
   %668 = zext nneg i32 %666 to i64
   %.val.i16 = load ptr, ptr %57, align 8
-  %669 = getelementptr %79, ptr %.val.i16, i64 %668, i32 2
+  %669 = getelementptr %78, ptr %.val.i16, i64 %668, i32 2
   %670 = icmp eq ptr %669, null
   br i1 %670, label %else4.i.i, label %"$Checkpoint.find.exit.i.i"
 
 "$Checkpoint.find.exit.i.i":                      ; preds = %"$Map.find.exit"
   %671 = load i32, ptr %669, align 4
   %672 = sext i32 %671 to i64
-  %673 = getelementptr %47, ptr %.val.i42.i, i64 %672
+  %673 = getelementptr %46, ptr %.val.i42.i, i64 %672
   %.not.i44.i = icmp eq ptr %673, null
   br i1 %.not.i44.i, label %else4.i.i, label %then3.i.i
 
@@ -29705,7 +29688,7 @@ then3.i.i:                                        ; preds = %"$Checkpoint.find.e
   %674 = getelementptr i8, ptr %625, i64 104
   %.val35.i.i = load i32, ptr %674, align 4
   %675 = sext i32 %.val35.i.i to i64
-  %676 = getelementptr %68, ptr %.val34.i.i, i64 %675
+  %676 = getelementptr %67, ptr %.val34.i.i, i64 %675
   %677 = load ptr, ptr %676, align 8
   %678 = call fastcc ptr @"$Problems.next"(ptr %17, i32 2, ptr %677, ptr %626)
   %.not31.i45.i = icmp eq ptr %678, null
@@ -29717,7 +29700,7 @@ then6.i.i:                                        ; preds = %then3.i.i
   %680 = getelementptr i8, ptr %673, i64 104
   %.val33.i.i = load i32, ptr %680, align 4
   %681 = sext i32 %.val33.i.i to i64
-  %682 = getelementptr %68, ptr %.val32.i.i, i64 %681
+  %682 = getelementptr %67, ptr %.val32.i.i, i64 %681
   %683 = load ptr, ptr %682, align 8
   %684 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %679, i64 512, ptr nonnull @"$string.395", ptr %683)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i39.i)
@@ -29876,7 +29859,7 @@ entry:
   %10 = load i32, ptr %7, align 4
   %11 = sext i32 %10 to i64
   %.val.i = load ptr, ptr %9, align 8
-  %12 = getelementptr %47, ptr %.val.i, i64 %11
+  %12 = getelementptr %46, ptr %.val.i, i64 %11
   %.not = icmp eq ptr %12, null
   br i1 %.not, label %else, label %then
 
@@ -30052,7 +30035,7 @@ then6.i:                                          ; preds = %merge.i, %merge
   %44 = getelementptr i8, ptr %1, i64 104
   %.val46 = load i32, ptr %44, align 4
   %45 = sext i32 %.val46 to i64
-  %46 = getelementptr %68, ptr %.val45, i64 %45
+  %46 = getelementptr %67, ptr %.val45, i64 %45
   %47 = load ptr, ptr %46, align 8
   %48 = load ptr, ptr %1, align 8
   %49 = tail call fastcc ptr @"$Problems.next"(ptr %42, i32 2, ptr %47, ptr %48)
@@ -30131,7 +30114,7 @@ merge:                                            ; preds = %entry
   %8 = getelementptr i8, ptr %1, i64 104
   %.val13 = load i32, ptr %8, align 4
   %9 = sext i32 %.val13 to i64
-  %10 = getelementptr %68, ptr %.val, i64 %9
+  %10 = getelementptr %67, ptr %.val, i64 %9
   %11 = load ptr, ptr %10, align 8
   %12 = load ptr, ptr %1, align 8
   %13 = tail call fastcc ptr @"$Problems.next"(ptr %6, i32 2, ptr %11, ptr %12)
@@ -30200,7 +30183,7 @@ entry:
   %9 = load i32, ptr %6, align 4
   %10 = sext i32 %9 to i64
   %.val.i = load ptr, ptr %8, align 8
-  %11 = getelementptr %47, ptr %.val.i, i64 %10
+  %11 = getelementptr %46, ptr %.val.i, i64 %10
   %.not = icmp eq ptr %11, null
   br i1 %.not, label %merge, label %common.ret
 
@@ -30220,7 +30203,7 @@ merge.i11:                                        ; preds = %merge
   %17 = load i32, ptr %14, align 4
   %18 = sext i32 %17 to i64
   %.val.i12 = load ptr, ptr %16, align 8
-  %19 = getelementptr %47, ptr %.val.i12, i64 %18
+  %19 = getelementptr %46, ptr %.val.i12, i64 %18
   br label %common.ret
 }
 
@@ -30409,7 +30392,7 @@ then6.i:                                          ; preds = %merge.i
   %65 = getelementptr i8, ptr %2, i64 104
   %.val38 = load i32, ptr %65, align 4
   %66 = sext i32 %.val38 to i64
-  %67 = getelementptr %68, ptr %.val, i64 %66
+  %67 = getelementptr %67, ptr %.val, i64 %66
   %68 = load ptr, ptr %67, align 8
   %69 = load ptr, ptr %2, align 8
   %70 = tail call fastcc ptr @"$Problems.next"(ptr %63, i32 2, ptr %68, ptr %69)
@@ -30467,7 +30450,7 @@ entry:
   %9 = load i32, ptr %6, align 4
   %10 = sext i32 %9 to i64
   %.val.i = load ptr, ptr %8, align 8
-  %11 = getelementptr %47, ptr %.val.i, i64 %10
+  %11 = getelementptr %46, ptr %.val.i, i64 %10
   %.not = icmp eq ptr %11, null
   br i1 %.not, label %merge, label %common.ret
 
@@ -30487,7 +30470,7 @@ merge.i11:                                        ; preds = %merge
   %17 = load i32, ptr %14, align 4
   %18 = sext i32 %17 to i64
   %.val.i12 = load ptr, ptr %16, align 8
-  %19 = getelementptr %47, ptr %.val.i12, i64 %18
+  %19 = getelementptr %46, ptr %.val.i12, i64 %18
   br label %common.ret
 }
 
@@ -30707,7 +30690,7 @@ merge3:                                           ; preds = %forbody.i39, %merge
   %65 = getelementptr i8, ptr %1, i64 104
   %.val26 = load i32, ptr %65, align 4
   %66 = sext i32 %.val26 to i64
-  %67 = getelementptr %68, ptr %.val, i64 %66
+  %67 = getelementptr %67, ptr %.val, i64 %66
   %68 = load ptr, ptr %67, align 8
   %69 = load ptr, ptr %1, align 8
   %70 = tail call fastcc ptr @"$Problems.next"(ptr %63, i32 2, ptr %68, ptr %69)
@@ -31255,7 +31238,7 @@ merge.i.i10.i:                                    ; preds = %merge7.i.i.i.i15.i,
 ; Function Attrs: nounwind
 define internal fastcc void @"$write_expected"(ptr %0, ptr nocapture readonly %1, ptr %2, i32 %3, i32 %4, i64 %5) unnamed_addr #4 {
 entry:
-  %view = alloca %47, align 8
+  %view = alloca %46, align 8
   %name = alloca [160 x i8], align 1
   %6 = getelementptr inbounds i8, ptr %view, i64 32
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %6, i8 0, i64 80, i1 false)
@@ -31378,7 +31361,7 @@ entry:
 forbody:                                          ; preds = %entry, %forbody
   %i.05 = phi i64 [ %15, %forbody ], [ 0, %entry ]
   %.val = load ptr, ptr %1, align 8
-  %5 = getelementptr %80, ptr %.val, i64 %i.05
+  %5 = getelementptr %79, ptr %.val, i64 %i.05
   %6 = load ptr, ptr %5, align 8
   tail call void @free(ptr %6)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %5, i8 0, i64 24, i1 false)
@@ -31488,9 +31471,9 @@ merge.i:                                          ; preds = %merge
 
 define dso_local i32 @engine_plan(ptr %0, ptr writeonly %1, ptr %2) local_unnamed_addr {
 entry:
-  %library.i = alloca %89, align 8
+  %library.i = alloca %88, align 8
   %raw.i = alloca [1024 x i8], align 1
-  %source = alloca %48, align 8
+  %source = alloca %47, align 8
   %3 = icmp eq ptr %1, null
   br i1 %3, label %then, label %merge
 
@@ -32001,13 +31984,13 @@ entry:
   %raw.i69.i = alloca [1024 x i8], align 1
   %raw.i65.i = alloca [1024 x i8], align 1
   %raw.i.i35 = alloca [1024 x i8], align 1
-  %info.i.i.i = alloca %45, align 8
+  %info.i.i.i = alloca %44, align 8
   %raw.i.i24 = alloca [1024 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
-  %info.i.i = alloca %46, align 8
+  %info.i.i = alloca %45, align 8
   %folder.i = alloca [4096 x i8], align 2
   %raw.i.i = alloca [1024 x i8], align 1
-  %found.i = alloca %44, align 8
+  %found.i = alloca %43, align 8
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4128) %0, i8 0, i64 4128, i1 false)
   %4 = getelementptr i8, ptr %0, i64 16
   call void @llvm.lifetime.start.p0(i64 4112, ptr nonnull %found.i)
@@ -32335,7 +32318,7 @@ then2.i.i67.i:                                    ; preds = %then15.i
 
 merge10.i:                                        ; preds = %merge1.i38
   %91 = getelementptr i8, ptr %0, i64 8
-  %92 = call i32 %83(i32 5, ptr %91, ptr %3)
+  %92 = call i32 %83(i32 6, ptr %91, ptr %3)
   %.not.i39 = icmp eq i32 %92, 0
   br i1 %.not.i39, label %merge18.i, label %then8
 
@@ -32356,7 +32339,7 @@ or.lhs.false.i41:                                 ; preds = %or.lhs.false25.i
 
 or.lhs.false25.i:                                 ; preds = %merge18.i
   %97 = load i32, ptr %93, align 4
-  %.not60.i = icmp eq i32 %97, 5
+  %.not60.i = icmp eq i32 %97, 6
   br i1 %.not60.i, label %or.lhs.false.i41, label %then23.i
 
 then28.i:                                         ; preds = %then23.i
@@ -32459,11 +32442,11 @@ entry:
   %digits.i.i21 = alloca [32 x i8], align 1
   %digits.i.i = alloca [32 x i8], align 1
   %unbound.i.i.i.i = alloca %18, align 8
-  %shape.i.i.i = alloca %90, align 8
-  %5 = alloca %90, align 8
-  %out = alloca %41, align 8
-  %made = alloca %92, align 8
-  %info = alloca %95, align 8
+  %shape.i.i.i = alloca %89, align 8
+  %5 = alloca %89, align 8
+  %out = alloca %40, align 8
+  %made = alloca %91, align 8
+  %info = alloca %94, align 8
   %6 = call fastcc i32 @"$devices.plan"(ptr nonnull %made, ptr nonnull %info, ptr %0, ptr %1, ptr %2, ptr %4)
   %.not = icmp eq i32 %6, 0
   br i1 %.not, label %merge.i.i.i.i1067, label %common.ret
@@ -37349,10 +37332,10 @@ define internal fastcc i32 @"$devices.plan"(ptr %0, ptr %1, ptr %2, ptr %3, ptr 
 entry:
   %count.i.i = alloca i32, align 4
   %refusal.i = alloca %4, align 8
-  %larger.i = alloca %92, align 8
-  %planning = alloca %96, align 8
-  %checked = alloca %93, align 8
-  %first = alloca %93, align 8
+  %larger.i = alloca %91, align 8
+  %planning = alloca %95, align 8
+  %checked = alloca %92, align 8
+  %first = alloca %92, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(144) %checked, ptr noundef nonnull align 8 dereferenceable(144) %4, i64 144, i1 false)
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(144) %first, ptr noundef nonnull align 8 dereferenceable(144) %4, i64 144, i1 false)
   %6 = getelementptr i8, ptr %4, i64 4
@@ -38065,14 +38048,14 @@ else.i:                                           ; preds = %merge22
 define internal fastcc i32 @"$Planning.describe"(ptr nocapture readonly %0, i32 %1, ptr %2) unnamed_addr {
 entry:
   %handle.i25.i.i = alloca ptr, align 8
-  %options.i26.i.i = alloca %97, align 8
+  %options.i26.i.i = alloca %96, align 8
   %handle.i.i.i = alloca ptr, align 8
-  %options.i.i.i = alloca %97, align 8
-  %other.i.i = alloca %95, align 8
+  %options.i.i.i = alloca %96, align 8
+  %other.i.i = alloca %94, align 8
   %handle.i.i = alloca ptr, align 8
-  %options.i.i = alloca %97, align 16
+  %options.i.i = alloca %96, align 16
   %group.i = alloca ptr, align 8
-  %options.i = alloca %98, align 8
+  %options.i = alloca %97, align 8
   %raw.i31.i = alloca [1024 x i8], align 1
   %raw.i.i = alloca [1024 x i8], align 1
   %3 = getelementptr i8, ptr %0, i64 32
@@ -38411,10 +38394,10 @@ entry:
   %raw.i.i62.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
   %unbound.i.i = alloca %16, align 8
-  %layout.i.i = alloca %99, align 8
+  %layout.i.i = alloca %98, align 8
   %raw.i51.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
-  %wanted = alloca %93, align 8
+  %wanted = alloca %92, align 8
   %4 = getelementptr i8, ptr %0, i64 32
   %5 = load ptr, ptr %4, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(144) %wanted, ptr noundef nonnull align 8 dereferenceable(144) %5, i64 144, i1 false)
@@ -39011,7 +38994,7 @@ common.ret:                                       ; preds = %entry, %"$printable
 define internal fastcc i32 @"$layout.assign"(ptr nocapture readonly %0, ptr %1, ptr %2, ptr nocapture writeonly %3, ptr %4) unnamed_addr {
 entry:
   %raw.i = alloca [1024 x i8], align 1
-  %at = alloca %100, align 8
+  %at = alloca %99, align 8
   %5 = getelementptr i8, ptr %0, i64 16
   %6 = load ptr, ptr %5, align 8
   store ptr %1, ptr %at, align 8
@@ -39266,7 +39249,7 @@ forbody.lr.ph.i:                                  ; preds = %merge6.i
 forbody.i:                                        ; preds = %merge11.i, %forbody.lr.ph.i
   %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %merge11.i ]
   %139 = load ptr, ptr %2, align 8
-  %140 = getelementptr %35, ptr %139, i64 %indvars.iv.i
+  %140 = getelementptr %34, ptr %139, i64 %indvars.iv.i
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(360) %140, i8 0, i64 360, i1 false)
   %141 = load ptr, ptr %0, align 8
   %142 = getelementptr i8, ptr %141, i64 124
@@ -40166,7 +40149,7 @@ define internal fastcc i32 @"$Plan.measure_buffers"(ptr %0, ptr %1) unnamed_addr
 entry:
   %unbound.i = alloca %18, align 8
   %raw.i.i = alloca [1024 x i8], align 1
-  %shape = alloca %90, align 8
+  %shape = alloca %89, align 8
   %2 = getelementptr i8, ptr %0, i64 92
   %3 = load i32, ptr %2, align 4
   %4 = icmp eq i32 %3, 0
@@ -40611,7 +40594,7 @@ and.lhs.true.i:                                   ; preds = %merge.i
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(readwrite, inaccessiblemem: none)
 define internal fastcc i64 @"$RankBuffers.bind"(ptr nocapture %0, ptr readonly %1, ptr %2) unnamed_addr #22 {
 entry:
-  %narrow.i = alloca %91, align 8
+  %narrow.i = alloca %90, align 8
   %3 = getelementptr i8, ptr %1, i64 136
   %4 = load i32, ptr %3, align 4
   %5 = sext i32 %4 to i64
@@ -42583,7 +42566,7 @@ entry:
   %digits.i.i156.i.i = alloca [32 x i8], align 1
   %digits.i.i135.i.i = alloca [32 x i8], align 1
   %digits.i.i.i.i = alloca [32 x i8], align 1
-  %out.i.i = alloca %41, align 8
+  %out.i.i = alloca %40, align 8
   %raw.i.i = alloca [1024 x i8], align 1
   %raw.i27 = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
@@ -43572,7 +43555,7 @@ then5:                                            ; preds = %merge
 
 define dso_local i32 @engine_resize_pool(ptr %0, i32 %1, ptr %2) local_unnamed_addr {
 entry:
-  %args.i.i.i = alloca %101, align 8
+  %args.i.i.i = alloca %100, align 8
   %raw.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i66.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i.i = alloca [1024 x i8], align 1
@@ -45279,12 +45262,12 @@ then.i.i:                                         ; preds = %and.lhs.true.i
 
 define internal fastcc i32 @"$Loop.perform_transfers"(ptr nocapture %0) unnamed_addr {
 entry:
-  %args.i19.i = alloca %102, align 8
-  %args.i.i = alloca %102, align 8
+  %args.i19.i = alloca %101, align 8
+  %args.i.i = alloca %101, align 8
   %bytes.i.i.i.i69 = alloca i64, align 8
-  %transfer.i.i.i70 = alloca %103, align 8
+  %transfer.i.i.i70 = alloca %102, align 8
   %bytes.i.i.i.i = alloca i64, align 8
-  %transfer.i.i.i = alloca %103, align 8
+  %transfer.i.i.i = alloca %102, align 8
   %raw.i.i = alloca [1024 x i8], align 1
   %bytes.i.i.i = alloca i64, align 8
   %message23 = alloca %4, align 8
@@ -45721,7 +45704,7 @@ entry:
   %cause.i47 = alloca %4, align 8
   %cause.i45 = alloca %4, align 8
   %cause.i = alloca %4, align 8
-  %args = alloca %104, align 8
+  %args = alloca %103, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %args, ptr noundef nonnull align 8 dereferenceable(32) %1, i64 32, i1 false)
   %3 = getelementptr i8, ptr %0, i64 1920
   store ptr %3, ptr %args, align 8
@@ -45851,7 +45834,7 @@ define internal i32 @"$count_tokens_job"(ptr nocapture %0, ptr nocapture readonl
 entry:
   %cause.i36 = alloca %4, align 8
   %cause.i = alloca %4, align 8
-  %args = alloca %102, align 8
+  %args = alloca %101, align 8
   %3 = load i32, ptr %0, align 4
   %.not = icmp eq i32 %3, 0
   br i1 %.not, label %merge, label %common.ret
@@ -45960,7 +45943,7 @@ then10:                                           ; preds = %merge1
 define internal i32 @"$copy_pages_job"(ptr %0, ptr nocapture readonly %1, ptr %2) {
 entry:
   %cause.i = alloca %4, align 8
-  %args = alloca %101, align 8
+  %args = alloca %100, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %args, ptr noundef nonnull align 8 dereferenceable(32) %1, i64 32, i1 false)
   %3 = getelementptr i8, ptr %0, i64 1920
   store ptr %3, ptr %args, align 8
@@ -46133,7 +46116,7 @@ forbody.lr.ph.i.i:                                ; preds = %and.lhs.true.i
 forbody.i.i:                                      ; preds = %merge1.i.i, %forbody.lr.ph.i.i
   %indvars.iv.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i.i, %merge1.i.i ]
   %worst.016.i.i = phi i32 [ 0, %forbody.lr.ph.i.i ], [ %worst.1.i.i, %merge1.i.i ]
-  %49 = getelementptr %105, ptr %1, i64 %indvars.iv.i.i
+  %49 = getelementptr %104, ptr %1, i64 %indvars.iv.i.i
   %50 = load i64, ptr %49, align 8
   %51 = load i64, ptr %42, align 8
   %52 = icmp sgt i64 %51, 0
@@ -46364,7 +46347,7 @@ entry:
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i84.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
-  %limits.i = alloca %106, align 8
+  %limits.i = alloca %105, align 8
   %raw.i = alloca [1024 x i8], align 1
   %4 = cmpxchg ptr @"<global>", i32 0, i32 1 acquire monotonic, align 4
   %5 = extractvalue { i32, i1 } %4, 1
@@ -47050,7 +47033,7 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i57.i.i.i
 merge1.i54.i.i.i:                                 ; preds = %merge7.i.i.i.i.i.i, %forbody.i52.i.i.i
   %264 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %251, %forbody.i52.i.i.i ]
   %265 = phi ptr [ %262, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %forbody.i52.i.i.i ]
-  %266 = getelementptr %107, ptr %265, i64 %264
+  %266 = getelementptr %106, ptr %265, i64 %264
   store i64 %.sroa.011.0.insert.insert.i.i.i.i, ptr %266, align 4
   %267 = load i64, ptr %249, align 8
   %268 = add i64 %267, 1
@@ -47082,7 +47065,7 @@ forbody.lr.ph.i.i.i.i.i:                          ; preds = %or.rhs.i.i.i.i
 forbody.i.i.i.i.i:                                ; preds = %merge1.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i
   %i.045.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %305, %merge1.i.i.i.i.i ]
   %280 = load ptr, ptr %271, align 8
-  %281 = getelementptr %107, ptr %280, i64 %i.045.i.i.i.i.i
+  %281 = getelementptr %106, ptr %280, i64 %i.045.i.i.i.i.i
   %bias.sroa.0.0.copyload.i.i.i.i.i = load i64, ptr %281, align 4
   %282 = trunc i64 %bias.sroa.0.0.copyload.i.i.i.i.i to i32
   %283 = load i64, ptr %275, align 8
@@ -47137,7 +47120,7 @@ merge7.i.i.i.i42.i.i.i:                           ; preds = %merge.i.i.i.i39.i.i
 "$Vector.push.644.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i42.i.i.i, %and.lhs.true.i.i.i.i.i
   %300 = phi i64 [ %.pre10.i.i.i43.i.i.i, %merge7.i.i.i.i42.i.i.i ], [ %293, %and.lhs.true.i.i.i.i.i ]
   %301 = phi ptr [ %298, %merge7.i.i.i.i42.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i ]
-  %302 = getelementptr %107, ptr %301, i64 %300
+  %302 = getelementptr %106, ptr %301, i64 %300
   store i64 %bias.sroa.0.0.copyload.i.i.i.i.i, ptr %302, align 4
   %303 = load i64, ptr %278, align 8
   %304 = add i64 %303, 1
@@ -47195,7 +47178,7 @@ merge7.i.i36.i.i.i.i.i:                           ; preds = %merge.i.i33.i.i.i.i
 merge6.i.i.i.i.i:                                 ; preds = %merge7.i.i36.i.i.i.i.i, %forbody4.i.i.i.i.i
   %323 = phi i64 [ %.pre10.i37.i.i.i.i.i, %merge7.i.i36.i.i.i.i.i ], [ %313, %forbody4.i.i.i.i.i ]
   %324 = phi ptr [ %321, %merge7.i.i36.i.i.i.i.i ], [ %.pre.i30.i.i.i.i.i, %forbody4.i.i.i.i.i ]
-  %325 = getelementptr %107, ptr %324, i64 %323
+  %325 = getelementptr %106, ptr %324, i64 %323
   store i64 %.sroa.026.0.insert.insert.i.i.i.i.i, ptr %325, align 4
   %326 = load i64, ptr %311, align 8
   %327 = add i64 %326, 1
@@ -48314,7 +48297,7 @@ declare dso_local i32 @pthread_create(ptr, ptr, ptr, ptr) local_unnamed_addr
 
 define internal noalias noundef ptr @"$engine_thread"(ptr %0) {
 entry:
-  %"<aggcopy>.i.i.i.i.i" = alloca %108, align 8
+  %"<aggcopy>.i.i.i.i.i" = alloca %107, align 8
   %time.i18.i.i.i.i.i = alloca %6, align 8
   %time.i.i.i.i.i.i = alloca %6, align 8
   %message.i.i.i.i = alloca %4, align 8
@@ -51649,7 +51632,7 @@ forbody:                                          ; preds = %forbody, %forbody.p
   %niter = phi i64 [ 0, %forbody.preheader.new ], [ %niter.next.1, %forbody ]
   %100 = load ptr, ptr %13, align 8
   %101 = load ptr, ptr %common.ret.op.i, align 8
-  %102 = getelementptr %107, ptr %101, i64 %i.020
+  %102 = getelementptr %106, ptr %101, i64 %i.020
   %103 = load i32, ptr %102, align 4
   %104 = getelementptr i8, ptr %102, i64 4
   %105 = load float, ptr %104, align 4
@@ -51679,7 +51662,7 @@ forbody:                                          ; preds = %forbody, %forbody.p
   %125 = or disjoint i64 %i.020, 1
   %126 = load ptr, ptr %13, align 8
   %127 = load ptr, ptr %common.ret.op.i, align 8
-  %128 = getelementptr %107, ptr %127, i64 %125
+  %128 = getelementptr %106, ptr %127, i64 %125
   %129 = load i32, ptr %128, align 4
   %130 = getelementptr i8, ptr %128, i64 4
   %131 = load float, ptr %130, align 4
@@ -51719,7 +51702,7 @@ merge1.loopexit.unr-lcssa:                        ; preds = %forbody, %forbody.p
 forbody.epil:                                     ; preds = %merge1.loopexit.unr-lcssa
   %152 = load ptr, ptr %13, align 8
   %153 = load ptr, ptr %common.ret.op.i, align 8
-  %154 = getelementptr %107, ptr %153, i64 %i.020.unr
+  %154 = getelementptr %106, ptr %153, i64 %i.020.unr
   %155 = load i32, ptr %154, align 4
   %156 = getelementptr i8, ptr %154, i64 4
   %157 = load float, ptr %156, align 4
@@ -54007,7 +53990,7 @@ define dso_local ptr @init_engine(ptr %0, i32 %1, i32 %2, i32 %3) local_unnamed_
 entry:
   %message = alloca %4, align 8
   %engine = alloca ptr, align 8
-  %wanted = alloca %93, align 8
+  %wanted = alloca %92, align 8
   %4 = getelementptr inbounds i8, ptr %wanted, i64 8
   %5 = getelementptr inbounds i8, ptr %wanted, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(144) %5, i8 0, i64 120, i1 false)
@@ -54378,8 +54361,8 @@ entry:
   %raw.i36.i = alloca [1024 x i8], align 1
   %raw.i.i = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
-  %attributes.i = alloca %109, align 8
-  %options = alloca %98, align 8
+  %attributes.i = alloca %108, align 8
+  %options = alloca %97, align 8
   %4 = getelementptr inbounds i8, ptr %0, i64 4
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(304) %4, i8 0, i64 300, i1 false)
   %5 = getelementptr i8, ptr %0, i64 16
@@ -54739,7 +54722,7 @@ merge:                                            ; preds = %"$RankGroup.wait_fo
 
 define internal fastcc i32 @"$load.ranks"(ptr %0, ptr %1, ptr %2) unnamed_addr {
 entry:
-  %loading = alloca %110, align 8
+  %loading = alloca %109, align 8
   %3 = getelementptr i8, ptr %0, i64 24
   %4 = load ptr, ptr %3, align 8
   %5 = getelementptr i8, ptr %1, i64 212
@@ -54773,17 +54756,17 @@ declare dso_local i64 @sysconf(i32) local_unnamed_addr
 define internal i32 @"$load_rank"(ptr %0, ptr nocapture readonly %1, ptr %2) {
 entry:
   %cause.i.i54 = alloca %4, align 8
-  %args.i = alloca %111, align 8
+  %args.i = alloca %110, align 8
   %cause.i.i82.i = alloca %4, align 8
   %cause.i81.i = alloca %4, align 8
   %cause.i79.i = alloca %4, align 8
   %cause.i.i50 = alloca %4, align 8
   %cause.i.i.i = alloca %4, align 8
   %unbound.i.i = alloca %18, align 8
-  %shape.i = alloca %90, align 8
+  %shape.i = alloca %89, align 8
   %cause.i28.i = alloca %4, align 8
   %cause.i.i = alloca %4, align 8
-  %options.i = alloca %97, align 8
+  %options.i = alloca %96, align 8
   %3 = load ptr, ptr %1, align 8
   %4 = load ptr, ptr %3, align 8
   %5 = getelementptr i8, ptr %4, i64 24
@@ -55226,7 +55209,7 @@ merge12:                                          ; preds = %merge7
 ; Function Attrs: nofree norecurse nosync nounwind memory(readwrite, inaccessiblemem: none)
 define internal fastcc void @"$RankBuffers.bind_host"(ptr nocapture %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #18 {
 entry:
-  %narrow.i.i = alloca %91, align 8
+  %narrow.i.i = alloca %90, align 8
   %3 = getelementptr i8, ptr %0, i64 488
   %4 = getelementptr i8, ptr %1, i64 136
   %5 = getelementptr i8, ptr %1, i64 140
@@ -55467,11 +55450,11 @@ entry:
   %matrix.i.i.i.i.i = alloca %17, align 8
   %.sroa.0.i.i.i.i = alloca { i32, i32, i32, i32 }, align 8
   %raw.i.i.i = alloca [1024 x i8], align 1
-  %placer.i = alloca %112, align 8
+  %placer.i = alloca %111, align 8
   %cause.i.i = alloca %4, align 8
-  %progress = alloca %113, align 16
+  %progress = alloca %112, align 16
   %bytes = alloca i64, align 8
-  %layout = alloca %99, align 8
+  %layout = alloca %98, align 8
   %3 = load i32, ptr %0, align 4
   %4 = load ptr, ptr %1, align 8, !noalias !105
   %5 = getelementptr i8, ptr %1, i64 8
@@ -55746,7 +55729,7 @@ forbody.lr.ph.i.i:                                ; preds = %merge7.i.i
 forbody.i22.i:                                    ; preds = %merge13.i.i, %forbody.lr.ph.i.i
   %indvars.iv.i23.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i24.i, %merge13.i.i ]
   %107 = load ptr, ptr %22, align 8
-  %108 = getelementptr %35, ptr %107, i64 %indvars.iv.i23.i
+  %108 = getelementptr %34, ptr %107, i64 %indvars.iv.i23.i
   %109 = load ptr, ptr %placer.i, align 8
   %110 = load ptr, ptr %109, align 8
   %111 = getelementptr i8, ptr %108, i64 8
@@ -56165,7 +56148,7 @@ entry:
   %raw.i.i = alloca [1024 x i8], align 1
   %cause.i = alloca %4, align 8
   %bytes = alloca i64, align 8
-  %args = alloca %114, align 8
+  %args = alloca %113, align 8
   store ptr %1, ptr %args, align 8
   %3 = getelementptr i8, ptr %0, i64 32
   %4 = load i64, ptr %3, align 8
@@ -56264,7 +56247,7 @@ define internal fastcc i32 @"$RandomPlacer.vector"(ptr nocapture readonly %0, pt
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
   %cause.i = alloca %4, align 8
-  %args = alloca %115, align 8
+  %args = alloca %114, align 8
   store ptr %3, ptr %args, align 8
   %4 = getelementptr inbounds i8, ptr %args, i64 8
   store i32 0, ptr %4, align 8
@@ -56332,25 +56315,25 @@ then2.i.i.i:                                      ; preds = %then.i
 
 define internal fastcc i32 @"$layout.place"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5) unnamed_addr {
 entry:
-  %part.i = alloca %116, align 8
-  %part.i24.i46.i.i = alloca %116, align 8
-  %part.i19.i47.i.i = alloca %116, align 8
-  %part.i.i48.i.i = alloca %116, align 8
-  %part.i24.i.i.i.i = alloca %116, align 8
-  %part.i19.i.i.i.i = alloca %116, align 8
-  %part.i.i.i.i.i = alloca %116, align 8
-  %part.i.i40.i.i = alloca %116, align 8
+  %part.i = alloca %115, align 8
+  %part.i24.i46.i.i = alloca %115, align 8
+  %part.i19.i47.i.i = alloca %115, align 8
+  %part.i.i48.i.i = alloca %115, align 8
+  %part.i24.i.i.i.i = alloca %115, align 8
+  %part.i19.i.i.i.i = alloca %115, align 8
+  %part.i.i.i.i.i = alloca %115, align 8
+  %part.i.i40.i.i = alloca %115, align 8
   %down.i.i.i = alloca %17, align 8
   %gate_up.i.i.i = alloca %17, align 8
-  %part.i24.i.i.i = alloca %116, align 8
-  %part.i19.i.i.i = alloca %116, align 8
-  %part.i.i31.i.i = alloca %116, align 8
-  %part.i89.i.i.i = alloca %116, align 8
-  %part.i84.i.i.i = alloca %116, align 8
-  %part.i.i.i.i = alloca %116, align 8
-  %part.i56.i = alloca %116, align 8
-  %part.i.i = alloca %116, align 8
-  %placer = alloca %117, align 8
+  %part.i24.i.i.i = alloca %115, align 8
+  %part.i19.i.i.i = alloca %115, align 8
+  %part.i.i31.i.i = alloca %115, align 8
+  %part.i89.i.i.i = alloca %115, align 8
+  %part.i84.i.i.i = alloca %115, align 8
+  %part.i.i.i.i = alloca %115, align 8
+  %part.i56.i = alloca %115, align 8
+  %part.i.i = alloca %115, align 8
+  %placer = alloca %116, align 8
   store ptr %0, ptr %placer, align 8
   %.sroa.22.0.placer.sroa_idx = getelementptr inbounds i8, ptr %placer, i64 8
   store ptr %2, ptr %.sroa.22.0.placer.sroa_idx, align 8
@@ -56510,7 +56493,7 @@ forbody.i:                                        ; preds = %merge19.i, %forbody
   %40 = trunc nuw nsw i64 %indvars.iv.i to i32
   store i32 %40, ptr %.sroa.64.0.placer.sroa_idx, align 8
   %41 = load ptr, ptr %1, align 8
-  %42 = getelementptr %35, ptr %41, i64 %indvars.iv.i
+  %42 = getelementptr %34, ptr %41, i64 %indvars.iv.i
   %43 = load i32, ptr %36, align 4
   %44 = load ptr, ptr %0, align 8
   %45 = getelementptr i8, ptr %44, i64 84
@@ -56929,7 +56912,7 @@ then24.i:                                         ; preds = %merge17.i
 define internal fastcc i32 @"$Placer.rows"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr nocapture readonly %2) unnamed_addr {
 entry:
   %view.i = alloca ptr, align 8
-  %args = alloca %118, align 8
+  %args = alloca %117, align 8
   %view = alloca ptr, align 8
   %3 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr nonnull @"$string.404", ptr nonnull %view)
   %.not = icmp eq i32 %3, 0
@@ -57198,7 +57181,7 @@ then.i:                                           ; preds = %entry
   %20 = load i32, ptr %17, align 4
   %21 = sext i32 %20 to i64
   %.val.i = load ptr, ptr %19, align 8
-  %22 = getelementptr %47, ptr %.val.i, i64 %21
+  %22 = getelementptr %46, ptr %.val.i, i64 %21
   store ptr %22, ptr %3, align 8
   %23 = icmp eq ptr %22, null
   br i1 %23, label %then, label %common.ret
@@ -57263,7 +57246,7 @@ then:                                             ; preds = %entry
   %14 = getelementptr i8, ptr %1, i64 104
   %.val8 = load i32, ptr %14, align 4
   %15 = sext i32 %.val8 to i64
-  %16 = getelementptr %68, ptr %.val, i64 %15
+  %16 = getelementptr %67, ptr %.val, i64 %15
   %17 = load ptr, ptr %16, align 8
   %18 = load ptr, ptr %1, align 8
   %19 = load ptr, ptr %0, align 8
@@ -57295,7 +57278,7 @@ merge:                                            ; preds = %entry, %"$printable
 
 define internal fastcc i32 @"$Placer.vector"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr %2, ptr %3) unnamed_addr {
 entry:
-  %args = alloca %115, align 8
+  %args = alloca %114, align 8
   %view = alloca ptr, align 8
   %4 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr %2, ptr nonnull %view)
   %.not = icmp eq i32 %4, 0
@@ -57477,7 +57460,7 @@ merge1:                                           ; preds = %forbody
 
 define internal fastcc i32 @"$Placer.spread_scales"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr {
 entry:
-  %args = alloca %115, align 8
+  %args = alloca %114, align 8
   %3 = load ptr, ptr %0, align 8
   %.val = load ptr, ptr %3, align 8
   %4 = getelementptr i8, ptr %3, i64 24
@@ -57654,7 +57637,7 @@ forbody.lr.ph:                                    ; preds = %entry
 
 forbody:                                          ; preds = %forbody.lr.ph, %merge1
   %i.013 = phi i64 [ 0, %forbody.lr.ph ], [ %19, %merge1 ]
-  %6 = getelementptr %68, ptr %.val, i64 %i.013
+  %6 = getelementptr %67, ptr %.val, i64 %i.013
   %7 = getelementptr i8, ptr %6, i64 24
   %.val12 = load ptr, ptr %7, align 8
   %.not.i = icmp eq ptr %.val12, null
@@ -57705,12 +57688,12 @@ merge1:                                           ; preds = %forbody, %"$MappedF
 
 define internal fastcc i32 @"$Engine.capture"(ptr %0, ptr %1) unnamed_addr {
 entry:
-  %info.i17 = alloca %95, align 8
+  %info.i17 = alloca %94, align 8
   %time.i16 = alloca %6, align 8
   %raw.i.i.i.i = alloca [1024 x i8], align 1
-  %plan.i.i.i = alloca %119, align 8
+  %plan.i.i.i = alloca %118, align 8
   %time.i = alloca %6, align 8
-  %info.i = alloca %95, align 8
+  %info.i = alloca %94, align 8
   %2 = getelementptr i8, ptr %0, i64 8
   %.val13 = load ptr, ptr %2, align 8
   %3 = getelementptr i8, ptr %0, i64 6112
@@ -58044,7 +58027,7 @@ entry:
   %cause.i35.i = alloca %4, align 8
   %cause.i.i = alloca %4, align 8
   %raw.i = alloca [1024 x i8], align 1
-  %plan = alloca %119, align 16
+  %plan = alloca %118, align 16
   %3 = getelementptr i8, ptr %1, i64 12
   %4 = load i32, ptr %3, align 4
   %5 = getelementptr i8, ptr %1, i64 4
@@ -58252,8 +58235,8 @@ entry:
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
-  %attributes.i25.i = alloca %109, align 8
-  %attributes.i.i = alloca %109, align 8
+  %attributes.i25.i = alloca %108, align 8
+  %attributes.i.i = alloca %108, align 8
   %raw.i = alloca [1024 x i8], align 1
   %chosen.sroa.10 = alloca [29 x i8], align 1
   %2 = getelementptr i8, ptr %0, i64 5556
@@ -59496,7 +59479,7 @@ entry:
   %raw.i41.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i47.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
-  %limits.i.i = alloca %106, align 8
+  %limits.i.i = alloca %105, align 8
   %own.i = alloca %4, align 8
   %raw.i49 = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
@@ -60295,8 +60278,8 @@ define dso_local i32 @run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, p
 entry:
   %raw.i42.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i116.i.i = alloca [1024 x i8], align 1
-  %args.i19.i.i.i.i = alloca %102, align 8
-  %args.i.i.i.i.i = alloca %102, align 8
+  %args.i19.i.i.i.i = alloca %101, align 8
+  %args.i.i.i.i.i = alloca %101, align 8
   %raw.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i91.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
@@ -60613,7 +60596,7 @@ merge2.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %merge3.i.i.i, label %forbody.i.i.i.i
 
 merge3.i.i.i:                                     ; preds = %merge2.i.i.i.i, %forcond.preheader.i.i.i.i
-  %124 = getelementptr %120, ptr %3, i64 %indvars.iv.i.i.i
+  %124 = getelementptr %119, ptr %3, i64 %indvars.iv.i.i.i
   %125 = call fastcc i32 @"$request.check_sampling"(ptr %124, ptr nonnull %spec.select.i)
   %.not30.i.i.i = icmp eq i32 %125, 0
   br i1 %.not30.i.i.i, label %merge8.i.i.i, label %"$Loop.run_batch_decode.exit"
@@ -60798,7 +60781,7 @@ forbody18.i.i:                                    ; preds = %merge21.i.i, %forbo
   %indvars.iv172.i.i = phi i64 [ 0, %forbody18.lr.ph.i.i ], [ %indvars.iv.next173.i.i, %merge21.i.i ]
   %224 = getelementptr ptr, ptr %44, i64 %indvars.iv172.i.i
   %225 = load ptr, ptr %224, align 8
-  %226 = getelementptr %120, ptr %3, i64 %indvars.iv172.i.i
+  %226 = getelementptr %119, ptr %3, i64 %indvars.iv172.i.i
   %227 = getelementptr i8, ptr %225, i64 144
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %227, ptr noundef nonnull readonly align 8 dereferenceable(40) %226, i64 40, i1 false)
   %228 = getelementptr i8, ptr %225, i64 172

@@ -8,7 +8,6 @@ from tools.bench.kernels.case import FP8_PRODUCT, READ, Case, Library
 from tools.bench.kernels.device import KernelDevice
 from tools.bench.kernels.models import TOP_K, Model
 from tools.bench.kernels.product_cases import code_input
-from tools.bench.kernels.row_cases import kind_of
 
 NUM_ROUTES = 8
 
@@ -63,7 +62,7 @@ def experts(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool
     given, tensors = code_input(num_tokens, hidden)
     output = library.bf16(num_tokens, hidden)
     routes = [random_routes(model, num_tokens) for _ in range(NUM_ROUTES if is_decode else 1)]
-    fields = {"rows": kind_of(num_tokens, is_decode), "top_k": TOP_K, "num_local_experts": local}
+    fields = {"num_tokens": num_tokens, "top_k": TOP_K, "num_local_experts": local}
     fields |= {"gate_up": gate_up.first, "down": down.first, "input": given, "output": output}
     fields |= {"gate_up_stride": gate_up.stride, "down_stride": down.stride}
     fields |= {"gate_up_scale_stride": gate_up.scale_stride}

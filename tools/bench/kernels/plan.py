@@ -76,14 +76,13 @@ def linear_layers(device: KernelDevice, model: Model) -> Iterator[Planned]:
 
 def products(device: KernelDevice, model: Model) -> Iterator[Planned]:
     yield from linear_layers(device, model)
-    mixture = (
-        ("experts", expert_cases.experts, EXPERT_TOKENS),
-        ("route", product_cases.route, DECODE_TOKENS),
-    )
-    for name, function, counts in mixture:
-        for count in (*counts, PREFILL_TOKENS):
-            build = partial(function, device, model, count, is_decode(count))
-            yield Planned(model.name, name, f"{count} tokens", build, not is_decode(count))
+    for count in (*EXPERT_TOKENS, PREFILL_TOKENS):
+        build = partial(expert_cases.experts, device, model, count, is_decode(count))
+        detail = f"{count} tokens"
+        yield Planned(model.name, "experts", detail, build, not is_decode(count))
+    for count in (*DECODE_TOKENS, PREFILL_TOKENS):
+        build = partial(product_cases.route, device, model, count)
+        yield Planned(model.name, "route", f"{count} tokens", build, not is_decode(count))
     for count in DECODE_TOKENS:
         build = partial(product_cases.logits, device, model, count)
         yield Planned(model.name, "logits", f"{count} rows", build)

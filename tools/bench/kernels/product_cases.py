@@ -15,7 +15,6 @@ from tools.bench.kernels.case import (
 from tools.bench.kernels.device import KernelDevice, struct
 from tools.bench.kernels.models import TOP_K, Model
 from tools.bench.kernels.plain_read import plain_read
-from tools.bench.kernels.row_cases import kind_of
 
 LAYERS = {
     "qkv": (LINEAR, "qkv_width", "hidden_size"),
@@ -84,8 +83,7 @@ def linear(device, model: Model, num_tokens: int, is_decode: bool, layer: str, d
         matrix, memory = device.matrix(dtype, role, rows, columns, seed)
         keep.append(memory)
         weights.append(as_rows(memory[0], dtype, rows, columns))
-        kind = kind_of(num_tokens, is_decode)
-        fields = {"rows": kind, "matrix": matrix, "input": given, "output": output}
+        fields = {"num_tokens": num_tokens, "matrix": matrix, "input": given, "output": output}
         calls.append(device.call("linear", **fields))
     flops, shape = 2.0 * num_tokens * rows * columns, f"{layer} {NAMES[dtype]} {rows}x{columns}"
     bound = READ if is_decode else PRODUCTS[dtype]
@@ -96,7 +94,7 @@ def linear(device, model: Model, num_tokens: int, is_decode: bool, layer: str, d
     return case
 
 
-def route(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool) -> Case:
+def route(device: KernelDevice, model: Model, num_tokens: int) -> Case:
     rows, columns = model.num_experts, model.hidden_size
     size = 4 * rows * columns + num_tokens * (2 * columns + 8 * TOP_K)
     given = library.bf16(num_tokens, columns)
@@ -107,7 +105,7 @@ def route(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool) 
     for seed in range(num_sets(size)):
         router, memory = device.matrix(F32, LINEAR, rows, columns, seed)
         keep.append(memory)
-        fields = {"rows": kind_of(num_tokens, is_decode), "top_k": TOP_K, "normalise": 1}
+        fields = {"num_tokens": num_tokens, "top_k": TOP_K, "normalise": 1}
         fields |= {"scaling_factor": 1.0, "input": given, "router": router}
         fields |= {"selection_bias": bias, "expert_ids": ids, "expert_weights": weights}
         calls.append(device.call("route", **fields))

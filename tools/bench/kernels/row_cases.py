@@ -2,15 +2,11 @@
 
 import torch
 
-from tests.native.backend import BF16, TABLE, rows, structs
+from tests.native.backend import BF16, TABLE, structs
 from tools.bench.kernels import library
 from tools.bench.kernels.case import COPY, Case, Library, num_sets
 from tools.bench.kernels.device import KernelDevice, struct
 from tools.bench.kernels.models import HEAD_DIM, PAGE_SIZE, ROTARY_DIM, Model
-
-
-def kind_of(num_tokens: int, is_decode: bool):
-    return rows(num_tokens, num_tokens if is_decode else 0)
 
 
 def code_output(num_tokens: int, width: int):
@@ -32,8 +28,7 @@ def quantise(device: KernelDevice, model: Model, num_tokens: int, is_decode: boo
         given = library.bf16(num_tokens, width)
         keep.append(tensors)
         fields = {"codes": output.codes, "row_scale": output.row_scale, "input": given}
-        kind = kind_of(num_tokens, is_decode)
-        calls.append(device.call("quantise", rows=kind, width=width, **fields))
+        calls.append(device.call("quantise", num_tokens=num_tokens, width=width, **fields))
     size = 3 * num_tokens * width
     return Case("quantise", str(width), num_tokens, size, calls, 0, COPY, keep=keep)
 
@@ -46,8 +41,7 @@ def reduce_add_norm_quantise(device, model: Model, num_tokens: int, is_decode: b
         residual, delta = library.bf16(num_tokens, width), library.bf16(num_tokens, width) * 1e-3
         keep.append(tensors)
         fields = {"hidden_size": width, "epsilon": 1e-5, "weight": weight, "output": output}
-        kind = kind_of(num_tokens, is_decode)
-        fields |= {"residual": residual, "delta": delta, "rows": kind}
+        fields |= {"residual": residual, "delta": delta, "num_tokens": num_tokens}
         calls.append(device.call("reduce_add_norm_quantise", **fields))
         beside.append(library.add_and_norm(num_tokens, width))
     name, size = "reduce_add_norm_quantise", 7 * num_tokens * width
@@ -61,8 +55,7 @@ def swiglu_quantise(device, model: Model, num_tokens: int, is_decode: bool) -> C
         output, tensors = code_output(num_tokens, width)
         gate_up = library.bf16(num_tokens, 2 * width)
         keep.append(tensors)
-        kind = kind_of(num_tokens, is_decode)
-        fields = {"rows": kind, "width": width, "gate_up": gate_up, "output": output}
+        fields = {"num_tokens": num_tokens, "width": width, "gate_up": gate_up, "output": output}
         calls.append(device.call("swiglu_quantise", **fields))
         beside.append(library.gated(num_tokens, width))
     name, size = "swiglu_quantise", 5 * num_tokens * width
@@ -78,8 +71,7 @@ def embed(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool) 
     for _ in sets_of(num_tokens, 4 * width, is_decode):
         ids = torch.randint(0, vocab, (num_tokens,), dtype=torch.int32, device="cuda")
         residual = library.bf16(num_tokens, width)
-        kind = kind_of(num_tokens, is_decode)
-        fields = {"rows": kind, "token_ids": ids, "table": table, "residual": residual}
+        fields = {"num_tokens": num_tokens, "token_ids": ids, "table": table, "residual": residual}
         calls.append(device.call("embed", **fields))
     peer = Library("index_select", [library.looked_up(num_tokens, values) for _ in calls])
     size = 4 * num_tokens * width
@@ -95,7 +87,7 @@ def empty_cache(device: KernelDevice, model: Model, num_pages: int):
     return cache, pages
 
 
-def norm_rope_call(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool):
+def norm_rope_call(device: KernelDevice, model: Model, num_tokens: int):
     """(call, what the library does with the same q and k, memory)."""
     cache, pages = empty_cache(device, model, -(-num_tokens // PAGE_SIZE))
     angles = torch.rand(num_tokens, ROTARY_DIM // 2, device="cuda")
@@ -105,7 +97,7 @@ def norm_rope_call(device: KernelDevice, model: Model, num_tokens: int, is_decod
     fields = {"num_heads": model.num_heads, "rotary_dim": ROTARY_DIM, "epsilon": 1e-5}
     fields |= {"query_norm": weight, "key_norm": weight, "cosine": angles, "sine": angles}
     fields |= {"positions": places, "slots": places, "qkv": qkv, "query": query, "cache": cache}
-    call = device.call("norm_rope_store", rows=kind_of(num_tokens, is_decode), **fields)
+    call = device.call("norm_rope_store", num_tokens=num_tokens, **fields)
     normed = (num_tokens, model.num_heads + model.num_kv_heads, HEAD_DIM)
     return call, library.head_norm(*normed), pages
 
@@ -113,7 +105,7 @@ def norm_rope_call(device: KernelDevice, model: Model, num_tokens: int, is_decod
 def norm_rope_store(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool) -> Case:
     size = 4 * num_tokens * model.qkv_width
     made = [
-        norm_rope_call(device, model, num_tokens, is_decode)
+        norm_rope_call(device, model, num_tokens)
         for _ in sets_of(num_tokens, 4 * model.qkv_width, is_decode)
     ]
     calls, beside, keep = (list(each) for each in zip(*made, strict=True))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from tests.native.backend import BF16, FP8, rows, structs
+from tests.native.backend import BF16, FP8, structs
 from tools.bench.kernels import library
 from tools.bench.kernels.case import BF16_PRODUCT, READ, Case, Library, num_sets
 from tools.bench.kernels.device import KernelDevice, struct
@@ -86,7 +86,7 @@ def attention_calls(device: KernelDevice, work: Attended):
     lengths, order = integers([work.context] * work.batch), integers(range(work.batch))
     begins = integers(work.queries * i for i in range(work.batch + 1))
     query, output = (library.bf16(num_rows, work.model.query_width) for _ in range(2))
-    fields = {"rows": rows(num_rows, decode), "num_heads": work.model.num_heads, "cache": cache}
+    fields = {"num_tokens": num_rows, "num_heads": work.model.num_heads, "cache": cache}
     fields |= {"scale": HEAD_DIM**-0.5, "query": query, "output": output}
     segments = {"num_segments": work.batch, "num_decode_segments": decode, "table_row": order}
     segments |= {"query_begin": begins, "context_length": lengths, "num_table_rows": work.batch}

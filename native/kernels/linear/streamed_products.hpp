@@ -1,0 +1,21 @@
+#ifndef GLM_KERNELS_LINEAR_STREAMED_PRODUCTS_HPP
+#define GLM_KERNELS_LINEAR_STREAMED_PRODUCTS_HPP
+
+#include "native/kernels/context.hpp"
+#include "native/kernels/stream/product_args.hpp"
+#include "native/kernels/stream/product_plan.hpp"
+
+namespace glm::kernels {
+
+void streamed_fp8_linear(const Context& context,
+                         const stream::ProductPlans& plans,
+                         const stream::ProductArgs& args);
+void streamed_bf16_linear(const Context& context,
+                          const stream::ProductPlans& plans,
+                          const stream::ProductArgs& args);
+void streamed_f32_linear(const Context& context,
+                         const stream::ProductArgs& args);
+
+}
+
+#endif
