@@ -1,0 +1,53 @@
+"""Steps of decode rows with prompts beside them: one small run, limits, what cannot be measured."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from glm_engine.layout import CAPITALS
+from tools.bench.figures import Bound
+from tools.bench.mixed import AIR, MOST_MS, figures_of, line_of, main
+
+SMALL = ["--synthetic", str(CAPITALS), "--device", "cpu", "--batch", "2,3", "--steps", "2"]
+
+
+def test_a_small_run_measures_each_number_of_rows(tmp_path):
+    output = tmp_path / "mixed.json"
+    result = CliRunner().invoke(main, [*SMALL, "--prompt", "5,40", "--output", str(output)])
+    assert result.exit_code == 0, result.output
+    figures = json.loads(output.read_text())
+    expected = [
+        f"{batch} decode rows, {length} prompt tokens" for batch in (2, 3) for length in (0, 5, 40)
+    ]
+    assert [figure["name"] for figure in figures] == expected
+    assert all(figure["value"] > 0 and figure["limit"] is None for figure in figures)
+    lines = result.output.splitlines()
+    assert [line.split("  ")[0] for line in lines] == expected
+
+
+def test_air_has_limits_and_other_models_have_none():
+    (batch, length), most = next(iter(MOST_MS.items()))
+    kept, missed = (figures_of(AIR, batch, [(length, most + off)])[0] for off in (-1, 1))
+    assert (kept.bound, kept.is_kept, missed.is_kept) == (Bound.AT_MOST, True, False)
+    assert line_of(missed).endswith(f"≤ {most:g}")
+    other = figures_of("glm-4.7-fp8", batch, [(length, most + 1)])[0]
+    assert (other.is_kept, other.limit) == (True, None)
+
+
+@pytest.mark.parametrize("asked", [["--batch", "0"], ["--prompt", "a"], ["--steps", "-1"]])
+def test_numbers_that_are_none_are_refused(asked):
+    result = CliRunner().invoke(main, asked)
+    assert result.exit_code == 2
+    assert asked[0] in result.output
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [(["--synthetic", "nosuch"], "nosuch: "), (["--output", "/proc/absent/mixed"], "/proc/absent")],
+)
+def test_what_cannot_be_read_or_written_is_one_line(asked, said):
+    result = CliRunner().invoke(main, asked)
+    assert result.exit_code == 2
+    assert said in result.output
+    assert len(result.output.splitlines()) == 1

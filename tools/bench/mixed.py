@@ -1,0 +1,179 @@
+"""`python -m tools.bench.mixed`: device time of steps that carry prompt tokens beside decode rows.
+
+Requests decode without an end; beside them prompts of one length are submitted, one at a time, each
+of which ends with its first token. The time is the device's, the median over steps that held every
+decode row and one whole prompt. Random weights, random tokens, no prefix cache.
+"""
+
+import json
+import random
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import click
+
+from glm_engine import options
+from glm_engine.bench.costs import SYNTHETIC, config_path
+from glm_engine.bench.runs import MILLION, WAIT_SECONDS, Decoding, RequestFailedError, random_prompt
+from glm_engine.commands.bench import NumberList
+from glm_engine.engine import Engine
+from glm_engine.errors import GlmError
+from glm_engine.files import prepare_target, write_whole
+from glm_engine.requests import EngineOptions, Request
+from tools.bench.figures import Bound, Figure
+
+CONTEXT = 128
+STEPS_FOR_EACH = 16
+AIR = "glm-4.5-air-fp8"
+MOST_MS = {
+    (16, 16): 23.0,
+    (16, 128): 28.0,
+    (16, 512): 39.0,
+    (16, 2048): 77.0,
+    (64, 16): 28.0,
+    (64, 128): 31.0,
+    (64, 512): 41.0,
+    (64, 2048): 82.0,
+    (256, 16): 34.0,
+    (256, 128): 38.0,
+    (256, 512): 48.0,
+    (256, 2048): 90.0,
+}
+
+
+class MixedSteps:
+    """Steps of `batch` decode rows, of which some carry a prompt of `length` tokens."""
+
+    def __init__(self, engine: Engine, generator: random.Random, batch: int, num_steps: int):
+        self.engine, self.generator = engine, generator
+        self.batch, self.num_steps = batch, num_steps
+
+    def milliseconds(self, length: int) -> float:
+        self.engine.take_steps()
+        times: list[float] = []
+        for _ in range(STEPS_FOR_EACH * self.num_steps):
+            times += self.times_beside(length)
+            if len(times) >= self.num_steps:
+                return median(times[: self.num_steps])
+        raise RequestFailedError(
+            f"{self.batch} decode rows and {length} prompt tokens: expected {self.num_steps} steps "
+            f"of both, got {len(times)}"
+        )
+
+    def times_beside(self, length: int) -> list[float]:
+        """Submit a prompt, wait for its end, and return the times of the steps that carried it; for
+        a length of 0 those of the steps until the next event."""
+        waited = self.submit(length) if length else None
+        self.wait_for(waited)
+        return [
+            step["device_ns"] / MILLION
+            for step in self.engine.take_steps()
+            if step["num_decode_tokens"] == self.batch and step["num_tokens"] == self.batch + length
+        ]
+
+    def submit(self, length: int) -> int:
+        prompt = random_prompt(self.generator, self.engine.vocab_size, length)
+        return self.engine.submit(Request(prompt, max_tokens=1, ignore_eos=True))
+
+    def wait_for(self, request: int | None) -> None:
+        has_ended = False
+        while not has_ended:
+            self.engine.wait(WAIT_SECONDS)
+            for event in self.engine.poll():
+                if event.kind == "failed":
+                    raise RequestFailedError(f"a measured request failed: {event.message}")
+                if event.ends_request and event.request_id != request:
+                    raise RequestFailedError(
+                        f"a request beside which {self.batch} rows were measured ended early"
+                    )
+                has_ended = has_ended or event.ends_request
+            has_ended = has_ended or request is None
+
+
+def decode_beside(engine: Engine, generator, batch: int, lengths: Sequence[int], num_steps: int):
+    """(length, milliseconds) of each length, beside `batch` requests that decode."""
+    wanted = STEPS_FOR_EACH * num_steps * len(lengths)
+    decoding = Decoding(engine, generator, batch, CONTEXT, wanted)
+    requests = decoding.start()
+    beside = MixedSteps(engine, generator, batch, num_steps)
+    beside.milliseconds(0)
+    measured = [(length, beside.milliseconds(length)) for length in lengths]
+    decoding.finish(requests)
+    return measured
+
+
+def engine_options(model: str, batches, lengths, num_steps: int, device: str) -> EngineOptions:
+    most_rows = max(batches) + max(lengths)
+    decoded = STEPS_FOR_EACH * num_steps * len(lengths)
+    prefill = max(batches) * CONTEXT // most_rows + max(batches)
+    return EngineOptions(
+        model_dir=str(config_path(model)),
+        synthetic=True,
+        device=device,
+        max_batch=max(batches) + 1,
+        max_seq=max(CONTEXT + 2 * prefill + decoded, max(lengths)) + STEPS_FOR_EACH,
+        max_step_tokens=most_rows,
+        prefix_cache=False,
+    )
+
+
+def figures_of(model: str, batch: int, measured) -> list[Figure]:
+    """Figures beside their limits, which are those of Air on one H200."""
+    figures = []
+    for length, spent in measured:
+        limit = MOST_MS.get((batch, length)) if model == AIR else None
+        bound = Bound.NONE if limit is None else Bound.AT_MOST
+        name = f"{batch} decode rows, {length} prompt tokens"
+        figures.append(Figure(name, spent, "ms", bound, limit))
+    return figures
+
+
+def measure(model: str, device: str, batches, lengths, num_steps: int, generator) -> list[Figure]:
+    figures: list[Figure] = []
+    with Engine(engine_options(model, batches, lengths, num_steps, device)) as engine:
+        for batch in batches:
+            measured = decode_beside(engine, generator, batch, lengths, num_steps)
+            figures += figures_of(model, batch, measured)
+            for figure in figures[-len(lengths) :]:
+                click.echo(line_of(figure))
+    return figures
+
+
+def line_of(figure: Figure) -> str:
+    line = f"{figure.name:<40}{figure.value:9.3f} {figure.unit}"
+    return line if figure.limit is None else f"{line}  ≤ {figure.limit:g}"
+
+
+@click.command()
+@click.option("--synthetic", "model", default=AIR, show_default=True, help=", ".join(SYNTHETIC))
+@click.option("--device", default="auto", show_default=True)
+@click.option("--batch", "batches", type=NumberList(), default="16,64,256", show_default=True)
+@click.option(
+    "--prompt",
+    "prompts",
+    type=NumberList(),
+    default="16,64,128,256,512,1024,2048",
+    show_default=True,
+    help="Tokens of the prompts; steps without any come first.",
+)
+@click.option("--steps", "num_steps", type=options.POSITIVE, default=12, show_default=True)
+@click.option("--seed", type=options.SEED, default=3, show_default=True)
+@click.option("--output", type=click.Path(path_type=Path), help="Write the figures as JSON.")
+def main(model, device, batches, prompts, num_steps, seed, output) -> None:
+    """Prints a line for each number of decode rows and length of a prompt."""
+    try:
+        if output is not None:
+            prepare_target(output)
+        figures = measure(model, device, batches, (0, *prompts), num_steps, random.Random(seed))
+    except GlmError as error:
+        click.echo(f"tools.bench.mixed: {error}", err=True)
+        sys.exit(error.exit_code)
+    if output is not None:
+        text = json.dumps([figure.as_dict() for figure in figures], indent=2)
+        write_whole(output, f"{text}\n".encode())
+
+
+if __name__ == "__main__":
+    main()
