@@ -163,15 +163,15 @@ class Endpoint(click.ParamType):
     type=Endpoint(),
     is_flag=False,
     flag_value=KV_EVENTS_ENDPOINT,
-    help="Publish what enters and leaves the prefix cache, in vLLM's form "
-    f"[default: off; without a value {KV_EVENTS_ENDPOINT}].",
+    help="Publish what enters and leaves the prefix cache, in vLLM's form; without a value "
+    f"at {KV_EVENTS_ENDPOINT}.",
 )
 @server_option(
     "--kv-events-replay",
     type=Endpoint(),
     is_flag=False,
     flag_value=REPLAY_ENDPOINT,
-    help=f"Where missed events are had again [default: off; without a value {REPLAY_ENDPOINT}].",
+    help=f"Where missed events are had again; without a value {REPLAY_ENDPOINT}.",
 )
 @setting("--kv-events-topic", "kv_events_topic", str, "Topic of the events.")
 @setting("--log-level", "log_level", click.Choice(LOG_LEVELS), "Least level to log.")
