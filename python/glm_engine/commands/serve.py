@@ -48,31 +48,8 @@ class Endpoint(click.ParamType):
 
 
 @options.command("serve")
-@options.model_option(
-    "--model",
-    "model_dir",
-    envvar="GLM_MODEL",
-    show_default="checkpoints/capitals",
-    help="Folder of the checkpoint, or ORG/NAME of a model that `glm pull` brought.",
-)
-@options.model_option(
-    "--synthetic",
-    help=f"Random weights in the shapes of {', '.join(SYNTHETIC)} or a config.json.",
-)
-@options.model_option(
-    "--layers",
-    "num_layers",
-    type=options.POSITIVE,
-    show_default="all",
-    help="Cut a synthetic model.",
-)
-@options.model_option(
-    "--tokenizer",
-    "tokenizer_dir",
-    type=options.Checkpoint(),
-    show_default="the checkpoint's",
-    help="Folder of the tokenizer and chat template, or ORG/NAME.",
-)
+@options.model_or_synthetic
+@options.TOKENIZER
 @options.model_option(
     "--served-name",
     "served_names",
