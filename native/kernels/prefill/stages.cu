@@ -222,10 +222,13 @@ __device__ Channels<count> load_channels(const void* data, int64_t offset,
   const auto* values = static_cast<const __nv_bfloat16*>(data) + offset;
   Narrow<count> narrow = {};
   auto* own = reinterpret_cast<__nv_bfloat16*>(narrow.pairs);
-  if (wide)
+  if (wide) {
     narrow = *reinterpret_cast<const Narrow<count>*>(values);
-  else
-    for (int32_t i = 0; i < present; ++i) own[i] = values[i];
+  } else {
+#pragma unroll
+    for (int32_t i = 0; i < count; ++i)
+      if (i < present) own[i] = values[i];
+  }
   Channels<count> channels;
 #pragma unroll
   for (int32_t i = 0; i < count; ++i) channels.at[i] = __bfloat162float(own[i]);
@@ -245,8 +248,9 @@ __device__ void store_channels(void* data, int64_t offset, int32_t present,
     *reinterpret_cast<Narrow<count>*>(values) = narrow;
     return;
   }
-  for (int32_t i = 0; i < present; ++i)
-    values[i] = __float2bfloat16_rn(channels.at[i]);
+#pragma unroll
+  for (int32_t i = 0; i < count; ++i)
+    if (i < present) values[i] = __float2bfloat16_rn(channels.at[i]);
 }
 
 struct Choices {
