@@ -15,7 +15,7 @@ namespace {
 constexpr int32_t kSortThreads = 1024;
 constexpr int32_t kRowThreads = 256;
 constexpr int32_t kQuantiseThreads = 128;
-constexpr int32_t kQuantiseBlocks = 16;
+constexpr int32_t kQuantiseBlocks = 12;
 constexpr int32_t kCombineThreads = 512;
 constexpr int32_t kHeldVectors = 3;
 

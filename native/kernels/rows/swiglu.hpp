@@ -16,7 +16,7 @@ __device__ inline float swiglu(float gate, float up) {
 }
 
 constexpr float kSmallestPlainGate = 0x1p-60f;
-constexpr float kLargestPlainDivisor = 0x1p60f;
+constexpr float kLargestPlain = 0x1p60f;
 
 __device__ inline float plain_quotient(float value, float divisor) {
   const float first = ptx::approximate_reciprocal(divisor);
@@ -35,7 +35,7 @@ __device__ inline void swiglu_all(const float (&gate)[count],
   for (int32_t i = 0; i < count; ++i) {
     const float divisor = swiglu_divisor(gate[i]);
     is_plain = is_plain && fabsf(gate[i]) >= kSmallestPlainGate &&
-               divisor <= kLargestPlainDivisor;
+               fmaxf(fabsf(gate[i]), divisor) <= kLargestPlain;
     result[i] = __fmul_rn(plain_quotient(gate[i], divisor), up[i]);
   }
   if (is_plain) return;
