@@ -18,6 +18,7 @@ from tests.shapes import generator
 
 VOCAB = 2048
 MAX_TOKENS = 10
+LONG = 300
 ATTEMPTS = 20
 NUM_STRANGERS = 31
 BATCH = NUM_STRANGERS + 1
@@ -116,6 +117,17 @@ def test_with_the_prompt_in_chunks(split, prefill_chunk):
     with open_engine(CAPITALS, split, **OPTIONS, prefill_chunk=prefill_chunk) as engine:
         results = [outcome(engine, request) for request in subjects()]
     assert results == alone(split)
+
+
+def test_a_prompt_in_steps_of_few_rows_and_of_many():
+    tokens = generator("long prompt").integers(0, VOCAB, LONG).tolist()
+    long = Request(prompt=tokens, max_tokens=3, ignore_eos=True)
+    results = []
+    for chunk in (0, LONG - 3, 70):
+        course = {"max_seq": LONG + 8, "prefill_chunk": chunk}
+        with open_engine(CAPITALS, **{**OPTIONS, **course}) as engine:
+            results += [outcome(engine, long, others) for others in ([], strangers(7))]
+    assert results == results[:1] * len(results)
 
 
 def test_with_steps_too_small_for_the_prompt():
