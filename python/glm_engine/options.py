@@ -11,7 +11,7 @@ import click
 from glm_engine.bench.costs import SYNTHETIC
 from glm_engine.errors import BadInputError
 from glm_engine.layout import CAPITALS
-from glm_engine.option_sources import Command, Option
+from glm_engine.option_sources import Command, Option, stated_name
 
 DEVICES = ("auto", "cpu", "cuda")
 LAYOUTS = ("tensor_parallel", "expert_parallel")
@@ -360,5 +360,7 @@ def is_stated(name):
 
 def refuse_stated(reason, *names):
     """Raise BadInputError where the command line states one of these: it would be for nothing."""
-    if stated := [name for name in names if is_stated(name)]:
+    params = click.get_current_context().command.params
+    stated = [stated_name(one) for one in params if one.name in names and is_stated(one.name)]
+    if stated:
         raise BadInputError(f"{reason}: {', '.join(stated)}")

@@ -15,9 +15,9 @@ NOBODY = "http://127.0.0.1:9"
 REFUSED = [
     (["--url", "nowhere"], "'nowhere' is no URL such as http://127.0.0.1:8000"),
     (["--url", NOBODY], f"{NOBODY}: no server answers there"),
-    (["--url", NOBODY, "--max-seq", "64"], "not with --url: max_seq"),
-    (["--url", NOBODY, "--model", "x"], "not with --url: model_dir"),
-    (["--served-model", "x"], "only with --url: served_model"),
+    (["--url", NOBODY, "--max-seq", "64"], "not with --url: --max-seq\n"),
+    (["--url", NOBODY, "--model", "x"], "not with --url: --model\n"),
+    (["--timeout", "9", "--served-model", "x"], "only with --url: --served-model, --timeout\n"),
     (["--model", "/nowhere"], "/nowhere: not a folder"),
     (["--tools", "/nowhere"], "/nowhere: cannot be read"),
     (["--url", NOBODY, "--key-file", "/nowhere"], "/nowhere: cannot be read"),
