@@ -68,8 +68,8 @@ class ByteSize(click.ParamType):
         return int(size)
 
 
-class DeviceMemory(ByteSize):
-    """What a device has: a number of bytes above 0."""
+class PositiveSize(ByteSize):
+    """A number of bytes above 0."""
 
     def convert(self, value, param, ctx):
         size = super().convert(value, param, ctx)
@@ -85,11 +85,11 @@ class FreeShare:
     percent: int
 
 
-class MemoryLimit(ByteSize):
-    """A number of bytes, or a share of what is free: 0.9."""
+class MemoryLimit(PositiveSize):
+    """A number of bytes above 0, or a share of what is free: 0.9."""
 
     name = "size|share"
-    known = "a size such as 80GB or 80GiB, nor a share of free memory such as 0.9"
+    known = "a size such as 80GB or 80GiB, or a share of free memory such as 0.9"
 
     def convert(self, value, param, ctx):
         if not isinstance(value, str) or not SHARE.fullmatch(value.strip()):
