@@ -117,6 +117,13 @@ class Finite(click.FloatRange):
         return number
 
 
+def complete_path(_ctx, _param, incomplete):
+    """Let the shell complete a path."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
 class Checkpoint(click.ParamType):
     """A checkpoint's folder, or the name of a model that `glm pull` brought."""
 
@@ -127,6 +134,9 @@ class Checkpoint(click.ParamType):
         from glm_engine.hub.names import find_checkpoint
 
         return find_checkpoint(value)
+
+    def shell_complete(self, ctx, param, incomplete):
+        return complete_path(ctx, param, incomplete)
 
 
 MODEL = click.option(
@@ -162,6 +172,7 @@ MODEL_OR_SYNTHETIC = (
         "--model",
         "model_dir",
         envvar="GLM_MODEL",
+        shell_complete=complete_path,
         show_default="checkpoints/capitals",
         help="Folder of the checkpoint, or ORG/NAME of a model that `glm pull` brought.",
     ),
