@@ -5,7 +5,7 @@ import pytest
 
 from glm_engine import cli
 from glm_engine.commands.bench import NumberList
-from glm_engine.options import ByteSize, PositiveSize, FreeShare, MemoryLimit, Whole, WorldSize
+from glm_engine.options import ByteSize, FreeShare, MemoryLimit, PositiveSize, Whole, WorldSize
 
 ARGUMENTS = {"generate": ["x"]}
 LONG = ("9" * 400, "9" * 5000, f"-{'9' * 400}", "²")

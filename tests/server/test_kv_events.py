@@ -221,6 +221,10 @@ def test_events_that_others_can_read_are_announced_so(endpoint, is_said) -> None
             "--kv-events-replay gives events again: expected --kv-events too",
         ),
         (
+            ("--kv-events-topic", "here"),
+            "--kv-events-topic names no events: expected --kv-events too",
+        ),
+        (
             ("--kv-events", "--no-prefix-cache"),
             "--kv-events tells of the prefix cache: expected no",
         ),

@@ -67,12 +67,11 @@ def command(model_dir, engine_values, device_memory_bytes, buffers, as_json):
 
 def refuse_more(memory_limit_bytes, device_memory_bytes):
     """Refuse a limit above what the devices are said to have: what fits it would not fit them."""
-    if None not in (memory_limit_bytes, device_memory_bytes):
-        if memory_limit_bytes > device_memory_bytes:
-            raise BadInputError(
-                f"--memory-limit: expected at most --device-memory, {device_memory_bytes:,} bytes, "
-                f"not {memory_limit_bytes:,}"
-            )
+    if device_memory_bytes and (memory_limit_bytes or 0) > device_memory_bytes:
+        raise BadInputError(
+            f"--memory-limit: expected at most --device-memory, {device_memory_bytes:,} bytes, "
+            f"not {memory_limit_bytes:,}"
+        )
 
 
 def with_advice(error, chosen):

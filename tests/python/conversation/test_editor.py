@@ -1,5 +1,6 @@
 """The line editor's history and completion, without a terminal."""
 
+import io
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import create_pipe_input
-from prompt_toolkit.output import DummyOutput
+from prompt_toolkit.output.plain_text import PlainTextOutput
 
 from glm_engine.conversation.editor import (
     CommandCompleter,
@@ -82,7 +83,8 @@ def end_with_error(application, _loop, context):
 
 def typed(keys):
     """What a reader takes keys for, ended by Enter."""
-    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
+    screen = PlainTextOutput(io.StringIO())
+    with create_pipe_input() as pipe, create_app_session(input=pipe, output=screen):
         reader = TerminalReader(completions(), keeps_history=False)
         pipe.send_text(f"{keys}\r")
         return reader.read()
