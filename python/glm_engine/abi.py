@@ -128,6 +128,7 @@ STRUCTS = {
         ("num_sample_rows", "int32_t"),
         ("owned_pages", "int32_t"),
         ("is_graph", "int32_t"),
+        ("mask_wait_ns", "int64_t"),
     ],
     "engine_info": [
         ("struct_size", "uint32_t"),
@@ -179,6 +180,8 @@ STRUCTS = {
         ("model_max_seq", "int32_t"),
         ("max_seq_from", "int32_t"),
         ("max_batch_from", "int32_t"),
+        ("num_late_masks", "int64_t"),
+        ("mask_wait_ns", "int64_t"),
     ],
 }
 

@@ -23,15 +23,12 @@ local terra decode_plan(shape : &batch.StepShape, num_rows : int32) : StepPlan
   plan.num_segments = num_rows
   plan.num_decode_segments = num_rows
   plan.num_logit_rows = num_rows
-  plan.num_sample_rows = num_rows
-  plan.num_biases = shape.max_biases
-  plan.num_masks = shape.max_masks
   return plan
 end
 
 local terra record(self : &Rank, plan : &StepPlan, graph : &&opaque, message : &C.glm_message) : int32
   call(self, message, "capture of a decode step", "graph_begin")
-  var code = self:compute(plan, message)
+  var code = forward.step(self, plan, message)
   if code ~= C.GLM_OK then
     self.backend.graph_end(self.device, nil)
     return code

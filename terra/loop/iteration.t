@@ -144,6 +144,7 @@ return function(Loop)
   end
 
   terra Loop:land()
+    self:sample()
     if not self.scheduler:is_in_flight() then
       return
     end
@@ -179,9 +180,14 @@ return function(Loop)
     end
     self.scheduler:launch()
     self.launched_step = self.planned_step
-    if not self.options.plans_ahead or self.is_profiled or self.step.logits ~= nil then
+    self.launched_ns = threads.now_ns()
+    if self:lands_at_once() and not self.scheduler.is_unsampled then
       self:land()
     end
+  end
+
+  terra Loop:lands_at_once() : bool
+    return not self.options.plans_ahead or self.is_profiled or self.step.logits ~= nil
   end
 
   terra Loop:remove_ended()
@@ -211,6 +217,14 @@ return function(Loop)
     end
   end
 
+  terra Loop:next_wake() : int64
+    var deadline = self.scheduler:nearest_deadline()
+    if self.mask_due_ns > 0 and (deadline == 0 or self.mask_due_ns < deadline) then
+      return self.mask_due_ns
+    end
+    return deadline
+  end
+
   terra Loop:publish()
     var s = &self.scheduler
     check.invariant(s:is_consistent(), "pages, sequences and page tables disagree")
@@ -219,7 +233,7 @@ return function(Loop)
     self:remove_ended()
     self:publish_outputs()
     self:publish_counters()
-    self.wake_ns = s:nearest_deadline()
+    self.wake_ns = self:next_wake()
     self:unlock()
     for i = 0, s.ended.size do
       request.delete_sequence(s.ended.data[i])
@@ -252,17 +266,38 @@ return function(Loop)
     return pending
   end
 
+  terra Loop:make_step()
+    var num_preemptions = self.scheduler.counters.num_preemptions
+    var was_in_flight = self.scheduler:is_in_flight()
+    var has_step = self:plan()
+    self.is_active = has_step or was_in_flight or self.scheduler:has_transfers() or self.scheduler.counters.num_preemptions > num_preemptions
+    self:advance_planned(has_step)
+  end
+
+  terra Loop:resume_launched()
+    self.is_active = not self:waits_for_masks()
+    if not self.is_active then
+      return
+    end
+    self:sample()
+    if self:lands_at_once() then
+      self:land()
+    else
+      self:make_step()
+    end
+  end
+
   terra Loop:iterate()
     if self:has_pending_orders() then
       self:land()
     end
     self:take_orders()
     self:check_ranks()
-    var num_preemptions = self.scheduler.counters.num_preemptions
-    var was_in_flight = self.scheduler:is_in_flight()
-    var has_step = self:plan()
-    self.is_active = has_step or was_in_flight or self.scheduler:has_transfers() or self.scheduler.counters.num_preemptions > num_preemptions
-    self:advance_planned(has_step)
+    if self.scheduler.is_unsampled then
+      self:resume_launched()
+    else
+      self:make_step()
+    end
     self:check_ranks()
     self:publish()
   end

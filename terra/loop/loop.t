@@ -43,6 +43,7 @@ local struct Published {
   step_ns : int64
   plan_ns : int64
   launch_ns : int64
+  mask_wait_ns : int64
 }
 
 local Loop = terralib.memoize(function(RankGroup)
@@ -77,6 +78,12 @@ local Loop = terralib.memoize(function(RankGroup)
     step_ns : int64
     plan_ns : int64
     launch_ns : int64
+    mask_wait_ns : int64
+    launched_ns : int64
+    landed_ns : int64
+    decode_ns : int64
+    mask_due_ns : int64
+    is_overdue : bool
     last_plan_ns : int64
     planned_step : C.engine_step
     launched_step : C.engine_step
@@ -116,6 +123,7 @@ local Loop = terralib.memoize(function(RankGroup)
     p.step_ns = self.step_ns
     p.launch_ns = self.launch_ns
     p.plan_ns = self.plan_ns
+    p.mask_wait_ns = self.mask_wait_ns
   end
 
   terra Loop:init_lists(message : &C.glm_message) : int32

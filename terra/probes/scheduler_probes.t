@@ -119,6 +119,7 @@ local struct LedgerOptions {
   is_manual : int32
   plans_ahead : int32
   kv_events : int32
+  decode_ns : int32
 }
 
 local terra shape_of(o : &LedgerOptions) : batch.StepShape
@@ -151,6 +152,7 @@ terra probes.ledger_open(o : &LedgerOptions, message : &C.glm_message) : &opaque
   end
   var shape = shape_of(o)
   self.ranks:init(shape, o.num_pages, o.page_size)
+  self.ranks.decode_ns = o.decode_ns
   var chosen : loop.LoopOptions
   chosen.num_pages = o.num_pages
   chosen.page_size = o.page_size
@@ -187,6 +189,14 @@ terra probes.ledger_fail_at(handle : &opaque, step : int32, transfer : int32, fo
   ranks.failing_step = terralib.select(step < 0, -1, ranks.step_calls + step)
   ranks.failing_transfer = terralib.select(transfer < 0, -1, ranks.transfer_calls + transfer)
   ranks.breaks_for_good = for_good
+end
+
+terra probes.ledger_calls(handle : &opaque, calls : &int32)
+  var ranks = &[&Ledger](handle).ranks
+  calls[0] = ranks.num_launched
+  calls[1] = ranks.num_sampled
+  calls[2] = ranks.num_landed
+  calls[3] = ranks.num_awaited_forwards
 end
 
 terra probes.ledger_is_consistent(handle : &opaque) : bool

@@ -149,7 +149,7 @@ terra Scheduler:planned_tokens() : int32
 end
 
 terra Scheduler:chunk_of(item : &Sequence) : int32
-  if item:awaits_its_mask() then
+  if item:sits_out() then
     return 0
   elseif item:is_decoding() then
     return 1
@@ -188,14 +188,16 @@ terra Scheduler:add_sample_row(item : &Sequence) : int32
   for i = 0, biases.size do
     self.step:add_bias(biases.data[i].token, biases.data[i].value)
   end
-  if item:is_restricted() then
-    self.step:add_mask(item.mask)
+  if item:awaits_its_mask() then
+    self.step:await_mask()
+  elseif item:is_restricted() then
+    self.step:add_mask(row, item.mask)
   end
   return row
 end
 
 terra Scheduler:push_segment(item : &Sequence, num_tokens : int32, sample_row : int32, is_decode : bool)
-  self.segments.data[self.segments.size] = Segment { item, num_tokens, sample_row, is_decode }
+  self.segments.data[self.segments.size] = Segment { item, num_tokens, sample_row, is_decode, sample_row >= 0 and item:awaits_its_mask() }
   self.segments.size = self.segments.size + 1
 end
 
@@ -210,7 +212,7 @@ end
 terra Scheduler:write_decode_rows()
   for i = 0, self.running.size do
     var item = self.running.data[i]
-    var is_wanted = item:is_decoding() and not item:awaits_its_end() and not item:awaits_its_mask()
+    var is_wanted = item:is_decoding() and not item:awaits_its_end() and not item:sits_out()
     if is_wanted and self.step:room() > 0 and self:can_sample(item) then
       self:write_decode_row(item)
       self:push_segment(item, 1, self:add_sample_row(item), true)

@@ -27,6 +27,7 @@ local struct Segment {
   num_tokens : int32
   sample_row : int32
   is_decode : bool
+  awaits_mask : bool
 }
 
 local struct Counters {
@@ -36,6 +37,7 @@ local struct Counters {
   num_cached_tokens : int64
   num_preemptions : int64
   num_dropped_rows : int64
+  num_late_masks : int64
   num_finished : int64
 }
 
@@ -56,6 +58,7 @@ local struct Scheduler {
   free_rows : containers.Vector(int32)
   segments : SegmentList
   launched : SegmentList
+  is_unsampled : bool
   dirty_begin : int32
   dirty_end : int32
   num_preempted : int32

@@ -41,6 +41,7 @@ LEDGER_FIELDS = (
     "is_manual",
     "plans_ahead",
     "kv_events",
+    "decode_ns",
 )
 
 
@@ -77,6 +78,7 @@ FUNCTIONS = {
     "ledger_close": (None, HANDLE),
     "ledger_fail_at": (None, HANDLE, INT32, INT32, ctypes.c_bool),
     "ledger_is_consistent": (ctypes.c_bool, HANDLE),
+    "ledger_calls": (None, HANDLE, INT32_ARRAY),
     "ledger_iterate": (None, HANDLE),
     "ledger_submit": (
         INT32,

@@ -195,6 +195,8 @@ typedef struct engine_info {
   int32_t model_max_seq;
   int32_t max_seq_from;
   int32_t max_batch_from;
+  int64_t num_late_masks;
+  int64_t mask_wait_ns;
 } engine_info;
 
 typedef struct engine_step {
@@ -207,6 +209,7 @@ typedef struct engine_step {
   int32_t num_sample_rows;
   int32_t owned_pages;
   int32_t is_graph;
+  int64_t mask_wait_ns;
 } engine_step;
 
 #if defined(__GNUC__)
