@@ -57,6 +57,7 @@ STRUCTS = {
         ("memory_limit_percent", "int32_t"),
         ("device_memory_bytes", "int64_t"),
         ("kv_events", "int32_t"),
+        ("step_budget_ms", "int32_t"),
     ],
     "engine_sampling": [
         ("temperature", "float"),
@@ -129,6 +130,7 @@ STRUCTS = {
         ("owned_pages", "int32_t"),
         ("is_graph", "int32_t"),
         ("mask_wait_ns", "int64_t"),
+        ("expected_ns", "int64_t"),
     ],
     "engine_info": [
         ("struct_size", "uint32_t"),
@@ -182,6 +184,8 @@ STRUCTS = {
         ("max_batch_from", "int32_t"),
         ("num_late_masks", "int64_t"),
         ("mask_wait_ns", "int64_t"),
+        ("step_budget_ms", "int32_t"),
+        ("step_costs_ns", "int64_t"),
     ],
 }
 

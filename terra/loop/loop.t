@@ -3,6 +3,7 @@ local advance = require("terra.scheduling.advance")
 local batch = require("terra.scheduling.batch")
 local config = require("terra.checkpoint.config")
 local containers = require("terra.base.containers")
+local costs = require("terra.scheduling.costs")
 local events = require("terra.loop.events")
 local measures = require("terra.loop.measures")
 local request = require("terra.scheduling.request")
@@ -24,6 +25,7 @@ local struct LoopOptions {
   max_queue : int32
   prefix_cache : bool
   kv_events : bool
+  costs : costs.StepCosts
   plans_ahead : bool
   shape : batch.StepShape
   host_inputs : &int8
@@ -156,6 +158,7 @@ local Loop = terralib.memoize(function(RankGroup)
     chosen.max_live = self.max_live
     chosen.prefix_cache = o.prefix_cache
     chosen.kv_events = o.kv_events
+    chosen.costs = o.costs
     return self.scheduler:init(&chosen, &self.step, message)
   end
 

@@ -50,6 +50,7 @@ local function extend(Loop)
     step.plan_ns = self.last_plan_ns
     step.launch_ns = launch_ns
     step.mask_wait_ns = 0
+    step.expected_ns = self.scheduler:expected_ns()
   end
 
   terra Loop:record_step(now : int64)

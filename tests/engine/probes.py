@@ -42,6 +42,13 @@ LEDGER_FIELDS = (
     "plans_ahead",
     "kv_events",
     "decode_ns",
+    "step_budget_ms",
+    "decode_row_us",
+    "prefill_step_us",
+    "prefill_token_us",
+    "decode_context_ns",
+    "prefill_context_ns",
+    "gathering_ms",
 )
 
 
