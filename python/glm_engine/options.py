@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import click
 
+from glm_engine.bench.costs import SYNTHETIC
 from glm_engine.errors import BadInputError
 from glm_engine.layout import CAPITALS
 from glm_engine.option_sources import Command, Option
@@ -149,6 +150,29 @@ def grouped(group):
 
 
 model_option = grouped("Model")
+TOKENIZER = model_option(
+    "--tokenizer",
+    "tokenizer_dir",
+    type=Checkpoint(),
+    show_default="the checkpoint's",
+    help="Folder of the tokenizer and chat template, or ORG/NAME.",
+)
+MODEL_OR_SYNTHETIC = (
+    model_option(
+        "--model",
+        "model_dir",
+        envvar="GLM_MODEL",
+        show_default="checkpoints/capitals",
+        help="Folder of the checkpoint, or ORG/NAME of a model that `glm pull` brought.",
+    ),
+    model_option(
+        "--synthetic",
+        help=f"Random weights in the shapes of {', '.join(SYNTHETIC)} or a config.json.",
+    ),
+    model_option(
+        "--layers", "num_layers", type=POSITIVE, show_default="all", help="Cut a synthetic model."
+    ),
+)
 engine_option = functools.partial(functools.partial, grouped("Engine"))
 sampling_option = functools.partial(functools.partial, grouped("Sampling"))
 ENGINE = {
@@ -320,6 +344,13 @@ def make_engine_values(values):
 engine_options_with = functools.partial(gathered, ENGINE, "engine_values", make_engine_values)
 engine_options = engine_options_with()
 sampling_options = gathered(SAMPLING, "sampling", make_sampling)
+
+
+def model_or_synthetic(function):
+    """Add the options that name a checkpoint or a model of random weights."""
+    for option in reversed(MODEL_OR_SYNTHETIC):
+        function = option(function)
+    return function
 
 
 def make_engine_options(model_dir, engine_values, **defaults):

@@ -21,6 +21,7 @@ TAKES_A_MODEL = {
     "bench": ["--model"],
     "serve": ["--model"],
     "load": ["--engine", "--model"],
+    "chat": ["--model"],
 }
 
 
