@@ -8,10 +8,10 @@ import pytest
 
 from glm_engine.engine import Request
 from glm_engine.errors import Status
-from tests.engine import failing_device
+from tests.engine.failing_device import arm
 from tests.engine.ledger import Ledger, ends_of, expected_tokens, outputs_of
-from tests.engine.masking import asked, await_end, await_tokens, everything
-from tests.engine.running import open_engine, run_requests
+from tests.engine.masking import VOCAB, asked, await_end, await_tokens, everything
+from tests.engine.running import run_requests
 from tests.engine.test_masked_scheduling import (
     FULL,
     SAMPLINGS,
@@ -20,9 +20,8 @@ from tests.engine.test_masked_scheduling import (
     steps_of,
     words_at,
 )
-from tests.engine.test_masks import VOCAB
+from tests.engine.test_rank_failure import engine_of
 from tests.engine.test_scheduler import prompt_of
-from tests.reference.capitals import CAPITALS
 
 COURSES = pytest.mark.parametrize("plans_ahead", [0, 1], ids=["one by one", "planned ahead"])
 LONG_NS, SHORT_NS = 2 * 10**9, 4 * 10**8
@@ -201,10 +200,10 @@ def test_an_engine_closes_between_the_forward_pass_and_the_sampler(plans_ahead):
     assert not closing.is_alive()
 
 
-def test_a_sampler_that_fails_fails_its_requests_alone():
-    failing_device.arm(operation="sample", call=1)
-    options = {"library_dir": failing_device.FOLDER, "max_batch": 4, "max_seq": 96}
-    with open_engine(CAPITALS, **options) as engine:
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_sampler_that_fails_after_its_forward_pass_ends_its_requests(world_size):
+    with engine_of(world_size) as engine:
+        arm(operation="sample", call=1)
         full = everything(VOCAB)([])
         request_id = engine.submit(asked(0, mask=full))
         await_tokens(engine, 1)
@@ -213,4 +212,6 @@ def test_a_sampler_that_fails_fails_its_requests_alone():
         assert (end.kind, end.status) == ("failed", Status.GLM_DEVICE_ERROR)
         assert "sample failed on rank 0" in end.message
         assert engine.info()["owned_pages"] == 0
-        assert len(run_requests(engine, [asked(1)])[0].tokens) == asked(1).max_tokens
+        assert engine.info()["is_usable"] == (world_size == 1)
+        if world_size == 1:
+            assert len(run_requests(engine, [asked(1)])[0].tokens) == asked(1).max_tokens

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glm_engine.engine import EngineOptions, Sampling
+from glm_engine.engine import Engine, EngineOptions, Sampling
 from glm_engine.errors import EngineError
 from glm_engine.requests import Request
 from tests.engine.ledger import Ledger, ends_of, expected_tokens, outputs_of
@@ -222,10 +222,10 @@ def test_a_long_prompt_on_capitals_under_a_budget(split):
 
 
 def test_the_budget_is_zero_on_the_cpu_device_and_80_on_one_that_works_on_its_own():
-    with open_engine(CAPITALS, max_batch=1, max_seq=64) as engine:
+    with Engine(EngineOptions(CAPITALS, device="cpu", max_batch=1, max_seq=64)) as engine:
         assert engine.info()["step_budget_ms"] == 0
     with queued_engine(max_batch=1) as engine:
         assert engine.info()["step_budget_ms"] == 80
     with pytest.raises(EngineError, match="option step_budget_ms is -2, outside -1 to 3600000"):
-        open_engine(CAPITALS, step_budget_ms=-2).__enter__()
+        Engine(EngineOptions(CAPITALS, device="cpu", step_budget_ms=-2))
     assert EngineOptions(model_dir=CAPITALS, step_budget_ms=5).numbers()["step_budget_ms"] == 5
