@@ -263,9 +263,12 @@ OPERATIONS = st.lists(
     prefix_cache=st.integers(0, 1),
     plans_ahead=st.integers(0, 1),
     max_logit_rows=st.sampled_from([1, 4]),
+    decode_ns=st.sampled_from([0, 10**9]),
+    step_budget_ms=st.sampled_from([0, 5]),
 )
 def test_tokens_hold_under_random_operations_and_masks(operations, num_pages, **chosen):
-    with Ledger(num_pages=20, max_batch=4, max_step_tokens=9, **chosen) as ledger:
+    costs = {"decode_row_us": 500, "prefill_step_us": 1000, "prefill_token_us": 500}
+    with Ledger(num_pages=20, max_batch=4, max_step_tokens=9, **costs, **chosen) as ledger:
         ledger.resize_pool(num_pages)
         story = MaskedStory(ledger)
         for name, *arguments in operations:
