@@ -672,246 +672,248 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.514" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
 @"$string.515" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
 @"$string.516" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.517" = private unnamed_addr constant [99 x i8] c"an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.518" = private unnamed_addr constant [81 x i8] c"%sthe library of device %s cannot be opened: %.700s; `scons engine %s` builds it\00", align 1
-@"$string.519" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.520" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.521" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.522" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.523" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.524" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.525" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.526" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.527" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.528" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.529" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.530" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.531" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.532" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.533" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.534" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.535" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
-@"$string.536" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
-@"$string.537" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
-@"$string.538" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
-@"$string.539" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
-@"$string.540" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
-@"$string.541" = private unnamed_addr constant [52 x i8] c"option step_budget_ms is %lld, outside %lld to %lld\00", align 1
-@"$string.542" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.543" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
-@"$string.544" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.545" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
-@"$string.546" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
-@"$string.547" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.548" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
-@"$string.549" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
-@"$string.550" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
-@"$string.551" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.552" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.553" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.554" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.555" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.556" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.557" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.558" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.559" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.563" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.564" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.565" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.566" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.567" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.568" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.569" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.570" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.571" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.572" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.573" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.574" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.575" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.576" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.577" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.578" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.579" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.580" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
-@"$string.581" = private unnamed_addr constant [7 x i8] c"option\00", align 1
-@"$string.582" = private unnamed_addr constant [6 x i8] c"model\00", align 1
-@"$string.583" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.584" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
-@"$string.585" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
-@"$string.586" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.587" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
-@"$string.588" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.589" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
-@"$string.590" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.591" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.592" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.593" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.594" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.595" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.596" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.597" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.598" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.599" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.600" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.601" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.602" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.603" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.604" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.605" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.606" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.607" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.608" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.609" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.610" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.611" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.612" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.613" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.614" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.615" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.616" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.617" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.618" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.619" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.620" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.621" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.622" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.623" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.624" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.625" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.626" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.627" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.628" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.629" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.630" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.631" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.632" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.633" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.634" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.635" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
-@"$string.636" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.637" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.638" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.639" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.640" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.641" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.642" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.643" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.644" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.645" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.646" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.647" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.648" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
-@"$string.649" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
-@"$string.650" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.651" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.652" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.653" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.654" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.655" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.656" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
-@"$string.657" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
-@"$string.658" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.659" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.660" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.661" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.662" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.663" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.664" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.665" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.666" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.667" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.668" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.669" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.670" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.671" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.672" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.673" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.674" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.675" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.676" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.677" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.678" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.679" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.680" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.681" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.682" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.683" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.684" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.685" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.686" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.687" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.688" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.689" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.690" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.691" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.692" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.693" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.694" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.695" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.698" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.699" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.700" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.701" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.702" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.705" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.706" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.707" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.708" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
-@"$string.709" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.718" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.719" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.720" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
-@"$string.721" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.722" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.723" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.724" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.725" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.726" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.727" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.728" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.729" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.730" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.732" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.733" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.734" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.736" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.737" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.742" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.743" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.744" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.745" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.746" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.747" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.749" = private unnamed_addr constant [8 x i8] c"costs.t\00", align 1
-@"$string.751" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.752" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.753" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.754" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.755" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.756" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.759" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.760" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.761" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.785" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.814" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.825" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.827" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.828" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.835" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.836" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.837" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.838" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.839" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.840" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.841" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"$string.863" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
-@"$string.877" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.878" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.879" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.880" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.887" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.889" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.899" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.517" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
+@"$string.518" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
+@"$string.519" = private unnamed_addr constant [99 x i8] c"an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.520" = private unnamed_addr constant [82 x i8] c"%sthe library of device %s cannot be opened: %.700s; in a checkout `%s` builds it\00", align 1
+@"$string.521" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.522" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.523" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.524" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.525" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.526" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.527" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.528" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.529" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.530" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.531" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.532" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.533" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.534" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.535" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.536" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.537" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
+@"$string.538" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
+@"$string.539" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
+@"$string.540" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
+@"$string.541" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
+@"$string.542" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
+@"$string.543" = private unnamed_addr constant [52 x i8] c"option step_budget_ms is %lld, outside %lld to %lld\00", align 1
+@"$string.544" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.545" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
+@"$string.546" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.547" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
+@"$string.548" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
+@"$string.549" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.550" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
+@"$string.551" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
+@"$string.552" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
+@"$string.553" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
+@"$string.554" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.555" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.556" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.557" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.558" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.559" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.560" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.561" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.565" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.566" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.567" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.568" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.569" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.570" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.571" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.572" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.573" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.574" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.575" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.576" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.577" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.578" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.579" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.580" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.581" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.582" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.583" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.584" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.585" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.586" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.587" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.588" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.589" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.590" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.591" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
+@"$string.592" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.593" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.594" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.595" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.596" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.597" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.598" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.599" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.600" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.601" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.602" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.603" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.604" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.605" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.606" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.607" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.608" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.609" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.610" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.611" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.612" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.613" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.614" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.615" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.616" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.617" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.618" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.619" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.620" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.621" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.622" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.623" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.624" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.625" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.626" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.627" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.628" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.629" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.630" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.631" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.632" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.633" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.634" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.635" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.636" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.637" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
+@"$string.638" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.639" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.640" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.641" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.642" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.643" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.644" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.645" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.646" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.647" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.648" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.649" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.650" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
+@"$string.651" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
+@"$string.652" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.653" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.654" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.655" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.656" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.657" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.658" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
+@"$string.659" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
+@"$string.660" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.661" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.662" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.663" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.664" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.665" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.666" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.667" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.668" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.669" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.670" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.671" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.672" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.673" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.674" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.675" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.676" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.677" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.678" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.679" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.680" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.681" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.682" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.683" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.684" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.685" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.686" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.687" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.688" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.689" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.690" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.691" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.692" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.693" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.694" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.695" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.696" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.697" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.700" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.701" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.702" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.703" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.704" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
+@"$string.707" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.708" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.709" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.710" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
+@"$string.711" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.720" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.721" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.722" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.723" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.724" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.725" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.726" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.727" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.728" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.729" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.730" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.731" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.732" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.734" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.735" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.736" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.738" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.739" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.744" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.745" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.746" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.747" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.748" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.749" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.751" = private unnamed_addr constant [8 x i8] c"costs.t\00", align 1
+@"$string.753" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.754" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.755" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.756" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.757" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.758" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.761" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.762" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.763" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.787" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.816" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.827" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.829" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.830" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.837" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.838" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.839" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.840" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.841" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.842" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.843" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.865" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.879" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.880" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.881" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.882" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.889" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.891" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.901" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -53501,14 +53503,15 @@ declare dso_local ptr @strrchr(ptr, i32)
 define internal i32 @"$Library.load"(ptr %0, i1 zeroext %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
-  %target26 = alloca ptr, align 8
+  %target29 = alloca ptr, align 8
   %code = alloca i32, align 4
   %open = alloca ptr, align 8
   %4 = alloca %4, align 8
-  %target13 = alloca ptr, align 8
+  %target16 = alloca ptr, align 8
   %symbol = alloca ptr, align 8
   %5 = alloca %4, align 8
   %target = alloca ptr, align 8
+  %builds = alloca ptr, align 8
   %hint = alloca ptr, align 8
   %message = alloca ptr, align 8
   %was_automatic = alloca i8, align 1
@@ -53549,61 +53552,73 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   store ptr @"$string.124", ptr %hint, align 8
-  %25 = load i8, ptr %was_automatic, align 1
-  %26 = trunc i8 %25 to i1
-  br i1 %26, label %and.lhs.true, label %else6
+  store ptr @"$string.517", ptr %builds, align 8
+  %25 = load ptr, ptr %self, align 8
+  %26 = call zeroext i1 @"$Library.shares_memory"(ptr %25)
+  %27 = zext i1 %26 to i8
+  %28 = trunc i8 %27 to i1
+  br i1 %28, label %else6, label %then5
 
-then5:                                            ; preds = %and.lhs.true
-  store ptr @"$string.517", ptr %hint, align 8
+then5:                                            ; preds = %then2
+  store ptr @"$string.518", ptr %builds, align 8
   br label %merge4
 
-else6:                                            ; preds = %and.lhs.true, %then2
+else6:                                            ; preds = %then2
   br label %merge4
 
 merge4:                                           ; preds = %else6, %then5
-  %27 = load ptr, ptr %message, align 8
-  store ptr %27, ptr %target, align 8
-  %28 = load ptr, ptr %target, align 8
-  %29 = icmp ne ptr %28, null
-  %30 = zext i1 %29 to i8
-  %31 = trunc i8 %30 to i1
-  br i1 %31, label %then8, label %else9
+  %29 = load i8, ptr %was_automatic, align 1
+  %30 = trunc i8 %29 to i1
+  br i1 %30, label %and.lhs.true, label %else9
 
-and.lhs.true:                                     ; preds = %then2
-  %32 = load ptr, ptr %self, align 8
-  %33 = call zeroext i1 @"$Library.shares_memory"(ptr %32)
-  %34 = zext i1 %33 to i8
-  %35 = trunc i8 %34 to i1
-  br i1 %35, label %else6, label %then5
-
-then8:                                            ; preds = %merge4
-  %36 = load ptr, ptr %target, align 8
-  %37 = getelementptr %5, ptr %36, i32 0, i32 0
-  %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
-  %39 = getelementptr i8, ptr %38, i64 0
-  %40 = load ptr, ptr %hint, align 8
-  %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %7, ptr %41, i32 0, i32 2
-  %43 = getelementptr [16 x i8], ptr %42, i32 0, i32 0
-  %44 = getelementptr i8, ptr %43, i64 0
-  %45 = call ptr @dlerror()
-  %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %7, ptr %46, i32 0, i32 2
-  %48 = getelementptr [16 x i8], ptr %47, i32 0, i32 0
-  %49 = getelementptr i8, ptr %48, i64 0
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.518", ptr %40, ptr %44, ptr %45, ptr %49)
-  %51 = load ptr, ptr %target, align 8
-  %52 = getelementptr %5, ptr %51, i32 0, i32 0
-  %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
-  %54 = getelementptr i8, ptr %53, i64 0
-  call void @"$printable.clean"(ptr %54, i64 1024)
-  %55 = load %4, ptr %5, align 1
+then8:                                            ; preds = %and.lhs.true
+  store ptr @"$string.519", ptr %hint, align 8
   br label %merge7
 
-else9:                                            ; preds = %merge4
+else9:                                            ; preds = %and.lhs.true, %merge4
   br label %merge7
 
 merge7:                                           ; preds = %else9, %then8
+  %31 = load ptr, ptr %message, align 8
+  store ptr %31, ptr %target, align 8
+  %32 = load ptr, ptr %target, align 8
+  %33 = icmp ne ptr %32, null
+  %34 = zext i1 %33 to i8
+  %35 = trunc i8 %34 to i1
+  br i1 %35, label %then11, label %else12
+
+and.lhs.true:                                     ; preds = %merge4
+  %36 = load ptr, ptr %self, align 8
+  %37 = call zeroext i1 @"$Library.shares_memory"(ptr %36)
+  %38 = zext i1 %37 to i8
+  %39 = trunc i8 %38 to i1
+  br i1 %39, label %else9, label %then8
+
+then11:                                           ; preds = %merge7
+  %40 = load ptr, ptr %target, align 8
+  %41 = getelementptr %5, ptr %40, i32 0, i32 0
+  %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
+  %43 = getelementptr i8, ptr %42, i64 0
+  %44 = load ptr, ptr %hint, align 8
+  %45 = load ptr, ptr %self, align 8
+  %46 = getelementptr %7, ptr %45, i32 0, i32 2
+  %47 = getelementptr [16 x i8], ptr %46, i32 0, i32 0
+  %48 = getelementptr i8, ptr %47, i64 0
+  %49 = call ptr @dlerror()
+  %50 = load ptr, ptr %builds, align 8
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.520", ptr %44, ptr %48, ptr %49, ptr %50)
+  %52 = load ptr, ptr %target, align 8
+  %53 = getelementptr %5, ptr %52, i32 0, i32 0
+  %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
+  %55 = getelementptr i8, ptr %54, i64 0
+  call void @"$printable.clean"(ptr %55, i64 1024)
+  %56 = load %4, ptr %5, align 1
+  br label %merge10
+
+else12:                                           ; preds = %merge7
+  br label %merge10
+
+merge10:                                          ; preds = %else12, %then11
   ret i32 4
 
 dead:                                             ; No predecessors!
@@ -53613,156 +53628,156 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead
-  %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %7, ptr %56, i32 0, i32 0
-  %58 = load ptr, ptr %57, align 8
-  %59 = call ptr @dlsym(ptr %58, ptr @"$string.519")
-  store ptr %59, ptr %symbol, align 8
-  %60 = load ptr, ptr %symbol, align 8
-  %61 = icmp eq ptr %60, null
-  %62 = zext i1 %61 to i8
-  %63 = trunc i8 %62 to i1
-  br i1 %63, label %then11, label %else12
+  %57 = load ptr, ptr %self, align 8
+  %58 = getelementptr %7, ptr %57, i32 0, i32 0
+  %59 = load ptr, ptr %58, align 8
+  %60 = call ptr @dlsym(ptr %59, ptr @"$string.521")
+  store ptr %60, ptr %symbol, align 8
+  %61 = load ptr, ptr %symbol, align 8
+  %62 = icmp eq ptr %61, null
+  %63 = zext i1 %62 to i8
+  %64 = trunc i8 %63 to i1
+  br i1 %64, label %then14, label %else15
 
-then11:                                           ; preds = %merge1
-  %64 = load ptr, ptr %message, align 8
-  store ptr %64, ptr %target13, align 8
-  %65 = load ptr, ptr %target13, align 8
-  %66 = icmp ne ptr %65, null
-  %67 = zext i1 %66 to i8
-  %68 = trunc i8 %67 to i1
-  br i1 %68, label %then15, label %else16
+then14:                                           ; preds = %merge1
+  %65 = load ptr, ptr %message, align 8
+  store ptr %65, ptr %target16, align 8
+  %66 = load ptr, ptr %target16, align 8
+  %67 = icmp ne ptr %66, null
+  %68 = zext i1 %67 to i8
+  %69 = trunc i8 %68 to i1
+  br i1 %69, label %then18, label %else19
 
-then15:                                           ; preds = %then11
-  %69 = load ptr, ptr %target13, align 8
-  %70 = getelementptr %5, ptr %69, i32 0, i32 0
-  %71 = getelementptr [1024 x i8], ptr %70, i32 0, i32 0
-  %72 = getelementptr i8, ptr %71, i64 0
-  %73 = load ptr, ptr %self, align 8
-  %74 = getelementptr %7, ptr %73, i32 0, i32 3
-  %75 = getelementptr [4096 x i8], ptr %74, i32 0, i32 0
-  %76 = getelementptr i8, ptr %75, i64 0
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.520", ptr %76, ptr @"$string.519")
-  %78 = load ptr, ptr %target13, align 8
-  %79 = getelementptr %5, ptr %78, i32 0, i32 0
-  %80 = getelementptr [1024 x i8], ptr %79, i32 0, i32 0
-  %81 = getelementptr i8, ptr %80, i64 0
-  call void @"$printable.clean"(ptr %81, i64 1024)
-  %82 = load %4, ptr %4, align 1
-  br label %merge14
+then18:                                           ; preds = %then14
+  %70 = load ptr, ptr %target16, align 8
+  %71 = getelementptr %5, ptr %70, i32 0, i32 0
+  %72 = getelementptr [1024 x i8], ptr %71, i32 0, i32 0
+  %73 = getelementptr i8, ptr %72, i64 0
+  %74 = load ptr, ptr %self, align 8
+  %75 = getelementptr %7, ptr %74, i32 0, i32 3
+  %76 = getelementptr [4096 x i8], ptr %75, i32 0, i32 0
+  %77 = getelementptr i8, ptr %76, i64 0
+  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.522", ptr %77, ptr @"$string.521")
+  %79 = load ptr, ptr %target16, align 8
+  %80 = getelementptr %5, ptr %79, i32 0, i32 0
+  %81 = getelementptr [1024 x i8], ptr %80, i32 0, i32 0
+  %82 = getelementptr i8, ptr %81, i64 0
+  call void @"$printable.clean"(ptr %82, i64 1024)
+  %83 = load %4, ptr %4, align 1
+  br label %merge17
 
-else16:                                           ; preds = %then11
-  br label %merge14
+else19:                                           ; preds = %then14
+  br label %merge17
 
-merge14:                                          ; preds = %else16, %then15
+merge17:                                          ; preds = %else19, %then18
   ret i32 4
 
-dead17:                                           ; No predecessors!
-  br label %merge10
+dead20:                                           ; No predecessors!
+  br label %merge13
 
-else12:                                           ; preds = %merge1
-  br label %merge10
+else15:                                           ; preds = %merge1
+  br label %merge13
 
-merge10:                                          ; preds = %else12, %dead17
-  %83 = load ptr, ptr %symbol, align 8
-  store ptr %83, ptr %open, align 8
-  %84 = load ptr, ptr %open, align 8
-  %85 = load ptr, ptr %self, align 8
-  %86 = getelementptr %7, ptr %85, i32 0, i32 1
-  %87 = load ptr, ptr %message, align 8
-  %88 = call i32 %84(i32 5, ptr %86, ptr %87)
-  store i32 %88, ptr %code, align 4
-  %89 = load i32, ptr %code, align 4
-  %90 = icmp ne i32 %89, 0
-  %91 = zext i1 %90 to i8
-  %92 = trunc i8 %91 to i1
-  br i1 %92, label %then19, label %else20
+merge13:                                          ; preds = %else15, %dead20
+  %84 = load ptr, ptr %symbol, align 8
+  store ptr %84, ptr %open, align 8
+  %85 = load ptr, ptr %open, align 8
+  %86 = load ptr, ptr %self, align 8
+  %87 = getelementptr %7, ptr %86, i32 0, i32 1
+  %88 = load ptr, ptr %message, align 8
+  %89 = call i32 %85(i32 5, ptr %87, ptr %88)
+  store i32 %89, ptr %code, align 4
+  %90 = load i32, ptr %code, align 4
+  %91 = icmp ne i32 %90, 0
+  %92 = zext i1 %91 to i8
+  %93 = trunc i8 %92 to i1
+  br i1 %93, label %then22, label %else23
 
-then19:                                           ; preds = %merge10
-  %93 = load i32, ptr %code, align 4
-  ret i32 %93
+then22:                                           ; preds = %merge13
+  %94 = load i32, ptr %code, align 4
+  ret i32 %94
 
-dead21:                                           ; No predecessors!
-  br label %merge18
+dead24:                                           ; No predecessors!
+  br label %merge21
 
-else20:                                           ; preds = %merge10
-  br label %merge18
+else23:                                           ; preds = %merge13
+  br label %merge21
 
-merge18:                                          ; preds = %else20, %dead21
-  %94 = load ptr, ptr %self, align 8
-  %95 = getelementptr %7, ptr %94, i32 0, i32 1
-  %96 = load ptr, ptr %95, align 8
-  %97 = icmp eq ptr %96, null
-  %98 = zext i1 %97 to i8
-  %99 = trunc i8 %98 to i1
-  br i1 %99, label %then23, label %or.lhs.false25
+merge21:                                          ; preds = %else23, %dead24
+  %95 = load ptr, ptr %self, align 8
+  %96 = getelementptr %7, ptr %95, i32 0, i32 1
+  %97 = load ptr, ptr %96, align 8
+  %98 = icmp eq ptr %97, null
+  %99 = zext i1 %98 to i8
+  %100 = trunc i8 %99 to i1
+  br i1 %100, label %then26, label %or.lhs.false28
 
-then23:                                           ; preds = %or.lhs.false, %or.lhs.false25, %merge18
-  %100 = load ptr, ptr %message, align 8
-  store ptr %100, ptr %target26, align 8
-  %101 = load ptr, ptr %target26, align 8
-  %102 = icmp ne ptr %101, null
-  %103 = zext i1 %102 to i8
-  %104 = trunc i8 %103 to i1
-  br i1 %104, label %then28, label %else29
+then26:                                           ; preds = %or.lhs.false, %or.lhs.false28, %merge21
+  %101 = load ptr, ptr %message, align 8
+  store ptr %101, ptr %target29, align 8
+  %102 = load ptr, ptr %target29, align 8
+  %103 = icmp ne ptr %102, null
+  %104 = zext i1 %103 to i8
+  %105 = trunc i8 %104 to i1
+  br i1 %105, label %then31, label %else32
 
-or.lhs.false:                                     ; preds = %or.lhs.false25
-  %105 = load ptr, ptr %self, align 8
-  %106 = getelementptr %7, ptr %105, i32 0, i32 1
-  %107 = load ptr, ptr %106, align 8
-  %108 = getelementptr %66, ptr %107, i32 0, i32 1
-  %109 = load i32, ptr %108, align 4
-  %110 = zext i32 %109 to i64
-  %111 = icmp ne i64 %110, 448
-  %112 = zext i1 %111 to i8
-  %113 = trunc i8 %112 to i1
-  br i1 %113, label %then23, label %else24
+or.lhs.false:                                     ; preds = %or.lhs.false28
+  %106 = load ptr, ptr %self, align 8
+  %107 = getelementptr %7, ptr %106, i32 0, i32 1
+  %108 = load ptr, ptr %107, align 8
+  %109 = getelementptr %66, ptr %108, i32 0, i32 1
+  %110 = load i32, ptr %109, align 4
+  %111 = zext i32 %110 to i64
+  %112 = icmp ne i64 %111, 448
+  %113 = zext i1 %112 to i8
+  %114 = trunc i8 %113 to i1
+  br i1 %114, label %then26, label %else27
 
-or.lhs.false25:                                   ; preds = %merge18
-  %114 = load ptr, ptr %self, align 8
-  %115 = getelementptr %7, ptr %114, i32 0, i32 1
-  %116 = load ptr, ptr %115, align 8
-  %117 = getelementptr %66, ptr %116, i32 0, i32 0
-  %118 = load i32, ptr %117, align 4
-  %119 = icmp ne i32 %118, 5
-  %120 = zext i1 %119 to i8
-  %121 = trunc i8 %120 to i1
-  br i1 %121, label %then23, label %or.lhs.false
+or.lhs.false28:                                   ; preds = %merge21
+  %115 = load ptr, ptr %self, align 8
+  %116 = getelementptr %7, ptr %115, i32 0, i32 1
+  %117 = load ptr, ptr %116, align 8
+  %118 = getelementptr %66, ptr %117, i32 0, i32 0
+  %119 = load i32, ptr %118, align 4
+  %120 = icmp ne i32 %119, 5
+  %121 = zext i1 %120 to i8
+  %122 = trunc i8 %121 to i1
+  br i1 %122, label %then26, label %or.lhs.false
 
-then28:                                           ; preds = %then23
-  %122 = load ptr, ptr %target26, align 8
-  %123 = getelementptr %5, ptr %122, i32 0, i32 0
-  %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
-  %125 = getelementptr i8, ptr %124, i64 0
-  %126 = load ptr, ptr %self, align 8
-  %127 = getelementptr %7, ptr %126, i32 0, i32 3
-  %128 = getelementptr [4096 x i8], ptr %127, i32 0, i32 0
-  %129 = getelementptr i8, ptr %128, i64 0
-  %130 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.521", ptr %129)
-  %131 = load ptr, ptr %target26, align 8
-  %132 = getelementptr %5, ptr %131, i32 0, i32 0
-  %133 = getelementptr [1024 x i8], ptr %132, i32 0, i32 0
-  %134 = getelementptr i8, ptr %133, i64 0
-  call void @"$printable.clean"(ptr %134, i64 1024)
-  %135 = load %4, ptr %3, align 1
-  br label %merge27
+then31:                                           ; preds = %then26
+  %123 = load ptr, ptr %target29, align 8
+  %124 = getelementptr %5, ptr %123, i32 0, i32 0
+  %125 = getelementptr [1024 x i8], ptr %124, i32 0, i32 0
+  %126 = getelementptr i8, ptr %125, i64 0
+  %127 = load ptr, ptr %self, align 8
+  %128 = getelementptr %7, ptr %127, i32 0, i32 3
+  %129 = getelementptr [4096 x i8], ptr %128, i32 0, i32 0
+  %130 = getelementptr i8, ptr %129, i64 0
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.523", ptr %130)
+  %132 = load ptr, ptr %target29, align 8
+  %133 = getelementptr %5, ptr %132, i32 0, i32 0
+  %134 = getelementptr [1024 x i8], ptr %133, i32 0, i32 0
+  %135 = getelementptr i8, ptr %134, i64 0
+  call void @"$printable.clean"(ptr %135, i64 1024)
+  %136 = load %4, ptr %3, align 1
+  br label %merge30
 
-else29:                                           ; preds = %then23
-  br label %merge27
+else32:                                           ; preds = %then26
+  br label %merge30
 
-merge27:                                          ; preds = %else29, %then28
+merge30:                                          ; preds = %else32, %then31
   ret i32 4
 
-dead30:                                           ; No predecessors!
-  br label %merge22
+dead33:                                           ; No predecessors!
+  br label %merge25
 
-else24:                                           ; preds = %or.lhs.false
-  br label %merge22
+else27:                                           ; preds = %or.lhs.false
+  br label %merge25
 
-merge22:                                          ; preds = %else24, %dead30
+merge25:                                          ; preds = %else27, %dead33
   ret i32 0
 
-dead31:                                           ; No predecessors!
+dead34:                                           ; No predecessors!
   ret i32 undef
 }
 
@@ -54137,7 +54152,7 @@ then10:                                           ; preds = %then7
   %49 = load ptr, ptr %resolved, align 8
   %50 = getelementptr %30, ptr %49, i32 0, i32 24
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.545", i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.547", i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -54190,7 +54205,7 @@ then19:                                           ; preds = %then14
   %76 = getelementptr %5, ptr %75, i32 0, i32 0
   %77 = getelementptr [1024 x i8], ptr %76, i32 0, i32 0
   %78 = getelementptr i8, ptr %77, i64 0
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.546")
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.548")
   %80 = load ptr, ptr %target17, align 8
   %81 = getelementptr %5, ptr %80, i32 0, i32 0
   %82 = getelementptr [1024 x i8], ptr %81, i32 0, i32 0
@@ -54243,7 +54258,7 @@ then27:                                           ; preds = %then23
   %106 = load ptr, ptr %model, align 8
   %107 = getelementptr %11, ptr %106, i32 0, i32 10
   %108 = load i32, ptr %107, align 4
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %102, i64 1024, ptr @"$string.547", i32 %105, i32 %108)
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %102, i64 1024, ptr @"$string.549", i32 %105, i32 %108)
   %110 = load ptr, ptr %target25, align 8
   %111 = getelementptr %5, ptr %110, i32 0, i32 0
   %112 = getelementptr [1024 x i8], ptr %111, i32 0, i32 0
@@ -54700,7 +54715,7 @@ then2:                                            ; preds = %then
   %47 = getelementptr %30, ptr %46, i32 0, i32 1
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.522", i64 %49, i64 0, i64 64)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.524", i64 %49, i64 0, i64 64)
   %51 = load ptr, ptr %target, align 8
   %52 = getelementptr %5, ptr %51, i32 0, i32 0
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
@@ -54757,7 +54772,7 @@ then10:                                           ; preds = %then5
   %78 = getelementptr %30, ptr %77, i32 0, i32 5
   %79 = load i32, ptr %78, align 4
   %80 = sext i32 %79 to i64
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.523", i64 %80, i64 0, i64 65536)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.525", i64 %80, i64 0, i64 65536)
   %82 = load ptr, ptr %target8, align 8
   %83 = getelementptr %5, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -54814,7 +54829,7 @@ then19:                                           ; preds = %then14
   %109 = getelementptr %30, ptr %108, i32 0, i32 6
   %110 = load i32, ptr %109, align 4
   %111 = sext i32 %110 to i64
-  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.524", i64 %111, i64 0, i64 67108864)
+  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.526", i64 %111, i64 0, i64 67108864)
   %113 = load ptr, ptr %target17, align 8
   %114 = getelementptr %5, ptr %113, i32 0, i32 0
   %115 = getelementptr [1024 x i8], ptr %114, i32 0, i32 0
@@ -54871,7 +54886,7 @@ then28:                                           ; preds = %then23
   %140 = getelementptr %30, ptr %139, i32 0, i32 7
   %141 = load i32, ptr %140, align 4
   %142 = sext i32 %141 to i64
-  %143 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %138, i64 1024, ptr @"$string.525", i64 %142, i64 1, i64 65536)
+  %143 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %138, i64 1024, ptr @"$string.527", i64 %142, i64 1, i64 65536)
   %144 = load ptr, ptr %target26, align 8
   %145 = getelementptr %5, ptr %144, i32 0, i32 0
   %146 = getelementptr [1024 x i8], ptr %145, i32 0, i32 0
@@ -54928,7 +54943,7 @@ then37:                                           ; preds = %then32
   %171 = getelementptr %30, ptr %170, i32 0, i32 8
   %172 = load i32, ptr %171, align 4
   %173 = sext i32 %172 to i64
-  %174 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %169, i64 1024, ptr @"$string.526", i64 %173, i64 0, i64 1073741824)
+  %174 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %169, i64 1024, ptr @"$string.528", i64 %173, i64 0, i64 1073741824)
   %175 = load ptr, ptr %target35, align 8
   %176 = getelementptr %5, ptr %175, i32 0, i32 0
   %177 = getelementptr [1024 x i8], ptr %176, i32 0, i32 0
@@ -54985,7 +55000,7 @@ then46:                                           ; preds = %then41
   %202 = getelementptr %30, ptr %201, i32 0, i32 9
   %203 = load i32, ptr %202, align 4
   %204 = sext i32 %203 to i64
-  %205 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %200, i64 1024, ptr @"$string.527", i64 %204, i64 0, i64 2)
+  %205 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %200, i64 1024, ptr @"$string.529", i64 %204, i64 0, i64 2)
   %206 = load ptr, ptr %target44, align 8
   %207 = getelementptr %5, ptr %206, i32 0, i32 0
   %208 = getelementptr [1024 x i8], ptr %207, i32 0, i32 0
@@ -55042,7 +55057,7 @@ then55:                                           ; preds = %then50
   %233 = getelementptr %30, ptr %232, i32 0, i32 10
   %234 = load i32, ptr %233, align 4
   %235 = sext i32 %234 to i64
-  %236 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %231, i64 1024, ptr @"$string.528", i64 %235, i64 0, i64 4096)
+  %236 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %231, i64 1024, ptr @"$string.530", i64 %235, i64 0, i64 4096)
   %237 = load ptr, ptr %target53, align 8
   %238 = getelementptr %5, ptr %237, i32 0, i32 0
   %239 = getelementptr [1024 x i8], ptr %238, i32 0, i32 0
@@ -55099,7 +55114,7 @@ then64:                                           ; preds = %then59
   %264 = getelementptr %30, ptr %263, i32 0, i32 11
   %265 = load i32, ptr %264, align 4
   %266 = sext i32 %265 to i64
-  %267 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %262, i64 1024, ptr @"$string.529", i64 %266, i64 1, i64 1048576)
+  %267 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %262, i64 1024, ptr @"$string.531", i64 %266, i64 1, i64 1048576)
   %268 = load ptr, ptr %target62, align 8
   %269 = getelementptr %5, ptr %268, i32 0, i32 0
   %270 = getelementptr [1024 x i8], ptr %269, i32 0, i32 0
@@ -55156,7 +55171,7 @@ then73:                                           ; preds = %then68
   %295 = getelementptr %30, ptr %294, i32 0, i32 12
   %296 = load i32, ptr %295, align 4
   %297 = sext i32 %296 to i64
-  %298 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %293, i64 1024, ptr @"$string.530", i64 %297, i64 0, i64 67108864)
+  %298 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %293, i64 1024, ptr @"$string.532", i64 %297, i64 0, i64 67108864)
   %299 = load ptr, ptr %target71, align 8
   %300 = getelementptr %5, ptr %299, i32 0, i32 0
   %301 = getelementptr [1024 x i8], ptr %300, i32 0, i32 0
@@ -55213,7 +55228,7 @@ then82:                                           ; preds = %then77
   %326 = getelementptr %30, ptr %325, i32 0, i32 13
   %327 = load i32, ptr %326, align 4
   %328 = sext i32 %327 to i64
-  %329 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %324, i64 1024, ptr @"$string.531", i64 %328, i64 1, i64 16777216)
+  %329 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %324, i64 1024, ptr @"$string.533", i64 %328, i64 1, i64 16777216)
   %330 = load ptr, ptr %target80, align 8
   %331 = getelementptr %5, ptr %330, i32 0, i32 0
   %332 = getelementptr [1024 x i8], ptr %331, i32 0, i32 0
@@ -55270,7 +55285,7 @@ then91:                                           ; preds = %then86
   %357 = getelementptr %30, ptr %356, i32 0, i32 14
   %358 = load i32, ptr %357, align 4
   %359 = sext i32 %358 to i64
-  %360 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %355, i64 1024, ptr @"$string.532", i64 %359, i64 0, i64 1)
+  %360 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %355, i64 1024, ptr @"$string.534", i64 %359, i64 0, i64 1)
   %361 = load ptr, ptr %target89, align 8
   %362 = getelementptr %5, ptr %361, i32 0, i32 0
   %363 = getelementptr [1024 x i8], ptr %362, i32 0, i32 0
@@ -55327,7 +55342,7 @@ then100:                                          ; preds = %then95
   %388 = getelementptr %30, ptr %387, i32 0, i32 15
   %389 = load i32, ptr %388, align 4
   %390 = sext i32 %389 to i64
-  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %386, i64 1024, ptr @"$string.533", i64 %390, i64 -1, i64 2)
+  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %386, i64 1024, ptr @"$string.535", i64 %390, i64 -1, i64 2)
   %392 = load ptr, ptr %target98, align 8
   %393 = getelementptr %5, ptr %392, i32 0, i32 0
   %394 = getelementptr [1024 x i8], ptr %393, i32 0, i32 0
@@ -55384,7 +55399,7 @@ then109:                                          ; preds = %then104
   %419 = getelementptr %30, ptr %418, i32 0, i32 16
   %420 = load i32, ptr %419, align 4
   %421 = sext i32 %420 to i64
-  %422 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %417, i64 1024, ptr @"$string.534", i64 %421, i64 0, i64 65536)
+  %422 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %417, i64 1024, ptr @"$string.536", i64 %421, i64 0, i64 65536)
   %423 = load ptr, ptr %target107, align 8
   %424 = getelementptr %5, ptr %423, i32 0, i32 0
   %425 = getelementptr [1024 x i8], ptr %424, i32 0, i32 0
@@ -55441,7 +55456,7 @@ then118:                                          ; preds = %then113
   %450 = getelementptr %30, ptr %449, i32 0, i32 20
   %451 = load i32, ptr %450, align 4
   %452 = sext i32 %451 to i64
-  %453 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %448, i64 1024, ptr @"$string.535", i64 %452, i64 -1, i64 1)
+  %453 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %448, i64 1024, ptr @"$string.537", i64 %452, i64 -1, i64 1)
   %454 = load ptr, ptr %target116, align 8
   %455 = getelementptr %5, ptr %454, i32 0, i32 0
   %456 = getelementptr [1024 x i8], ptr %455, i32 0, i32 0
@@ -55498,7 +55513,7 @@ then127:                                          ; preds = %then122
   %481 = getelementptr %30, ptr %480, i32 0, i32 21
   %482 = load i32, ptr %481, align 4
   %483 = sext i32 %482 to i64
-  %484 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %479, i64 1024, ptr @"$string.536", i64 %483, i64 -1, i64 1)
+  %484 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %479, i64 1024, ptr @"$string.538", i64 %483, i64 -1, i64 1)
   %485 = load ptr, ptr %target125, align 8
   %486 = getelementptr %5, ptr %485, i32 0, i32 0
   %487 = getelementptr [1024 x i8], ptr %486, i32 0, i32 0
@@ -55555,7 +55570,7 @@ then136:                                          ; preds = %then131
   %512 = getelementptr %30, ptr %511, i32 0, i32 22
   %513 = load i32, ptr %512, align 4
   %514 = sext i32 %513 to i64
-  %515 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %510, i64 1024, ptr @"$string.537", i64 %514, i64 0, i64 1)
+  %515 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %510, i64 1024, ptr @"$string.539", i64 %514, i64 0, i64 1)
   %516 = load ptr, ptr %target134, align 8
   %517 = getelementptr %5, ptr %516, i32 0, i32 0
   %518 = getelementptr [1024 x i8], ptr %517, i32 0, i32 0
@@ -55612,7 +55627,7 @@ then145:                                          ; preds = %then140
   %543 = getelementptr %30, ptr %542, i32 0, i32 23
   %544 = load i32, ptr %543, align 4
   %545 = sext i32 %544 to i64
-  %546 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %541, i64 1024, ptr @"$string.538", i64 %545, i64 0, i64 1)
+  %546 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %541, i64 1024, ptr @"$string.540", i64 %545, i64 0, i64 1)
   %547 = load ptr, ptr %target143, align 8
   %548 = getelementptr %5, ptr %547, i32 0, i32 0
   %549 = getelementptr [1024 x i8], ptr %548, i32 0, i32 0
@@ -55669,7 +55684,7 @@ then154:                                          ; preds = %then149
   %574 = getelementptr %30, ptr %573, i32 0, i32 24
   %575 = load i32, ptr %574, align 4
   %576 = sext i32 %575 to i64
-  %577 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %572, i64 1024, ptr @"$string.539", i64 %576, i64 0, i64 65536)
+  %577 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %572, i64 1024, ptr @"$string.541", i64 %576, i64 0, i64 65536)
   %578 = load ptr, ptr %target152, align 8
   %579 = getelementptr %5, ptr %578, i32 0, i32 0
   %580 = getelementptr [1024 x i8], ptr %579, i32 0, i32 0
@@ -55726,7 +55741,7 @@ then163:                                          ; preds = %then158
   %605 = getelementptr %30, ptr %604, i32 0, i32 27
   %606 = load i32, ptr %605, align 4
   %607 = sext i32 %606 to i64
-  %608 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %603, i64 1024, ptr @"$string.540", i64 %607, i64 0, i64 1)
+  %608 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %603, i64 1024, ptr @"$string.542", i64 %607, i64 0, i64 1)
   %609 = load ptr, ptr %target161, align 8
   %610 = getelementptr %5, ptr %609, i32 0, i32 0
   %611 = getelementptr [1024 x i8], ptr %610, i32 0, i32 0
@@ -55783,7 +55798,7 @@ then172:                                          ; preds = %then167
   %636 = getelementptr %30, ptr %635, i32 0, i32 28
   %637 = load i32, ptr %636, align 4
   %638 = sext i32 %637 to i64
-  %639 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %634, i64 1024, ptr @"$string.541", i64 %638, i64 -1, i64 3600000)
+  %639 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %634, i64 1024, ptr @"$string.543", i64 %638, i64 -1, i64 3600000)
   %640 = load ptr, ptr %target170, align 8
   %641 = getelementptr %5, ptr %640, i32 0, i32 0
   %642 = getelementptr [1024 x i8], ptr %641, i32 0, i32 0
@@ -55840,7 +55855,7 @@ then181:                                          ; preds = %then176
   %667 = load ptr, ptr %given, align 8
   %668 = getelementptr %30, ptr %667, i32 0, i32 17
   %669 = load i64, ptr %668, align 8
-  %670 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %666, i64 1024, ptr @"$string.542", i64 %669, i64 0, i64 1152921504606846976)
+  %670 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %666, i64 1024, ptr @"$string.544", i64 %669, i64 0, i64 1152921504606846976)
   %671 = load ptr, ptr %target179, align 8
   %672 = getelementptr %5, ptr %671, i32 0, i32 0
   %673 = getelementptr [1024 x i8], ptr %672, i32 0, i32 0
@@ -55897,7 +55912,7 @@ then190:                                          ; preds = %then185
   %698 = getelementptr %30, ptr %697, i32 0, i32 25
   %699 = load i32, ptr %698, align 4
   %700 = sext i32 %699 to i64
-  %701 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %696, i64 1024, ptr @"$string.543", i64 %700, i64 0, i64 100)
+  %701 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %696, i64 1024, ptr @"$string.545", i64 %700, i64 0, i64 100)
   %702 = load ptr, ptr %target188, align 8
   %703 = getelementptr %5, ptr %702, i32 0, i32 0
   %704 = getelementptr [1024 x i8], ptr %703, i32 0, i32 0
@@ -55954,7 +55969,7 @@ then199:                                          ; preds = %then194
   %729 = load ptr, ptr %given, align 8
   %730 = getelementptr %30, ptr %729, i32 0, i32 26
   %731 = load i64, ptr %730, align 8
-  %732 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %728, i64 1024, ptr @"$string.544", i64 %731, i64 0, i64 1152921504606846976)
+  %732 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %728, i64 1024, ptr @"$string.546", i64 %731, i64 0, i64 1152921504606846976)
   %733 = load ptr, ptr %target197, align 8
   %734 = getelementptr %5, ptr %733, i32 0, i32 0
   %735 = getelementptr [1024 x i8], ptr %734, i32 0, i32 0
@@ -56174,7 +56189,7 @@ then2:                                            ; preds = %then
   %23 = getelementptr %7, ptr %22, i32 0, i32 2
   %24 = getelementptr [16 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.548", i32 %21, ptr %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.550", i32 %21, ptr %25)
   %27 = load ptr, ptr %target, align 8
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
@@ -56233,7 +56248,7 @@ then9:                                            ; preds = %then5
   %57 = getelementptr %7, ptr %56, i32 0, i32 3
   %58 = getelementptr [4096 x i8], ptr %57, i32 0, i32 0
   %59 = getelementptr i8, ptr %58, i64 0
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.549", ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.551", ptr %59)
   %61 = load ptr, ptr %target7, align 8
   %62 = getelementptr %5, ptr %61, i32 0, i32 0
   %63 = getelementptr [1024 x i8], ptr %62, i32 0, i32 0
@@ -56972,7 +56987,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %8, ptr %29, i32 0, i32 10
   %31 = getelementptr [128 x i8], ptr %30, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.550", ptr %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.552", ptr %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -57163,7 +57178,7 @@ then18:                                           ; preds = %then13
   %152 = load ptr, ptr %info, align 8
   %153 = getelementptr %8, ptr %152, i32 0, i32 7
   %154 = load i32, ptr %153, align 4
-  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %144, i64 1024, ptr @"$string.551", i32 %147, ptr %151, i32 %154)
+  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %144, i64 1024, ptr @"$string.553", i32 %147, ptr %151, i32 %154)
   %156 = load ptr, ptr %target16, align 8
   %157 = getelementptr %5, ptr %156, i32 0, i32 0
   %158 = getelementptr [1024 x i8], ptr %157, i32 0, i32 0
@@ -57629,7 +57644,7 @@ merge14:                                          ; preds = %else16, %dead17
   %50 = call i32 @"$ModelConfig.shared_width"(ptr %49)
   %51 = load i32, ptr %world_size, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_split"(ptr @"$string.553", i32 %50, i32 %51, ptr %52)
+  %53 = call i32 @"$check_split"(ptr @"$string.555", i32 %50, i32 %51, ptr %52)
   store i32 %53, ptr %code18, align 4
   %54 = load i32, ptr %code18, align 4
   %55 = icmp ne i32 %54, 0
@@ -57660,7 +57675,7 @@ then24:                                           ; preds = %merge19
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %world_size, align 4
   %67 = load ptr, ptr %message, align 8
-  %68 = call i32 @"$check_split"(ptr @"$string.554", i32 %65, i32 %66, ptr %67)
+  %68 = call i32 @"$check_split"(ptr @"$string.556", i32 %65, i32 %66, ptr %67)
   ret i32 %68
 
 dead26:                                           ; No predecessors!
@@ -57675,7 +57690,7 @@ merge23:                                          ; preds = %else25, %dead26
   %71 = load i32, ptr %70, align 4
   %72 = load i32, ptr %world_size, align 4
   %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$check_split"(ptr @"$string.555", i32 %71, i32 %72, ptr %73)
+  %74 = call i32 @"$check_split"(ptr @"$string.557", i32 %71, i32 %72, ptr %73)
   ret i32 %74
 
 dead27:                                           ; No predecessors!
@@ -57719,7 +57734,7 @@ then2:                                            ; preds = %then
   %20 = load i32, ptr %world_size, align 4
   %21 = load ptr, ptr %name, align 8
   %22 = load i32, ptr %value, align 4
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.552", i32 %20, ptr %21, i32 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.554", i32 %20, ptr %21, i32 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -57872,7 +57887,7 @@ then2:                                            ; preds = %then
   %61 = load ptr, ptr %60, align 8
   %62 = getelementptr %11, ptr %61, i32 0, i32 2
   %63 = load i32, ptr %62, align 4
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.556", i32 %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.558", i32 %63)
   %65 = load ptr, ptr %target, align 8
   %66 = getelementptr %5, ptr %65, i32 0, i32 0
   %67 = getelementptr [1024 x i8], ptr %66, i32 0, i32 0
@@ -58521,7 +58536,7 @@ then2:                                            ; preds = %then
   %36 = load ptr, ptr %matrix, align 8
   %37 = getelementptr %62, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.557", i32 %29, i32 %32, i32 %35, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.559", i32 %29, i32 %32, i32 %35, i32 %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -59571,7 +59586,7 @@ then2:                                            ; preds = %then
   %39 = load i32, ptr %38, align 4
   %40 = getelementptr %65, ptr %cache, i32 0, i32 5
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.558", ptr %35, i32 %37, i32 %39, i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.560", ptr %35, i32 %37, i32 %39, i32 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -59761,7 +59776,7 @@ then8:                                            ; preds = %merge1
   %55 = sext i32 %54 to i64
   %56 = call i64 @"$pages_of"(i64 %51, i64 %55)
   %57 = load ptr, ptr %message, align 8
-  %58 = call i32 @"$anon (./terra/plan/sizes.t:30).562"(ptr %44, i64 %50, i64 %56, ptr %57)
+  %58 = call i32 @"$anon (./terra/plan/sizes.t:30).564"(ptr %44, i64 %50, i64 %56, ptr %57)
   ret i32 %58
 
 dead10:                                           ; No predecessors!
@@ -60403,7 +60418,7 @@ then2:                                            ; preds = %then
   %110 = load ptr, ptr %o, align 8
   %111 = getelementptr %30, ptr %110, i32 0, i32 6
   %112 = load i32, ptr %111, align 4
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.559", i32 %109, i32 %112)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.561", i32 %109, i32 %112)
   %114 = load ptr, ptr %target, align 8
   %115 = getelementptr %5, ptr %114, i32 0, i32 0
   %116 = getelementptr [1024 x i8], ptr %115, i32 0, i32 0
@@ -60788,7 +60803,7 @@ entry:
   %29 = call i64 @"$anon (./terra/scheduling/batch.t:109)"(ptr %28)
   %30 = call i64 @"$aligned"(i64 %29)
   %31 = getelementptr i8, ptr %26, i64 %30
-  call void @"$anon (./terra/scheduling/batch.t:115).561"(ptr %23, ptr %25, ptr %31)
+  call void @"$anon (./terra/scheduling/batch.t:115).563"(ptr %23, ptr %25, ptr %31)
   %32 = load %4, ptr %3, align 1
   %33 = load ptr, ptr %shape, align 8
   %34 = getelementptr %177, ptr %33, i32 0, i32 2
@@ -61696,7 +61711,7 @@ entry:
   %2 = call i64 @"$anon (./terra/scheduling/batch.t:109)"(ptr %1)
   %3 = call i64 @"$aligned"(i64 %2)
   %4 = load ptr, ptr %shape, align 8
-  %5 = call i64 @"$anon (./terra/scheduling/batch.t:109).560"(ptr %4)
+  %5 = call i64 @"$anon (./terra/scheduling/batch.t:109).562"(ptr %4)
   %6 = call i64 @"$aligned"(i64 %5)
   %7 = add i64 %3, %6
   ret i64 %7
@@ -62042,7 +62057,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/scheduling/batch.t:109).560"(ptr %0) {
+define internal i64 @"$anon (./terra/scheduling/batch.t:109).562"(ptr %0) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$shape" = alloca ptr, align 8
@@ -62663,7 +62678,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$anon (./terra/scheduling/batch.t:115).561"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$anon (./terra/scheduling/batch.t:115).563"(ptr %0, ptr %1, ptr %2) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$data" = alloca ptr, align 8
@@ -63061,7 +63076,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/plan/sizes.t:30).562"(ptr %0, i64 %1, i64 %2, ptr %3) {
+define internal i32 @"$anon (./terra/plan/sizes.t:30).564"(ptr %0, i64 %1, i64 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %middle = alloca i64, align 8
@@ -63258,7 +63273,7 @@ then2:                                            ; preds = %then
   %32 = load ptr, ptr %o, align 8
   %33 = getelementptr %30, ptr %32, i32 0, i32 7
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.563", i32 %28, i32 %31, i32 %34, i64 2147483647)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.565", i32 %28, i32 %31, i32 %34, i64 2147483647)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -63426,7 +63441,7 @@ and.lhs.true9:                                    ; preds = %merge3
 
 then10:                                           ; preds = %else8
   %84 = load ptr, ptr %self, align 8
-  call void @"$Plan.refuse"(ptr %84, ptr @"$string.565")
+  call void @"$Plan.refuse"(ptr %84, ptr @"$string.567")
   %85 = load %4, ptr %3, align 1
   br label %merge6
 
@@ -63503,7 +63518,7 @@ entry:
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %29, ptr %14, i32 0, i32 12
   %16 = load i32, ptr %15, align 4
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.564", i64 %7, i32 %10, i32 %13, i32 %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.566", i64 %7, i32 %10, i32 %13, i32 %16)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -63597,7 +63612,7 @@ entry:
   %55 = sub i64 %51, %54
   %56 = getelementptr [128 x i8], ptr %suggestion, i32 0, i32 0
   %57 = getelementptr i8, ptr %56, i64 0
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.570", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.572", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
@@ -63633,7 +63648,7 @@ entry:
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %target, align 8
   %14 = load i64, ptr %capacity, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.566")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.568")
   br label %merge
 
 else:                                             ; preds = %entry
@@ -63653,7 +63668,7 @@ then1:                                            ; preds = %else
   %26 = load i32, ptr %page_size, align 4
   %27 = sext i32 %26 to i64
   %28 = mul i64 %25, %27
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.567", i64 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.569", i64 %28)
   br label %merge
 
 else2:                                            ; preds = %else
@@ -63671,7 +63686,7 @@ then3:                                            ; preds = %else2
   %38 = load ptr, ptr %target, align 8
   %39 = load i64, ptr %capacity, align 8
   %40 = load i64, ptr %room, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.568", i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.570", i64 %40)
   br label %merge
 
 else4:                                            ; preds = %else2
@@ -63682,7 +63697,7 @@ else4:                                            ; preds = %else2
   %46 = load i32, ptr %page_size, align 4
   %47 = sext i32 %46 to i64
   %48 = mul i64 %45, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.569", i64 %44, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.571", i64 %44, i64 %48)
   br label %merge
 
 merge:                                            ; preds = %else4, %then3, %then1, %then
@@ -63910,7 +63925,7 @@ entry:
   %12 = load i64, ptr %length, align 8
   %13 = sub i64 512, %12
   %14 = load ptr, ptr %reason, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 %13, ptr @"$string.571", ptr %14)
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 %13, ptr @"$string.573", ptr %14)
   ret void
 }
 
@@ -63960,7 +63975,7 @@ entry:
   %34 = getelementptr %30, ptr %33, i32 0, i32 1
   %35 = load i32, ptr %34, align 4
   %36 = sext i32 %35 to i64
-  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.575", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.577", i64 %36)
   %37 = load %4, ptr %17, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = load ptr, ptr %made, align 8
@@ -63968,7 +63983,7 @@ entry:
   %41 = getelementptr %30, ptr %40, i32 0, i32 9
   %42 = load i32, ptr %41, align 4
   %43 = call ptr @"$layout_name"(i32 %42)
-  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.576", ptr %43)
+  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.578", ptr %43)
   %44 = load %4, ptr %16, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -63980,14 +63995,14 @@ entry:
   %51 = getelementptr %30, ptr %50, i32 0, i32 11
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  call void @"$JsonWriter.integer_field"(ptr %48, ptr @"$string.588", i64 %53)
+  call void @"$JsonWriter.integer_field"(ptr %48, ptr @"$string.590", i64 %53)
   %54 = load %4, ptr %14, align 1
   %55 = load ptr, ptr %out, align 8
   %56 = load ptr, ptr %made, align 8
   %57 = getelementptr %29, ptr %56, i32 0, i32 9
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  call void @"$JsonWriter.integer_field"(ptr %55, ptr @"$string.589", i64 %59)
+  call void @"$JsonWriter.integer_field"(ptr %55, ptr @"$string.591", i64 %59)
   %60 = load %4, ptr %13, align 1
   %61 = load ptr, ptr %out, align 8
   %62 = load ptr, ptr %made, align 8
@@ -63997,28 +64012,28 @@ entry:
   %65 = load ptr, ptr %made, align 8
   %66 = getelementptr %29, ptr %65, i32 0, i32 11
   %67 = load i64, ptr %66, align 8
-  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.598", i64 %67)
+  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.600", i64 %67)
   %68 = load %4, ptr %11, align 1
   %69 = load ptr, ptr %out, align 8
   %70 = load ptr, ptr %made, align 8
   %71 = getelementptr %29, ptr %70, i32 0, i32 22
   %72 = load i8, ptr %71, align 1
   %73 = icmp ne i8 %72, 0
-  call void @"$JsonWriter.boolean_field"(ptr %69, ptr @"$string.599", i1 zeroext %73)
+  call void @"$JsonWriter.boolean_field"(ptr %69, ptr @"$string.601", i1 zeroext %73)
   %74 = load %4, ptr %10, align 1
   %75 = load ptr, ptr %out, align 8
   %76 = load ptr, ptr %made, align 8
   %77 = getelementptr %29, ptr %76, i32 0, i32 23
   %78 = getelementptr [512 x i8], ptr %77, i32 0, i32 0
   %79 = getelementptr i8, ptr %78, i64 0
-  call void @"$JsonWriter.string_field"(ptr %75, ptr @"$string.600", ptr %79)
+  call void @"$JsonWriter.string_field"(ptr %75, ptr @"$string.602", ptr %79)
   %80 = load %4, ptr %9, align 1
   %81 = load ptr, ptr %out, align 8
   %82 = load ptr, ptr %made, align 8
   call void @"$write_buffers"(ptr %81, ptr %82)
   %83 = load %4, ptr %8, align 1
   %84 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %84, ptr @"$string.624")
+  call void @"$JsonWriter.key"(ptr %84, ptr @"$string.626")
   %85 = load %4, ptr %7, align 1
   %86 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %86)
@@ -64100,7 +64115,7 @@ entry:
   %31 = getelementptr %9, ptr %30, i32 0, i32 11
   %32 = load i64, ptr %31, align 8
   %33 = add i64 %29, %32
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.572", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.574", i64 %33)
   %34 = load %4, ptr %5, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
@@ -64116,14 +64131,14 @@ entry:
   %45 = getelementptr %9, ptr %44, i32 0, i32 13
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %43, %46
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.573", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.575", i64 %47)
   %48 = load %4, ptr %3, align 1
   %49 = load ptr, ptr %out, align 8
   %50 = load ptr, ptr %source, align 8
   %51 = getelementptr %9, ptr %50, i32 0, i32 8
   %52 = load i8, ptr %51, align 1
   %53 = icmp ne i8 %52, 0
-  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.574", i1 zeroext %53)
+  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.576", i1 zeroext %53)
   %54 = load %4, ptr %2, align 1
   ret void
 }
@@ -64139,7 +64154,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.577"
+  ret ptr @"$string.579"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -64155,7 +64170,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.578"
+  ret ptr @"$string.580"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -64187,18 +64202,18 @@ entry:
   %10 = getelementptr %30, ptr %9, i32 0, i32 6
   %11 = load i32, ptr %10, align 4
   %12 = sext i32 %11 to i64
-  call void @"$JsonWriter.integer_field"(ptr %7, ptr @"$string.579", i64 %12)
+  call void @"$JsonWriter.integer_field"(ptr %7, ptr @"$string.581", i64 %12)
   %13 = load %4, ptr %6, align 1
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %made, align 8
   %16 = call i32 @"$Plan.max_seq_from"(ptr %15)
   %17 = call ptr @"$source_name"(i32 %16)
-  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.580", ptr %17)
+  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.582", ptr %17)
   %18 = load %4, ptr %5, align 1
   %19 = load ptr, ptr %out, align 8
   %20 = load ptr, ptr %made, align 8
   %21 = call i64 @"$Plan.positions"(ptr %20)
-  call void @"$JsonWriter.integer_field"(ptr %19, ptr @"$string.585", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %19, ptr @"$string.587", i64 %21)
   %22 = load %4, ptr %4, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
@@ -64206,13 +64221,13 @@ entry:
   %26 = getelementptr %30, ptr %25, i32 0, i32 5
   %27 = load i32, ptr %26, align 4
   %28 = sext i32 %27 to i64
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.586", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.588", i64 %28)
   %29 = load %4, ptr %3, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = load ptr, ptr %made, align 8
   %32 = call i32 @"$Plan.max_batch_from"(ptr %31)
   %33 = call ptr @"$source_name"(i32 %32)
-  call void @"$JsonWriter.string_field"(ptr %30, ptr @"$string.587", ptr %33)
+  call void @"$JsonWriter.string_field"(ptr %30, ptr @"$string.589", ptr %33)
   %34 = load %4, ptr %2, align 1
   ret void
 }
@@ -64228,7 +64243,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.581"
+  ret ptr @"$string.583"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -64244,7 +64259,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.582"
+  ret ptr @"$string.584"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -64276,7 +64291,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.583"
+  ret ptr @"$string.585"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -64292,7 +64307,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.584"
+  ret ptr @"$string.586"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -64456,7 +64471,7 @@ entry:
   %12 = getelementptr %29, ptr %11, i32 0, i32 5
   %13 = load i32, ptr %12, align 4
   %14 = call ptr @"$kv_dtype_name"(i32 %13)
-  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.590", ptr %14)
+  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.592", ptr %14)
   %15 = load %4, ptr %9, align 1
   %16 = load ptr, ptr %out, align 8
   %17 = load ptr, ptr %made, align 8
@@ -64464,12 +64479,12 @@ entry:
   %19 = getelementptr %29, ptr %18, i32 0, i32 5
   %20 = load i32, ptr %19, align 4
   %21 = call i64 @"$Plan.kv_bytes_per_token"(ptr %17, i32 %20)
-  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.592", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.594", i64 %21)
   %22 = load %4, ptr %8, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
   %25 = call i64 @"$Plan.kv_bytes_per_token"(ptr %24, i32 1)
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.593", i64 %25)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.595", i64 %25)
   %26 = load %4, ptr %7, align 1
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %made, align 8
@@ -64477,20 +64492,20 @@ entry:
   %30 = getelementptr %30, ptr %29, i32 0, i32 7
   %31 = load i32, ptr %30, align 4
   %32 = sext i32 %31 to i64
-  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.594", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.596", i64 %32)
   %33 = load %4, ptr %6, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = load ptr, ptr %made, align 8
   %36 = getelementptr %29, ptr %35, i32 0, i32 15
   %37 = load i64, ptr %36, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.595", i64 %37)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.597", i64 %37)
   %38 = load %4, ptr %5, align 1
   %39 = load ptr, ptr %out, align 8
   %40 = load ptr, ptr %made, align 8
   %41 = getelementptr %29, ptr %40, i32 0, i32 14
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
-  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.583", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.585", i64 %43)
   %44 = load %4, ptr %4, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -64503,13 +64518,13 @@ entry:
   %53 = load i32, ptr %52, align 4
   %54 = sext i32 %53 to i64
   %55 = mul i64 %49, %54
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.596", i64 %55)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.598", i64 %55)
   %56 = load %4, ptr %3, align 1
   %57 = load ptr, ptr %out, align 8
   %58 = load ptr, ptr %made, align 8
   %59 = call i32 @"$Plan.concurrent_requests"(ptr %58)
   %60 = sext i32 %59 to i64
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.597", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.599", i64 %60)
   %61 = load %4, ptr %2, align 1
   ret void
 }
@@ -64551,7 +64566,7 @@ else2:                                            ; preds = %else
   br i1 %12, label %then4, label %else5
 
 then4:                                            ; preds = %else2
-  ret ptr @"$string.591"
+  ret ptr @"$string.593"
 
 dead6:                                            ; No predecessors!
   br label %merge
@@ -64684,7 +64699,7 @@ entry:
   call void @"$Plan.buffer_shape"(ptr noalias sret(%177) %28, ptr %29, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %28, i64 168, i1 false)
   %30 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.601")
+  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.603")
   %31 = load %4, ptr %27, align 1
   %32 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %32)
@@ -64698,7 +64713,7 @@ entry:
   %40 = getelementptr %177, ptr %shape, i32 0, i32 3
   %41 = load i64, ptr %40, align 8
   %42 = mul i64 %39, %41
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.602", i64 %42)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.604", i64 %42)
   %43 = load %4, ptr %25, align 1
   %44 = load ptr, ptr %out, align 8
   %45 = getelementptr %177, ptr %shape, i32 0, i32 2
@@ -64709,7 +64724,7 @@ entry:
   %50 = getelementptr %177, ptr %shape, i32 0, i32 3
   %51 = load i64, ptr %50, align 8
   %52 = mul i64 %49, %51
-  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.603", i64 %52)
+  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.605", i64 %52)
   %53 = load %4, ptr %24, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = getelementptr %177, ptr %shape, i32 0, i32 2
@@ -64720,7 +64735,7 @@ entry:
   %60 = getelementptr %177, ptr %shape, i32 0, i32 3
   %61 = load i64, ptr %60, align 8
   %62 = mul i64 %59, %61
-  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.604", i64 %62)
+  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.606", i64 %62)
   %63 = load %4, ptr %23, align 1
   %64 = load ptr, ptr %out, align 8
   %65 = getelementptr %177, ptr %shape, i32 0, i32 2
@@ -64744,13 +64759,13 @@ entry:
   %83 = trunc i8 %75 to i1
   %84 = select i1 %83, i64 %77, i64 %82
   %85 = mul i64 %66, %84
-  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.605", i64 %85)
+  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.607", i64 %85)
   %86 = load %4, ptr %22, align 1
   %87 = load ptr, ptr %out, align 8
   %88 = getelementptr %177, ptr %shape, i32 0, i32 2
   %89 = load i64, ptr %88, align 8
   %90 = mul i64 %89, 4
-  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.606", i64 %90)
+  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.608", i64 %90)
   %91 = load %4, ptr %21, align 1
   %92 = load ptr, ptr %out, align 8
   %93 = getelementptr %177, ptr %shape, i32 0, i32 2
@@ -64768,7 +64783,7 @@ entry:
   %105 = getelementptr %177, ptr %shape, i32 0, i32 3
   %106 = load i64, ptr %105, align 8
   %107 = mul i64 %104, %106
-  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.607", i64 %107)
+  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.609", i64 %107)
   %108 = load %4, ptr %20, align 1
   %109 = load ptr, ptr %out, align 8
   %110 = getelementptr %177, ptr %shape, i32 0, i32 2
@@ -64782,7 +64797,7 @@ entry:
   %118 = getelementptr %177, ptr %shape, i32 0, i32 3
   %119 = load i64, ptr %118, align 8
   %120 = mul i64 %117, %119
-  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.608", i64 %120)
+  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.610", i64 %120)
   %121 = load %4, ptr %19, align 1
   %122 = load ptr, ptr %out, align 8
   %123 = getelementptr %177, ptr %shape, i32 0, i32 2
@@ -64796,7 +64811,7 @@ entry:
   %131 = getelementptr %177, ptr %shape, i32 0, i32 3
   %132 = load i64, ptr %131, align 8
   %133 = mul i64 %130, %132
-  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.609", i64 %133)
+  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.611", i64 %133)
   %134 = load %4, ptr %18, align 1
   %135 = load ptr, ptr %out, align 8
   %136 = getelementptr %177, ptr %shape, i32 0, i32 2
@@ -64808,7 +64823,7 @@ entry:
   %142 = getelementptr %177, ptr %shape, i32 0, i32 3
   %143 = load i64, ptr %142, align 8
   %144 = mul i64 %141, %143
-  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.610", i64 %144)
+  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.612", i64 %144)
   %145 = load %4, ptr %17, align 1
   %146 = load ptr, ptr %out, align 8
   %147 = getelementptr %177, ptr %shape, i32 0, i32 2
@@ -64819,7 +64834,7 @@ entry:
   %152 = getelementptr %177, ptr %shape, i32 0, i32 3
   %153 = load i64, ptr %152, align 8
   %154 = mul i64 %151, %153
-  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.611", i64 %154)
+  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.613", i64 %154)
   %155 = load %4, ptr %16, align 1
   %156 = load ptr, ptr %out, align 8
   %157 = getelementptr %177, ptr %shape, i32 0, i32 2
@@ -64827,13 +64842,13 @@ entry:
   %159 = getelementptr %177, ptr %shape, i32 0, i32 8
   %160 = load i64, ptr %159, align 8
   %161 = mul i64 %158, %160
-  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.612", i64 %161)
+  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.614", i64 %161)
   %162 = load %4, ptr %15, align 1
   %163 = load ptr, ptr %out, align 8
   %164 = getelementptr %177, ptr %shape, i32 0, i32 2
   %165 = load i64, ptr %164, align 8
   %166 = mul i64 %165, 4
-  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.613", i64 %166)
+  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.615", i64 %166)
   %167 = load %4, ptr %14, align 1
   %168 = load ptr, ptr %out, align 8
   %169 = getelementptr %177, ptr %shape, i32 0, i32 2
@@ -64844,7 +64859,7 @@ entry:
   %174 = getelementptr %177, ptr %shape, i32 0, i32 3
   %175 = load i64, ptr %174, align 8
   %176 = mul i64 %173, %175
-  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.614", i64 %176)
+  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.616", i64 %176)
   %177 = load %4, ptr %13, align 1
   %178 = load ptr, ptr %out, align 8
   %179 = getelementptr %177, ptr %shape, i32 0, i32 2
@@ -64853,7 +64868,7 @@ entry:
   %182 = load i64, ptr %181, align 8
   %183 = mul i64 %180, %182
   %184 = mul i64 %183, 4
-  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.615", i64 %184)
+  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.617", i64 %184)
   %185 = load %4, ptr %12, align 1
   %186 = load ptr, ptr %out, align 8
   %187 = getelementptr %177, ptr %shape, i32 0, i32 2
@@ -64862,7 +64877,7 @@ entry:
   %190 = load i64, ptr %189, align 8
   %191 = mul i64 %188, %190
   %192 = mul i64 %191, 4
-  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.616", i64 %192)
+  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.618", i64 %192)
   %193 = load %4, ptr %11, align 1
   %194 = load ptr, ptr %out, align 8
   %195 = getelementptr %177, ptr %shape, i32 0, i32 10
@@ -64871,7 +64886,7 @@ entry:
   %198 = load i64, ptr %197, align 8
   %199 = mul i64 %196, %198
   %200 = mul i64 %199, 4
-  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.617", i64 %200)
+  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.619", i64 %200)
   %201 = load %4, ptr %10, align 1
   %202 = load ptr, ptr %out, align 8
   %203 = getelementptr %177, ptr %shape, i32 0, i32 10
@@ -64886,7 +64901,7 @@ entry:
   %211 = getelementptr %177, ptr %shape, i32 0, i32 14
   %212 = load i64, ptr %211, align 8
   %213 = mul i64 %212, 4
-  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.618", i64 %213)
+  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.620", i64 %213)
   %214 = load %4, ptr %8, align 1
   %215 = load ptr, ptr %out, align 8
   %216 = getelementptr %177, ptr %shape, i32 0, i32 1
@@ -64901,7 +64916,7 @@ entry:
   %225 = mul i64 %224, 4
   %226 = trunc i8 %219 to i1
   %227 = select i1 %226, i64 %225, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %215, ptr @"$string.619", i64 %227)
+  call void @"$JsonWriter.integer_field"(ptr %215, ptr @"$string.621", i64 %227)
   %228 = load %4, ptr %7, align 1
   %229 = load ptr, ptr %out, align 8
   %230 = getelementptr %177, ptr %shape, i32 0, i32 14
@@ -64911,7 +64926,7 @@ entry:
   %234 = sdiv i64 %233, 2
   %235 = mul i64 %231, %234
   %236 = mul i64 %235, 4
-  call void @"$JsonWriter.integer_field"(ptr %229, ptr @"$string.620", i64 %236)
+  call void @"$JsonWriter.integer_field"(ptr %229, ptr @"$string.622", i64 %236)
   %237 = load %4, ptr %6, align 1
   %238 = load ptr, ptr %out, align 8
   %239 = getelementptr %177, ptr %shape, i32 0, i32 14
@@ -64921,12 +64936,12 @@ entry:
   %243 = sdiv i64 %242, 2
   %244 = mul i64 %240, %243
   %245 = mul i64 %244, 4
-  call void @"$JsonWriter.integer_field"(ptr %238, ptr @"$string.621", i64 %245)
+  call void @"$JsonWriter.integer_field"(ptr %238, ptr @"$string.623", i64 %245)
   %246 = load %4, ptr %5, align 1
   %247 = load ptr, ptr %out, align 8
   %248 = getelementptr %177, ptr %shape, i32 0, i32 16
   %249 = load i64, ptr %248, align 8
-  call void @"$JsonWriter.integer_field"(ptr %247, ptr @"$string.622", i64 %249)
+  call void @"$JsonWriter.integer_field"(ptr %247, ptr @"$string.624", i64 %249)
   %250 = load %4, ptr %4, align 1
   %251 = load ptr, ptr %out, align 8
   %252 = getelementptr %177, ptr %shape, i32 0, i32 0
@@ -64941,7 +64956,7 @@ entry:
   %261 = mul i64 %260, 4
   %262 = trunc i8 %255 to i1
   %263 = select i1 %262, i64 %261, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %251, ptr @"$string.623", i64 %263)
+  call void @"$JsonWriter.integer_field"(ptr %251, ptr @"$string.625", i64 %263)
   %264 = load %4, ptr %3, align 1
   %265 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %265)
@@ -64979,42 +64994,42 @@ entry:
   %18 = load ptr, ptr %out, align 8
   %19 = load i32, ptr %index, align 4
   %20 = sext i32 %19 to i64
-  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.625", i64 %20)
+  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.627", i64 %20)
   %21 = load %4, ptr %11, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = getelementptr %179, ptr %rank, i32 0, i32 0
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.626", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.628", i64 %24)
   %25 = load %4, ptr %10, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = getelementptr %179, ptr %rank, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.627", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.629", i64 %28)
   %29 = load %4, ptr %9, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = getelementptr %179, ptr %rank, i32 0, i32 2
   %32 = load i64, ptr %31, align 8
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.628", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.630", i64 %32)
   %33 = load %4, ptr %8, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = getelementptr %179, ptr %rank, i32 0, i32 3
   %36 = load i64, ptr %35, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.629", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.631", i64 %36)
   %37 = load %4, ptr %7, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = getelementptr %179, ptr %rank, i32 0, i32 4
   %40 = load i64, ptr %39, align 8
-  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.630", i64 %40)
+  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.632", i64 %40)
   %41 = load %4, ptr %6, align 1
   %42 = load ptr, ptr %out, align 8
   %43 = getelementptr %179, ptr %rank, i32 0, i32 5
   %44 = load i64, ptr %43, align 8
-  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.631", i64 %44)
+  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.633", i64 %44)
   %45 = load %4, ptr %5, align 1
   %46 = load ptr, ptr %out, align 8
   %47 = getelementptr %179, ptr %rank, i32 0, i32 6
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.632", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.634", i64 %48)
   %49 = load %4, ptr %4, align 1
   %50 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %50)
@@ -65577,7 +65592,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.633")
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.635")
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -65918,7 +65933,7 @@ then3:                                            ; preds = %then
   %58 = getelementptr [1024 x i8], ptr %57, i32 0, i32 0
   %59 = getelementptr i8, ptr %58, i64 0
   %60 = load i32, ptr %capacity, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.634", i32 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.636", i32 %60)
   %62 = load ptr, ptr %target, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -66103,7 +66118,7 @@ then3:                                            ; preds = %then
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.635", ptr @"$string.636")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.637", ptr @"$string.638")
   %19 = load ptr, ptr %target1, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -66229,7 +66244,7 @@ then3:                                            ; preds = %then
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.637")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.639")
   %31 = load ptr, ptr %target1, align 8
   %32 = getelementptr %5, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
@@ -66303,9 +66318,9 @@ entry:
   %17 = load ptr, ptr %made, align 8
   %18 = getelementptr %79, ptr %17, i32 0, i32 10
   %19 = load i64, ptr %18, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.638", i64 %19)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.640", i64 %19)
   %20 = load %4, ptr %12, align 1
-  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.639")
+  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.641")
   %21 = load %4, ptr %11, align 1
   call void @"$JsonWriter.begin_array"(ptr %out)
   %22 = load %4, ptr %10, align 1
@@ -66342,12 +66357,12 @@ forbody:                                          ; preds = %forcond
   %43 = load ptr, ptr %total, align 8
   %44 = getelementptr %80, ptr %43, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.640", i64 %45)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.642", i64 %45)
   %46 = load %4, ptr %7, align 1
   %47 = load ptr, ptr %total, align 8
   %48 = getelementptr %80, ptr %47, i32 0, i32 2
   %49 = load i64, ptr %48, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.641", i64 %49)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.643", i64 %49)
   %50 = load %4, ptr %6, align 1
   call void @"$JsonWriter.end_object"(ptr %out)
   %51 = load %4, ptr %5, align 1
@@ -66402,7 +66417,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.635", ptr @"$string.642")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.637", ptr @"$string.644")
   %19 = load ptr, ptr %target, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -66578,7 +66593,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %then2
   %18 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %18, ptr @"$string.643", i32 -1)
+  call void @"$Rank.enter"(ptr %18, ptr @"$string.645", i32 -1)
   %19 = load %4, ptr %4, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %self, align 8
@@ -66804,7 +66819,7 @@ then5:                                            ; preds = %then2
   %32 = getelementptr %41, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
   %34 = load i32, ptr %num_pages, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.650", i32 %33, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.652", i32 %33, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -67001,7 +67016,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %37, ptr %28, i32 0, i32 2
   %30 = getelementptr %38, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.644", i32 %27, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.646", i32 %27, i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -67054,7 +67069,7 @@ then9:                                            ; preds = %then5
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %num_pages, align 4
   %60 = load i64, ptr %held, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.645", i32 %59, i64 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.647", i32 %59, i64 %60)
   %62 = load ptr, ptr %target7, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -67106,7 +67121,7 @@ then17:                                           ; preds = %then13
   %87 = getelementptr %37, ptr %86, i32 0, i32 21
   %88 = getelementptr %52, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.646", i64 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.648", i64 %89)
   %91 = load ptr, ptr %target15, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -67232,7 +67247,7 @@ then3:                                            ; preds = %then
   %45 = getelementptr %71, ptr %44, i32 0, i32 0
   %46 = load i64, ptr %45, align 8
   %47 = load i32, ptr %needed, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.647", i32 %43, i64 %46, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.649", i32 %43, i64 %46, i32 %47)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %5, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -67382,7 +67397,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.24", i32 79, ptr @"$string.648")
+  call void @"$check.fail"(ptr @"$string.24", i32 79, ptr @"$string.650")
   %15 = load %4, ptr %8, align 1
   br label %merge
 
@@ -67400,7 +67415,7 @@ merge:                                            ; preds = %else, %then
   br i1 %22, label %else3, label %then2
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.24", i32 80, ptr @"$string.649")
+  call void @"$check.fail"(ptr @"$string.24", i32 80, ptr @"$string.651")
   %23 = load %4, ptr %7, align 1
   br label %merge1
 
@@ -67982,7 +67997,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr %71, ptr %38, i32 0, i32 15
   %40 = getelementptr %17, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.651", i64 %37, i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.653", i64 %37, i64 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -68211,7 +68226,7 @@ entry:
 
 then:                                             ; preds = %entry
   %35 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %35, ptr @"$string.652", i32 -1)
+  call void @"$Rank.enter"(ptr %35, ptr @"$string.654", i32 -1)
   %36 = load %4, ptr %8, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %self, align 8
@@ -68250,7 +68265,7 @@ merge1:                                           ; preds = %else3, %dead
 
 else:                                             ; preds = %entry
   %56 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %56, ptr @"$string.653", i32 -1)
+  call void @"$Rank.enter"(ptr %56, ptr @"$string.655", i32 -1)
   %57 = load %4, ptr %6, align 1
   %58 = load ptr, ptr %self, align 8
   %59 = load ptr, ptr %self, align 8
@@ -68289,7 +68304,7 @@ merge5:                                           ; preds = %else7, %dead8
 
 merge:                                            ; preds = %merge5, %merge1
   %77 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %77, ptr @"$string.654", i32 -1)
+  call void @"$Rank.enter"(ptr %77, ptr @"$string.656", i32 -1)
   %78 = load %4, ptr %4, align 1
   %79 = load ptr, ptr %self, align 8
   %80 = load ptr, ptr %self, align 8
@@ -68603,7 +68618,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %30 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %30, ptr @"$string.655", i32 -1)
+  call void @"$Rank.enter"(ptr %30, ptr @"$string.657", i32 -1)
   %31 = load %4, ptr %6, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %self, align 8
@@ -68661,7 +68676,7 @@ merge1:                                           ; preds = %else3, %merge4
   %65 = getelementptr %183, ptr %args, i32 0, i32 4
   store ptr %64, ptr %65, align 8
   %66 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %66, ptr @"$string.618", i32 -1)
+  call void @"$Rank.enter"(ptr %66, ptr @"$string.620", i32 -1)
   %67 = load %4, ptr %4, align 1
   %68 = load ptr, ptr %self, align 8
   %69 = load ptr, ptr %self, align 8
@@ -68744,7 +68759,7 @@ entry:
   br i1 %8, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.85", i32 10, ptr @"$string.656")
+  call void @"$check.fail"(ptr @"$string.85", i32 10, ptr @"$string.658")
   %9 = load %4, ptr %4, align 1
   br label %merge
 
@@ -68772,7 +68787,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %23, label %else, label %then
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.85", i32 11, ptr @"$string.657")
+  call void @"$check.fail"(ptr @"$string.85", i32 11, ptr @"$string.659")
   %24 = load %4, ptr %3, align 1
   br label %merge1
 
@@ -68991,7 +69006,7 @@ entry:
   %8 = getelementptr %184, ptr %args, i32 0, i32 0
   store ptr %7, ptr %8, align 8
   %9 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %9, ptr @"$string.658", i32 -1)
+  call void @"$Rank.enter"(ptr %9, ptr @"$string.660", i32 -1)
   %10 = load %4, ptr %4, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = load ptr, ptr %self, align 8
@@ -69720,7 +69735,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i32, ptr %num_masks, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.659", i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.661", i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -70000,7 +70015,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %71, ptr %20, i32 0, i32 0
   %22 = load i64, ptr %21, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.660", i64 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.662", i64 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -70052,7 +70067,7 @@ then9:                                            ; preds = %then5
   %49 = load ptr, ptr %item, align 8
   %50 = getelementptr %71, ptr %49, i32 0, i32 30
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.661", i32 %45, i64 %48, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.663", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -70104,7 +70119,7 @@ then17:                                           ; preds = %then13
   %78 = load ptr, ptr %item, align 8
   %79 = getelementptr %71, ptr %78, i32 0, i32 32
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.662", i32 %74, i64 %77, i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.664", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
   %83 = getelementptr %5, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -70557,7 +70572,7 @@ then8:                                            ; preds = %merge4
   %46 = load ptr, ptr %r, align 8
   %47 = getelementptr %111, ptr %46, i32 0, i32 1
   %48 = load i32, ptr %47, align 4
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.698", i32 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.700", i32 %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -70618,7 +70633,7 @@ then16:                                           ; preds = %then12
   %81 = getelementptr i8, ptr %80, i64 0
   %82 = load i64, ptr %count, align 8
   %83 = load i32, ptr %most, align 4
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.699", i64 %82, i32 %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.701", i64 %82, i32 %83)
   %85 = load ptr, ptr %target14, align 8
   %86 = getelementptr %5, ptr %85, i32 0, i32 0
   %87 = getelementptr [1024 x i8], ptr %86, i32 0, i32 0
@@ -70687,7 +70702,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.663")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.665")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -70735,7 +70750,7 @@ then9:                                            ; preds = %then5
   %41 = load ptr, ptr %r, align 8
   %42 = getelementptr %111, ptr %41, i32 0, i32 0
   %43 = load i32, ptr %42, align 4
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.664", i32 %43, i32 152)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.666", i32 %43, i32 152)
   %45 = load ptr, ptr %target7, align 8
   %46 = getelementptr %5, ptr %45, i32 0, i32 0
   %47 = getelementptr [1024 x i8], ptr %46, i32 0, i32 0
@@ -70826,7 +70841,7 @@ then26:                                           ; preds = %then22
   %83 = load ptr, ptr %r, align 8
   %84 = getelementptr %111, ptr %83, i32 0, i32 7
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.684", i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.686", i32 %85)
   %87 = load ptr, ptr %target24, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -70858,7 +70873,7 @@ merge21:                                          ; preds = %else23, %dead28
   %99 = getelementptr %187, ptr %98, i32 0, i32 0
   %100 = load i32, ptr %99, align 4
   %101 = load ptr, ptr %message, align 8
-  %102 = call i32 @"$request.check_tokens"(ptr @"$string.685", ptr %94, i32 %97, i32 %100, ptr %101)
+  %102 = call i32 @"$request.check_tokens"(ptr @"$string.687", ptr %94, i32 %97, i32 %100, ptr %101)
   store i32 %102, ptr %code29, align 4
   %103 = load i32, ptr %code29, align 4
   %104 = icmp ne i32 %103, 0
@@ -70981,7 +70996,7 @@ then5:                                            ; preds = %then2
   %37 = load ptr, ptr %r, align 8
   %38 = getelementptr %111, ptr %37, i32 0, i32 3
   %39 = load i32, ptr %38, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.668", i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.670", i32 %39)
   %41 = load ptr, ptr %target, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -71043,7 +71058,7 @@ then13:                                           ; preds = %then9
   %73 = load ptr, ptr %r, align 8
   %74 = getelementptr %111, ptr %73, i32 0, i32 3
   %75 = load i32, ptr %74, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.669", i32 %72, i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.671", i32 %72, i32 %75)
   %77 = load ptr, ptr %target11, align 8
   %78 = getelementptr %5, ptr %77, i32 0, i32 0
   %79 = getelementptr [1024 x i8], ptr %78, i32 0, i32 0
@@ -71090,7 +71105,7 @@ then21:                                           ; preds = %then17
   %97 = load ptr, ptr %r, align 8
   %98 = getelementptr %111, ptr %97, i32 0, i32 18
   %99 = load i64, ptr %98, align 8
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.670", i64 %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.672", i64 %99)
   %101 = load ptr, ptr %target19, align 8
   %102 = getelementptr %5, ptr %101, i32 0, i32 0
   %103 = getelementptr [1024 x i8], ptr %102, i32 0, i32 0
@@ -71137,7 +71152,7 @@ then29:                                           ; preds = %then25
   %121 = load ptr, ptr %r, align 8
   %122 = getelementptr %111, ptr %121, i32 0, i32 16
   %123 = load i32, ptr %122, align 4
-  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.671", i32 %123)
+  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.673", i32 %123)
   %125 = load ptr, ptr %target27, align 8
   %126 = getelementptr %5, ptr %125, i32 0, i32 0
   %127 = getelementptr [1024 x i8], ptr %126, i32 0, i32 0
@@ -71196,7 +71211,7 @@ then37:                                           ; preds = %then33
   %154 = load ptr, ptr %limits, align 8
   %155 = getelementptr %187, ptr %154, i32 0, i32 0
   %156 = load i32, ptr %155, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.672", i32 %153, i32 %156)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.674", i32 %153, i32 %156)
   %158 = load ptr, ptr %target35, align 8
   %159 = getelementptr %5, ptr %158, i32 0, i32 0
   %160 = getelementptr [1024 x i8], ptr %159, i32 0, i32 0
@@ -71281,7 +71296,7 @@ then2:                                            ; preds = %then
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
   %19 = load i32, ptr %num_tokens, align 4
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.665", i32 %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.667", i32 %19)
   %21 = load ptr, ptr %target, align 8
   %22 = getelementptr %5, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
@@ -71330,7 +71345,7 @@ then9:                                            ; preds = %then5
   %43 = load ptr, ptr %limits, align 8
   %44 = getelementptr %187, ptr %43, i32 0, i32 1
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.666", i32 %42, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.668", i32 %42, i32 %45)
   %47 = load ptr, ptr %target7, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -71358,7 +71373,7 @@ merge4:                                           ; preds = %else6, %dead11
   %55 = getelementptr %187, ptr %54, i32 0, i32 0
   %56 = load i32, ptr %55, align 4
   %57 = load ptr, ptr %message, align 8
-  %58 = call i32 @"$request.check_tokens"(ptr @"$string.667", ptr %52, i32 %53, i32 %56, ptr %57)
+  %58 = call i32 @"$request.check_tokens"(ptr @"$string.669", ptr %52, i32 %53, i32 %56, ptr %57)
   ret i32 %58
 
 dead12:                                           ; No predecessors!
@@ -71439,7 +71454,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %limits, align 8
   %25 = getelementptr %187, ptr %24, i32 0, i32 4
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.673", i32 %20, i32 %23, i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.675", i32 %20, i32 %23, i32 %26)
   %28 = load ptr, ptr %target, align 8
   %29 = getelementptr %5, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
@@ -71522,7 +71537,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %72, ptr %29, i32 0, i32 0
   %31 = load float, ptr %30, align 4
   %32 = fpext float %31 to double
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.674", double %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.676", double %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -71548,7 +71563,7 @@ merge:                                            ; preds = %else, %dead
   %40 = getelementptr %72, ptr %39, i32 0, i32 1
   %41 = load float, ptr %40, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$check_unit_range"(ptr @"$string.677", float %41, float 0.000000e+00, i1 zeroext true, ptr %42)
+  %43 = call i32 @"$check_unit_range"(ptr @"$string.679", float %41, float 0.000000e+00, i1 zeroext true, ptr %42)
   store i32 %43, ptr %code, align 4
   %44 = load i32, ptr %code, align 4
   %45 = icmp ne i32 %44, 0
@@ -71571,7 +71586,7 @@ merge4:                                           ; preds = %else6, %dead7
   %50 = getelementptr %72, ptr %49, i32 0, i32 2
   %51 = load float, ptr %50, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_unit_range"(ptr @"$string.678", float %51, float 0.000000e+00, i1 zeroext false, ptr %52)
+  %53 = call i32 @"$check_unit_range"(ptr @"$string.680", float %51, float 0.000000e+00, i1 zeroext false, ptr %52)
   store i32 %53, ptr %code8, align 4
   %54 = load i32, ptr %code8, align 4
   %55 = icmp ne i32 %54, 0
@@ -71615,7 +71630,7 @@ then18:                                           ; preds = %then14
   %74 = load ptr, ptr %s, align 8
   %75 = getelementptr %72, ptr %74, i32 0, i32 3
   %76 = load i32, ptr %75, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.679", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.681", i32 %76)
   %78 = load ptr, ptr %target16, align 8
   %79 = getelementptr %5, ptr %78, i32 0, i32 0
   %80 = getelementptr [1024 x i8], ptr %79, i32 0, i32 0
@@ -71672,7 +71687,7 @@ then27:                                           ; preds = %then22
   %105 = getelementptr %72, ptr %104, i32 0, i32 4
   %106 = load float, ptr %105, align 4
   %107 = fpext float %106 to double
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.680", double %107)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.682", double %107)
   %109 = load ptr, ptr %target25, align 8
   %110 = getelementptr %5, ptr %109, i32 0, i32 0
   %111 = getelementptr [1024 x i8], ptr %110, i32 0, i32 0
@@ -71720,7 +71735,7 @@ then35:                                           ; preds = %then31
   %130 = getelementptr %72, ptr %129, i32 0, i32 5
   %131 = load float, ptr %130, align 4
   %132 = fpext float %131 to double
-  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %128, i64 1024, ptr @"$string.681", double %132)
+  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %128, i64 1024, ptr @"$string.683", double %132)
   %134 = load ptr, ptr %target33, align 8
   %135 = getelementptr %5, ptr %134, i32 0, i32 0
   %136 = getelementptr [1024 x i8], ptr %135, i32 0, i32 0
@@ -71768,7 +71783,7 @@ then43:                                           ; preds = %then39
   %155 = getelementptr %72, ptr %154, i32 0, i32 6
   %156 = load float, ptr %155, align 4
   %157 = fpext float %156 to double
-  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.682", double %157)
+  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.684", double %157)
   %159 = load ptr, ptr %target41, align 8
   %160 = getelementptr %5, ptr %159, i32 0, i32 0
   %161 = getelementptr [1024 x i8], ptr %160, i32 0, i32 0
@@ -71824,7 +71839,7 @@ then51:                                           ; preds = %then47
   %185 = load ptr, ptr %s, align 8
   %186 = getelementptr %72, ptr %185, i32 0, i32 7
   %187 = load i32, ptr %186, align 4
-  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %184, i64 1024, ptr @"$string.683", i32 %187, i32 20)
+  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %184, i64 1024, ptr @"$string.685", i32 %187, i32 20)
   %189 = load ptr, ptr %target49, align 8
   %190 = getelementptr %5, ptr %189, i32 0, i32 0
   %191 = getelementptr [1024 x i8], ptr %190, i32 0, i32 0
@@ -71964,7 +71979,7 @@ then5:                                            ; preds = %then2
   %46 = fpext float %45 to double
   %47 = load float, ptr %lowest, align 4
   %48 = fpext float %47 to double
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.675", ptr %44, double %46, double %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.677", ptr %44, double %46, double %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -72004,7 +72019,7 @@ then9:                                            ; preds = %merge1
   %66 = fpext float %65 to double
   %67 = load float, ptr %lowest, align 4
   %68 = fpext float %67 to double
-  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.676", ptr %64, double %66, double %68)
+  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.678", ptr %64, double %66, double %68)
   %70 = load ptr, ptr %target7, align 8
   %71 = getelementptr %5, ptr %70, i32 0, i32 0
   %72 = getelementptr [1024 x i8], ptr %71, i32 0, i32 0
@@ -72084,7 +72099,7 @@ then2:                                            ; preds = %then
   %28 = load ptr, ptr %r, align 8
   %29 = getelementptr %111, ptr %28, i32 0, i32 9
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.686", i32 %30, i32 1024)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.688", i32 %30, i32 1024)
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -72150,7 +72165,7 @@ then13:                                           ; preds = %then9
   %59 = getelementptr %111, ptr %58, i32 0, i32 9
   %60 = load i32, ptr %59, align 4
   %61 = add i32 %60, 1
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.687", i32 %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.689", i32 %61)
   %63 = load ptr, ptr %target11, align 8
   %64 = getelementptr %5, ptr %63, i32 0, i32 0
   %65 = getelementptr [1024 x i8], ptr %64, i32 0, i32 0
@@ -72201,7 +72216,7 @@ then21:                                           ; preds = %then17
   %87 = load ptr, ptr %86, align 8
   %88 = getelementptr i32, ptr %87, i64 0
   %89 = load i32, ptr %88, align 4
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %84, i64 1024, ptr @"$string.688", i32 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %84, i64 1024, ptr @"$string.690", i32 %89)
   %91 = load ptr, ptr %target19, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -72278,7 +72293,7 @@ then30:                                           ; preds = %then26
   %133 = getelementptr i8, ptr %132, i64 0
   %134 = load i32, ptr %i, align 4
   %135 = load i32, ptr %length, align 4
-  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %133, i64 1024, ptr @"$string.689", i32 %134, i32 %135)
+  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %133, i64 1024, ptr @"$string.691", i32 %134, i32 %135)
   %137 = load ptr, ptr %target28, align 8
   %138 = getelementptr %5, ptr %137, i32 0, i32 0
   %139 = getelementptr [1024 x i8], ptr %138, i32 0, i32 0
@@ -72321,7 +72336,7 @@ merge24:                                          ; preds = %forcond
   %156 = getelementptr %187, ptr %155, i32 0, i32 0
   %157 = load i32, ptr %156, align 4
   %158 = load ptr, ptr %message, align 8
-  %159 = call i32 @"$request.check_tokens"(ptr @"$string.690", ptr %145, i32 %154, i32 %157, ptr %158)
+  %159 = call i32 @"$request.check_tokens"(ptr @"$string.692", ptr %145, i32 %154, i32 %157, ptr %158)
   ret i32 %159
 
 dead33:                                           ; No predecessors!
@@ -72395,7 +72410,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %111, ptr %39, i32 0, i32 10
   %41 = load i32, ptr %40, align 4
   %42 = load i32, ptr %most, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.691", i32 %41, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.693", i32 %41, i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -72427,7 +72442,7 @@ merge:                                            ; preds = %else, %dead
   %56 = getelementptr %187, ptr %55, i32 0, i32 0
   %57 = load i32, ptr %56, align 4
   %58 = load ptr, ptr %message, align 8
-  %59 = call i32 @"$request.check_tokens"(ptr @"$string.692", ptr %51, i32 %54, i32 %57, ptr %58)
+  %59 = call i32 @"$request.check_tokens"(ptr @"$string.694", ptr %51, i32 %54, i32 %57, ptr %58)
   store i32 %59, ptr %code, align 4
   %60 = load i32, ptr %code, align 4
   %61 = icmp ne i32 %60, 0
@@ -72480,7 +72495,7 @@ then13:                                           ; preds = %then9
   %86 = load ptr, ptr %r, align 8
   %87 = getelementptr %111, ptr %86, i32 0, i32 10
   %88 = load i32, ptr %87, align 4
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.693", i32 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.695", i32 %88)
   %90 = load ptr, ptr %target11, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -72553,7 +72568,7 @@ then22:                                           ; preds = %then18
   %129 = getelementptr float, ptr %126, i64 %128
   %130 = load float, ptr %129, align 4
   %131 = fpext float %130 to double
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %122, i64 1024, ptr @"$string.694", i32 %123, double %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %122, i64 1024, ptr @"$string.696", i32 %123, double %131)
   %133 = load ptr, ptr %target20, align 8
   %134 = getelementptr %5, ptr %133, i32 0, i32 0
   %135 = getelementptr [1024 x i8], ptr %134, i32 0, i32 0
@@ -72630,7 +72645,7 @@ then33:                                           ; preds = %then29
   %176 = sext i32 %175 to i64
   %177 = getelementptr i32, ptr %174, i64 %176
   %178 = load i32, ptr %177, align 4
-  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.695", i32 %171, i32 %178)
+  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.697", i32 %171, i32 %178)
   %180 = load ptr, ptr %target31, align 8
   %181 = getelementptr %5, ptr %180, i32 0, i32 0
   %182 = getelementptr [1024 x i8], ptr %181, i32 0, i32 0
@@ -73241,7 +73256,7 @@ forbody:                                          ; preds = %forcond
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
   %39 = getelementptr { i64 }, ptr %2, i32 0, i32 0
   %40 = load i64, ptr %39, align 8
-  %41 = call zeroext i1 @"$Vector.push.696"(ptr %15, i64 %40)
+  %41 = call zeroext i1 @"$Vector.push.698"(ptr %15, i64 %40)
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
   br i1 %43, label %else, label %then
@@ -73286,7 +73301,7 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.696"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.push.698"(ptr %0, i64 %1) {
 entry:
   %value = alloca %189, align 8
   %self = alloca ptr, align 8
@@ -73298,7 +73313,7 @@ entry:
   %5 = getelementptr %73, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
-  %8 = call zeroext i1 @"$Vector.reserve.697"(ptr %3, i64 %7)
+  %8 = call zeroext i1 @"$Vector.reserve.699"(ptr %3, i64 %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %else, label %then
@@ -73334,7 +73349,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.697"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.699"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -73486,7 +73501,7 @@ and.lhs.true:                                     ; preds = %forbody
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %4, ptr align 4 %bias, i64 8, i1 false)
   %29 = getelementptr { i64 }, ptr %4, i32 0, i32 0
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$Vector.push.696"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.push.698"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else, label %then
@@ -73546,7 +73561,7 @@ forbody4:                                         ; preds = %forcond3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
   %63 = getelementptr { i64 }, ptr %1, i32 0, i32 0
   %64 = load i64, ptr %63, align 8
-  %65 = call zeroext i1 @"$Vector.push.696"(ptr %46, i64 %64)
+  %65 = call zeroext i1 @"$Vector.push.698"(ptr %46, i64 %64)
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
   br i1 %67, label %else8, label %then7
@@ -73906,7 +73921,7 @@ then2:                                            ; preds = %then
   %32 = getelementptr %37, ptr %31, i32 0, i32 2
   %33 = getelementptr %38, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.700", i64 %26, i32 %30, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.702", i64 %26, i32 %30, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -74008,7 +74023,7 @@ then5:                                            ; preds = %then2
   %44 = getelementptr %38, ptr %43, i32 0, i32 10
   %45 = getelementptr %32, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.701", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.703", i32 %46)
   %48 = load ptr, ptr %target, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -74093,7 +74108,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.709", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.711", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -74555,7 +74570,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.28", i32 234, ptr @"$string.702")
+  call void @"$check.fail"(ptr @"$string.28", i32 234, ptr @"$string.704")
   %13 = load %4, ptr %3, align 1
   br label %merge
 
@@ -76407,7 +76422,7 @@ merge2:                                           ; preds = %else, %dead
   %42 = load i32, ptr %most, align 4
   %43 = load i32, ptr %planned, align 4
   %44 = sub i32 %42, %43
-  %45 = call i32 @"$smaller.704"(i32 %41, i32 %44)
+  %45 = call i32 @"$smaller.706"(i32 %41, i32 %44)
   %46 = add i32 %38, %45
   store i32 %46, ptr %planned, align 4
   br label %condition
@@ -76454,14 +76469,14 @@ merge:                                            ; preds = %else, %dead
   %18 = load i32, ptr %most, align 4
   %19 = call i32 @"$Scheduler.piece_of"(ptr %17, i32 0, i32 %18)
   %20 = add i32 %16, %19
-  %21 = call i32 @"$smaller.703"(i32 %12, i32 %20)
+  %21 = call i32 @"$smaller.705"(i32 %12, i32 %20)
   ret i32 %21
 
 dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.703"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.705"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -76581,7 +76596,7 @@ then6:                                            ; preds = %and.lhs.true
   %47 = getelementptr %39, ptr %46, i32 0, i32 0
   %48 = getelementptr %40, ptr %47, i32 0, i32 1
   %49 = load i32, ptr %48, align 4
-  %50 = call i32 @"$smaller.703"(i32 %45, i32 %49)
+  %50 = call i32 @"$smaller.705"(i32 %45, i32 %49)
   ret i32 %50
 
 and.lhs.true:                                     ; preds = %merge1
@@ -76745,7 +76760,7 @@ merge:                                            ; preds = %forcond
   %25 = load i64, ptr %planned, align 8
   %26 = trunc i64 %25 to i32
   %27 = load i32, ptr %most, align 4
-  %28 = call i32 @"$smaller.704"(i32 %26, i32 %27)
+  %28 = call i32 @"$smaller.706"(i32 %26, i32 %27)
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -76811,7 +76826,7 @@ then5:                                            ; preds = %merge
   %26 = getelementptr %39, ptr %25, i32 0, i32 0
   %27 = getelementptr %40, ptr %26, i32 0, i32 4
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 @"$smaller.703"(i32 %24, i32 %28)
+  %29 = call i32 @"$smaller.705"(i32 %24, i32 %28)
   ret i32 %29
 
 dead7:                                            ; No predecessors!
@@ -76828,7 +76843,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.704"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.706"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -77664,7 +77679,7 @@ entry:
   br i1 %9, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.705", i32 193, ptr @"$string.706")
+  call void @"$check.fail"(ptr @"$string.707", i32 193, ptr @"$string.708")
   %10 = load %4, ptr %4, align 1
   br label %merge
 
@@ -78000,7 +78015,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.16", i32 267, ptr @"$string.707")
+  call void @"$check.fail"(ptr @"$string.16", i32 267, ptr @"$string.709")
   %15 = load %4, ptr %5, align 1
   br label %merge
 
@@ -78488,7 +78503,7 @@ then:                                             ; preds = %and.lhs.true
   %32 = getelementptr %39, ptr %31, i32 0, i32 2
   %33 = load ptr, ptr %32, align 8
   %34 = call i32 @"$StepPlan.room"(ptr %33)
-  %35 = call i32 @"$smaller.704"(i32 %30, i32 %34)
+  %35 = call i32 @"$smaller.706"(i32 %30, i32 %34)
   %36 = call i32 @"$Scheduler.piece_of"(ptr %24, i32 %27, i32 %35)
   store i32 %36, ptr %num_tokens, align 4
   %37 = load i32, ptr %num_tokens, align 4
@@ -79158,7 +79173,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.34", i32 143, ptr @"$string.708")
+  call void @"$check.fail"(ptr @"$string.34", i32 143, ptr @"$string.710")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -79932,7 +79947,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$Vector.free.710"(ptr @"<global>.98")
+  call void @"$Vector.free.712"(ptr @"<global>.98")
   %5 = load %4, ptr %0, align 1
   br label %merge
 
@@ -79943,7 +79958,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Vector.free.710"(ptr %0) {
+define internal void @"$Vector.free.712"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -79955,12 +79970,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.711"(ptr %7)
+  call void @"$Vector.init.713"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.711"(ptr %0) {
+define internal void @"$Vector.init.713"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -80477,15 +80492,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %37, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.712"(ptr %41)
+  call void @"$Vector.free.714"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %37, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.712"(ptr %44)
+  call void @"$Vector.free.714"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %37, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.712"(ptr %47)
+  call void @"$Vector.free.714"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %37, ptr %49, i32 0, i32 3
@@ -80587,7 +80602,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.712"(ptr %0) {
+define internal void @"$Vector.free.714"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -80599,12 +80614,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.713"(ptr %7)
+  call void @"$Vector.init.715"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.713"(ptr %0) {
+define internal void @"$Vector.init.715"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -80654,19 +80669,19 @@ entry:
   %24 = load %4, ptr %9, align 1
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %39, ptr %25, i32 0, i32 7
-  call void @"$Vector.free.714"(ptr %26)
+  call void @"$Vector.free.716"(ptr %26)
   %27 = load %4, ptr %8, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %39, ptr %28, i32 0, i32 8
-  call void @"$Vector.free.712"(ptr %29)
+  call void @"$Vector.free.714"(ptr %29)
   %30 = load %4, ptr %7, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %39, ptr %31, i32 0, i32 9
-  call void @"$Vector.free.712"(ptr %32)
+  call void @"$Vector.free.714"(ptr %32)
   %33 = load %4, ptr %6, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %39, ptr %34, i32 0, i32 10
-  call void @"$Vector.free.712"(ptr %35)
+  call void @"$Vector.free.714"(ptr %35)
   %36 = load %4, ptr %5, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %39, ptr %37, i32 0, i32 11
@@ -80674,11 +80689,11 @@ entry:
   %39 = load %4, ptr %4, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %39, ptr %40, i32 0, i32 12
-  call void @"$Vector.free.716"(ptr %41)
+  call void @"$Vector.free.718"(ptr %41)
   %42 = load %4, ptr %3, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %39, ptr %43, i32 0, i32 13
-  call void @"$Vector.free.716"(ptr %44)
+  call void @"$Vector.free.718"(ptr %44)
   %45 = load %4, ptr %2, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %39, ptr %46, i32 0, i32 1
@@ -80733,12 +80748,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.712"(ptr %28)
+  call void @"$Vector.free.714"(ptr %28)
   %29 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.714"(ptr %0) {
+define internal void @"$Vector.free.716"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -80750,12 +80765,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.715"(ptr %7)
+  call void @"$Vector.init.717"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.715"(ptr %0) {
+define internal void @"$Vector.init.717"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -80771,7 +80786,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.716"(ptr %0) {
+define internal void @"$Vector.free.718"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -80783,12 +80798,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.717"(ptr %7)
+  call void @"$Vector.init.719"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.717"(ptr %0) {
+define internal void @"$Vector.init.719"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -82208,7 +82223,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %5, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.761", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.763", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -82257,7 +82272,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.718")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.720")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -82303,7 +82318,7 @@ then9:                                            ; preds = %then5
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.719")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.721")
   %41 = load ptr, ptr %target7, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -82423,7 +82438,7 @@ then5:                                            ; preds = %then2
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.760")
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.762")
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -82749,7 +82764,7 @@ then2:                                            ; preds = %merge
   %18 = load ptr, ptr %given, align 8
   %19 = getelementptr %30, ptr %18, i32 0, i32 26
   %20 = load i64, ptr %19, align 8
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.720", i64 %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.722", i64 %20)
   %22 = load ptr, ptr %target, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -83001,7 +83016,7 @@ then2:                                            ; preds = %merge
   %22 = getelementptr %29, ptr %21, i32 0, i32 23
   %23 = getelementptr [512 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.721", ptr %20, ptr %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.723", ptr %20, ptr %24)
   %26 = load ptr, ptr %target, align 8
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
@@ -83151,7 +83166,7 @@ then5:                                            ; preds = %then
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
   %90 = getelementptr i8, ptr %89, i64 0
   %91 = load i32, ptr %world_size, align 4
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.722", i32 %91)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.724", i32 %91)
   %93 = load ptr, ptr %target, align 8
   %94 = getelementptr %5, ptr %93, i32 0, i32 0
   %95 = getelementptr [1024 x i8], ptr %94, i32 0, i32 0
@@ -83368,7 +83383,7 @@ then3:                                            ; preds = %then
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load i32, ptr %i, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.723", i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.725", i32 %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -83433,7 +83448,7 @@ then10:                                           ; preds = %then6
   %64 = load i32, ptr %i, align 4
   %65 = load i32, ptr %code, align 4
   %66 = call ptr @strerror(i32 %65)
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.724", i32 %64, ptr %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.726", i32 %64, ptr %66)
   %68 = load ptr, ptr %target8, align 8
   %69 = getelementptr %5, ptr %68, i32 0, i32 0
   %70 = getelementptr [1024 x i8], ptr %69, i32 0, i32 0
@@ -83984,7 +83999,7 @@ forcond:                                          ; preds = %merge13, %entry
 
 forbody:                                          ; preds = %forcond
   %16 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %16, ptr @"$string.725", i32 -1)
+  call void @"$Rank.enter"(ptr %16, ptr @"$string.727", i32 -1)
   %17 = load %4, ptr %9, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load ptr, ptr %self, align 8
@@ -84026,7 +84041,7 @@ else:                                             ; preds = %forbody
 
 merge1:                                           ; preds = %else, %dead
   %43 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %43, ptr @"$string.725", i32 -1)
+  call void @"$Rank.enter"(ptr %43, ptr @"$string.727", i32 -1)
   %44 = load %4, ptr %7, align 1
   %45 = load ptr, ptr %self, align 8
   %46 = load ptr, ptr %self, align 8
@@ -84068,7 +84083,7 @@ else5:                                            ; preds = %merge1
 
 merge3:                                           ; preds = %else5, %dead6
   %70 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %70, ptr @"$string.725", i32 -1)
+  call void @"$Rank.enter"(ptr %70, ptr @"$string.727", i32 -1)
   %71 = load %4, ptr %5, align 1
   %72 = load ptr, ptr %self, align 8
   %73 = load ptr, ptr %self, align 8
@@ -84110,7 +84125,7 @@ else10:                                           ; preds = %merge3
 
 merge8:                                           ; preds = %else10, %dead11
   %97 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %97, ptr @"$string.725", i32 -1)
+  call void @"$Rank.enter"(ptr %97, ptr @"$string.727", i32 -1)
   %98 = load %4, ptr %3, align 1
   %99 = load ptr, ptr %self, align 8
   %100 = load ptr, ptr %self, align 8
@@ -84229,7 +84244,7 @@ merge:                                            ; preds = %else, %dead
   %35 = load ptr, ptr %34, align 8
   %36 = call i64 @"$RankBuffers.bind"(ptr %32, ptr %shape, ptr %35)
   %37 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %37, ptr @"$string.727", i32 -1)
+  call void @"$Rank.enter"(ptr %37, ptr @"$string.729", i32 -1)
   %38 = load %4, ptr %10, align 1
   %39 = load ptr, ptr %self, align 8
   %40 = load ptr, ptr %self, align 8
@@ -84283,7 +84298,7 @@ merge2:                                           ; preds = %else4, %dead5
 
 then7:                                            ; preds = %merge2
   %73 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %73, ptr @"$string.728", i32 -1)
+  call void @"$Rank.enter"(ptr %73, ptr @"$string.730", i32 -1)
   %74 = load %4, ptr %8, align 1
   %75 = load ptr, ptr %self, align 8
   %76 = load ptr, ptr %self, align 8
@@ -84338,7 +84353,7 @@ merge6:                                           ; preds = %else8, %merge10
 
 then15:                                           ; preds = %merge6
   %104 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %104, ptr @"$string.729", i32 -1)
+  call void @"$Rank.enter"(ptr %104, ptr @"$string.731", i32 -1)
   %105 = load %4, ptr %6, align 1
   %106 = load ptr, ptr %self, align 8
   %107 = load ptr, ptr %self, align 8
@@ -84442,7 +84457,7 @@ entry:
   store ptr %3, ptr %memory, align 8
   store ptr %4, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %7, ptr @"$string.726", i32 -1)
+  call void @"$Rank.enter"(ptr %7, ptr @"$string.728", i32 -1)
   %8 = load %4, ptr %6, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = load ptr, ptr %self, align 8
@@ -84567,7 +84582,7 @@ entry:
   %22 = call i64 @"$anon (./terra/scheduling/batch.t:109)"(ptr %21)
   %23 = call i64 @"$aligned"(i64 %22)
   %24 = getelementptr i8, ptr %20, i64 %23
-  call void @"$anon (./terra/scheduling/batch.t:115).561"(ptr %18, ptr %19, ptr %24)
+  call void @"$anon (./terra/scheduling/batch.t:115).563"(ptr %18, ptr %19, ptr %24)
   %25 = load %4, ptr %3, align 1
   ret void
 }
@@ -84617,7 +84632,7 @@ entry:
   %31 = getelementptr %199, ptr %args, i32 0, i32 4
   store ptr %30, ptr %31, align 8
   %32 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %32, ptr @"$string.730", i32 -1)
+  call void @"$Rank.enter"(ptr %32, ptr @"$string.732", i32 -1)
   %33 = load %4, ptr %4, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = load ptr, ptr %self, align 8
@@ -84913,7 +84928,7 @@ merge14:                                          ; preds = %merge23, %merge18
   %135 = getelementptr %65, ptr %134, i32 0, i32 8
   store ptr %132, ptr %135, align 8
   %136 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %136, ptr @"$string.742", i32 -1)
+  call void @"$Rank.enter"(ptr %136, ptr @"$string.744", i32 -1)
   %137 = load %4, ptr %5, align 1
   %138 = load ptr, ptr %self, align 8
   %139 = load ptr, ptr %self, align 8
@@ -85189,7 +85204,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
   %42 = load i32, ptr %count, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.732", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.734", i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -85253,18 +85268,18 @@ entry:
   %4 = load ptr, ptr %c, align 8
   %5 = getelementptr %11, ptr %4, i32 0, i32 6
   %6 = load i32, ptr %5, align 4
-  %7 = call i32 @"$greater.731"(i32 %3, i32 %6)
+  %7 = call i32 @"$greater.733"(i32 %3, i32 %6)
   %8 = load ptr, ptr %c, align 8
   %9 = getelementptr %11, ptr %8, i32 0, i32 18
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$greater.731"(i32 %7, i32 %10)
+  %11 = call i32 @"$greater.733"(i32 %7, i32 %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$greater.731"(i32 %0, i32 %1) {
+define internal i32 @"$greater.733"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -85563,7 +85578,7 @@ then:                                             ; preds = %entry
   %36 = getelementptr %5, ptr %cause, i32 0, i32 0
   %37 = getelementptr [1024 x i8], ptr %36, i32 0, i32 0
   %38 = getelementptr i8, ptr %37, i64 0
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.733", ptr %30, i32 %35, ptr %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.735", ptr %30, i32 %35, ptr %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -85674,7 +85689,7 @@ entry:
 then:                                             ; preds = %entry
   %26 = load ptr, ptr %self, align 8
   %27 = load i32, ptr %code, align 4
-  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.734")
+  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.736")
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -86285,14 +86300,14 @@ entry:
   store i32 %41, ptr %39, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %6, i64 48, i1 false)
   %42 = load ptr, ptr %model, align 8
-  %43 = call i32 @"$place_model.735"(ptr %placer, ptr %42)
+  %43 = call i32 @"$place_model.737"(ptr %placer, ptr %42)
   ret i32 %43
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_model.735"(ptr %0, ptr %1) {
+define internal i32 @"$place_model.737"(ptr %0, ptr %1) {
 entry:
   %code18 = alloca i32, align 4
   %layer = alloca i32, align 4
@@ -86452,7 +86467,7 @@ forbody:                                          ; preds = %forcond
   %77 = load i32, ptr %layer, align 4
   %78 = sext i32 %77 to i64
   %79 = getelementptr %86, ptr %76, i64 %78
-  %80 = call i32 @"$place_layer.738"(ptr %73, ptr %79)
+  %80 = call i32 @"$place_layer.740"(ptr %73, ptr %79)
   store i32 %80, ptr %code18, align 4
   %81 = load i32, ptr %code18, align 4
   %82 = icmp ne i32 %81, 0
@@ -86785,7 +86800,7 @@ then2:                                            ; preds = %then
   %39 = load ptr, ptr %38, align 8
   %40 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.736", ptr %39, ptr %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.738", ptr %39, ptr %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -87088,7 +87103,7 @@ then:                                             ; preds = %entry
   %43 = getelementptr %5, ptr %cause, i32 0, i32 0
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.737", ptr %34, ptr %37, i32 %42, ptr %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.739", ptr %34, ptr %37, i32 %42, ptr %45)
   %47 = load ptr, ptr %target, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -87209,7 +87224,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_layer.738"(ptr %0, ptr %1) {
+define internal i32 @"$place_layer.740"(ptr %0, ptr %1) {
 entry:
   %code5 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -87219,7 +87234,7 @@ entry:
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %weights, align 8
-  %4 = call i32 @"$place_attention.739"(ptr %2, ptr %3)
+  %4 = call i32 @"$place_attention.741"(ptr %2, ptr %3)
   store i32 %4, ptr %code, align 4
   %5 = load i32, ptr %code, align 4
   %6 = icmp ne i32 %5, 0
@@ -87318,14 +87333,14 @@ merge10:                                          ; preds = %else12, %dead13
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %173, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).741"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).743"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_attention.739"(ptr %0, ptr %1) {
+define internal i32 @"$place_attention.741"(ptr %0, ptr %1) {
 entry:
   %code29 = alloca i32, align 4
   %code24 = alloca i32, align 4
@@ -87851,7 +87866,7 @@ forbody:                                          ; preds = %forcond
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).740"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).742"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -87928,7 +87943,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).740"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).742"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -88003,7 +88018,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).741"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).743"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -88357,7 +88372,7 @@ then3:                                            ; preds = %then
   %34 = load ptr, ptr %shard, align 8
   %35 = getelementptr %152, ptr %34, i32 0, i32 0
   %36 = load ptr, ptr %35, align 8
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.743", ptr %33, ptr %36)
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.745", ptr %33, ptr %36)
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -88685,7 +88700,7 @@ entry:
   store i64 %34, ptr %input_bytes, align 8
   %35 = load i64, ptr %input_bytes, align 8
   %36 = load ptr, ptr %shape, align 8
-  %37 = call i64 @"$anon (./terra/scheduling/batch.t:109).560"(ptr %36)
+  %37 = call i64 @"$anon (./terra/scheduling/batch.t:109).562"(ptr %36)
   %38 = add i64 %35, %37
   %39 = call ptr @calloc(i64 1, i64 %38)
   %40 = load ptr, ptr %self, align 8
@@ -88733,7 +88748,7 @@ then2:                                            ; preds = %then
   %69 = getelementptr %5, ptr %68, i32 0, i32 0
   %70 = getelementptr [1024 x i8], ptr %69, i32 0, i32 0
   %71 = getelementptr i8, ptr %70, i64 0
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.744")
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.746")
   %73 = load ptr, ptr %target, align 8
   %74 = getelementptr %5, ptr %73, i32 0, i32 0
   %75 = getelementptr [1024 x i8], ptr %74, i32 0, i32 0
@@ -88773,7 +88788,7 @@ merge:                                            ; preds = %else, %dead
   %92 = load ptr, ptr %91, align 8
   %93 = load i64, ptr %input_bytes, align 8
   %94 = getelementptr i8, ptr %92, i64 %93
-  call void @"$anon (./terra/scheduling/batch.t:115).561"(ptr %88, ptr %89, ptr %94)
+  call void @"$anon (./terra/scheduling/batch.t:115).563"(ptr %88, ptr %89, ptr %94)
   %95 = load %4, ptr %6, align 1
   %96 = load ptr, ptr %self, align 8
   call void @"$Trial.fill_tokens"(ptr %96)
@@ -89087,7 +89102,7 @@ then2:                                            ; preds = %then
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
   %56 = getelementptr i8, ptr %55, i64 0
   %57 = load i32, ptr %most, align 4
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.745", i32 %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.747", i32 %57)
   %59 = load ptr, ptr %target, align 8
   %60 = getelementptr %5, ptr %59, i32 0, i32 0
   %61 = getelementptr [1024 x i8], ptr %60, i32 0, i32 0
@@ -89169,7 +89184,7 @@ merge5:                                           ; preds = %else7, %dead8
 
 merge4:                                           ; preds = %forcond
   %95 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %95, ptr @"$string.747", i32 -1)
+  call void @"$Rank.enter"(ptr %95, ptr @"$string.749", i32 -1)
   %96 = load %4, ptr %4, align 1
   %97 = load ptr, ptr %self, align 8
   %98 = load ptr, ptr %self, align 8
@@ -89261,7 +89276,7 @@ entry:
   store ptr %2, ptr %graph, align 8
   store ptr %3, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %8, ptr @"$string.746", i32 -1)
+  call void @"$Rank.enter"(ptr %8, ptr @"$string.748", i32 -1)
   %9 = load %4, ptr %7, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %self, align 8
@@ -89328,7 +89343,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %47 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %47, ptr @"$string.746", i32 -1)
+  call void @"$Rank.enter"(ptr %47, ptr @"$string.748", i32 -1)
   %48 = load %4, ptr %5, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = load ptr, ptr %self, align 8
@@ -89670,7 +89685,7 @@ merge2:                                           ; preds = %else4, %dead5
   %26 = load i32, ptr %rows, align 4
   %27 = mul i32 4, %26
   %28 = load i32, ptr %most, align 4
-  %29 = call i32 @"$smaller.748"(i32 %27, i32 %28)
+  %29 = call i32 @"$smaller.750"(i32 %27, i32 %28)
   store i32 %29, ptr %rows, align 4
   br label %condition
 
@@ -89694,18 +89709,18 @@ entry:
   %8 = load ptr, ptr %shape, align 8
   %9 = getelementptr %32, ptr %8, i32 0, i32 3
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.748"(i32 %7, i32 %10)
+  %11 = call i32 @"$smaller.750"(i32 %7, i32 %10)
   %12 = load ptr, ptr %shape, align 8
   %13 = getelementptr %32, ptr %12, i32 0, i32 0
   %14 = load i32, ptr %13, align 4
-  %15 = call i32 @"$smaller.748"(i32 %11, i32 %14)
+  %15 = call i32 @"$smaller.750"(i32 %11, i32 %14)
   ret i32 %15
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.748"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.750"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -89911,7 +89926,7 @@ entry:
   br i1 %10, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.749", i32 17, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.751", i32 17, ptr @"$string.12")
   %11 = load %4, ptr %3, align 1
   br label %merge
 
@@ -90030,10 +90045,10 @@ entry:
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %213, ptr %9, i32 0, i32 3
   %11 = load i32, ptr %10, align 4
-  %12 = call i32 @"$smaller.748"(i32 %8, i32 %11)
+  %12 = call i32 @"$smaller.750"(i32 %8, i32 %11)
   store i32 %12, ptr %most, align 4
   %13 = load i32, ptr %most, align 4
-  %14 = call i32 @"$smaller.748"(i32 16, i32 %13)
+  %14 = call i32 @"$smaller.750"(i32 16, i32 %13)
   store i32 %14, ptr %num_tokens, align 4
   br label %condition
 
@@ -90144,7 +90159,7 @@ merge2:                                           ; preds = %else4, %dead5
   %76 = load i32, ptr %num_tokens, align 4
   %77 = call i32 @"$next_prompt"(i32 %76)
   %78 = load i32, ptr %most, align 4
-  %79 = call i32 @"$smaller.748"(i32 %77, i32 %78)
+  %79 = call i32 @"$smaller.750"(i32 %77, i32 %78)
   store i32 %79, ptr %num_tokens, align 4
   br label %condition
 
@@ -90167,14 +90182,14 @@ entry:
   store ptr %5, ptr %shape, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = call i32 @"$Measuring.most_rows"(ptr %6)
-  %8 = call i32 @"$smaller.748"(i32 16, i32 %7)
+  %8 = call i32 @"$smaller.750"(i32 16, i32 %7)
   store i32 %8, ptr %rows, align 4
   %9 = load i32, ptr %rows, align 4
   %10 = load ptr, ptr %shape, align 8
   %11 = getelementptr %32, ptr %10, i32 0, i32 1
   %12 = load i32, ptr %11, align 4
   %13 = sub i32 %12, 1
-  %14 = call i32 @"$smaller.748"(i32 %9, i32 %13)
+  %14 = call i32 @"$smaller.750"(i32 %9, i32 %13)
   store i32 %14, ptr %rows, align 4
   %15 = load i32, ptr %rows, align 4
   %16 = load ptr, ptr %shape, align 8
@@ -90182,7 +90197,7 @@ entry:
   %18 = load i32, ptr %17, align 4
   %19 = load i32, ptr %num_tokens, align 4
   %20 = sub i32 %18, %19
-  %21 = call i32 @"$smaller.748"(i32 %15, i32 %20)
+  %21 = call i32 @"$smaller.750"(i32 %15, i32 %20)
   ret i32 %21
 
 dead:                                             ; No predecessors!
@@ -90225,12 +90240,12 @@ entry:
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = call i32 @"$Measuring.most_rows"(ptr %2)
-  %4 = call i32 @"$smaller.748"(i32 16, i32 %3)
+  %4 = call i32 @"$smaller.750"(i32 16, i32 %3)
   store i32 %4, ptr %rows, align 4
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %213, ptr %5, i32 0, i32 3
   %7 = load i32, ptr %6, align 4
-  %8 = call i32 @"$smaller.748"(i32 4096, i32 %7)
+  %8 = call i32 @"$smaller.750"(i32 4096, i32 %7)
   %9 = sub i32 %8, 1
   store i32 %9, ptr %position, align 4
   %10 = load ptr, ptr %self, align 8
@@ -90297,11 +90312,11 @@ merge2:                                           ; preds = %else4, %dead5
   %44 = getelementptr %47, ptr %43, i32 0, i32 11
   %45 = getelementptr %32, ptr %44, i32 0, i32 0
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 @"$smaller.748"(i32 64, i32 %46)
+  %47 = call i32 @"$smaller.750"(i32 64, i32 %46)
   %48 = load ptr, ptr %self, align 8
   %49 = getelementptr %213, ptr %48, i32 0, i32 3
   %50 = load i32, ptr %49, align 4
-  %51 = call i32 @"$smaller.748"(i32 %47, i32 %50)
+  %51 = call i32 @"$smaller.750"(i32 %47, i32 %50)
   store i32 %51, ptr %num_tokens, align 4
   %52 = load i32, ptr %position, align 4
   %53 = add i32 %52, 1
@@ -90438,7 +90453,7 @@ entry:
   %8 = load i64, ptr %input_bytes, align 8
   %9 = load ptr, ptr %planned, align 8
   %10 = getelementptr %29, ptr %9, i32 0, i32 21
-  %11 = call i64 @"$anon (./terra/scheduling/batch.t:109).560"(ptr %10)
+  %11 = call i64 @"$anon (./terra/scheduling/batch.t:109).562"(ptr %10)
   %12 = add i64 %8, %11
   %13 = call ptr @calloc(i64 1, i64 %12)
   %14 = load ptr, ptr %self, align 8
@@ -90466,7 +90481,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.744")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.746")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -90775,7 +90790,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %47 = getelementptr %37, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.750"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.752"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
@@ -90787,7 +90802,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %56 = getelementptr %37, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.750"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.752"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
@@ -90799,7 +90814,7 @@ and.lhs.true2:                                    ; preds = %entry
   %65 = getelementptr %37, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.750"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.752"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -90821,7 +90836,7 @@ then4:                                            ; preds = %then
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %37, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.751", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.753", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -90872,7 +90887,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.752", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.754", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -90926,7 +90941,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.750"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.752"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -91121,7 +91136,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %38, ptr %28, i32 0, i32 12
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).561"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/scheduling/batch.t:115).563"(ptr %24, ptr %27, ptr %30)
   %31 = load %4, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %37, ptr %32, i32 0, i32 4
@@ -91248,7 +91263,7 @@ then2:                                            ; preds = %then
   %42 = getelementptr %47, ptr %41, i32 0, i32 11
   %43 = getelementptr %32, ptr %42, i32 0, i32 1
   %44 = load i32, ptr %43, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.753", i32 %40, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.755", i32 %40, i32 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = getelementptr %5, ptr %46, i32 0, i32 0
   %48 = getelementptr [1024 x i8], ptr %47, i32 0, i32 0
@@ -91363,7 +91378,7 @@ then21:                                           ; preds = %then17
   %99 = load ptr, ptr %options, align 8
   %100 = getelementptr %40, ptr %99, i32 0, i32 5
   %101 = load i32, ptr %100, align 4
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %98, i64 1024, ptr @"$string.759", i32 %101)
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %98, i64 1024, ptr @"$string.761", i32 %101)
   %103 = load ptr, ptr %target19, align 8
   %104 = getelementptr %5, ptr %103, i32 0, i32 0
   %105 = getelementptr [1024 x i8], ptr %104, i32 0, i32 0
@@ -91438,7 +91453,7 @@ then2:                                            ; preds = %then
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %capacity, align 4
   %27 = load i32, ptr %page_size, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.754", i32 %26, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.756", i32 %26, i32 %27)
   %29 = load ptr, ptr %target, align 8
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
@@ -91616,7 +91631,7 @@ then15:                                           ; preds = %then5
   %148 = getelementptr i8, ptr %147, i64 0
   %149 = load i32, ptr %capacity, align 4
   %150 = load i32, ptr %page_size, align 4
-  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.755", i32 %149, i32 %150)
+  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.757", i32 %149, i32 %150)
   %152 = load ptr, ptr %target13, align 8
   %153 = getelementptr %5, ptr %152, i32 0, i32 0
   %154 = getelementptr [1024 x i8], ptr %153, i32 0, i32 0
@@ -91833,7 +91848,7 @@ then3:                                            ; preds = %then
   %73 = getelementptr i8, ptr %72, i64 0
   %74 = load i32, ptr %num_pages, align 4
   %75 = load i32, ptr %page_size, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.756", i32 %74, i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.758", i32 %74, i32 %75)
   %77 = load ptr, ptr %target, align 8
   %78 = getelementptr %5, ptr %77, i32 0, i32 0
   %79 = getelementptr [1024 x i8], ptr %78, i32 0, i32 0
@@ -91877,7 +91892,7 @@ then9:                                            ; preds = %then5
   %97 = call ptr @__errno_location()
   %98 = load i32, ptr %97, align 4
   %99 = call ptr @strerror(i32 %98)
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.752", ptr %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.754", ptr %99)
   %101 = load ptr, ptr %target7, align 8
   %102 = getelementptr %5, ptr %101, i32 0, i32 0
   %103 = getelementptr [1024 x i8], ptr %102, i32 0, i32 0
@@ -91964,7 +91979,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %40, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.750"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.752"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true8, label %and.end
@@ -91976,7 +91991,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %40, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.758"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.760"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -91994,7 +92009,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %40, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.758"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.760"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -92006,7 +92021,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %40, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.750"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.752"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -92018,7 +92033,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %40, ptr %65, i32 0, i32 3
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.750"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.752"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -92030,7 +92045,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %75 = getelementptr %40, ptr %74, i32 0, i32 5
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
-  %78 = call zeroext i1 @"$Vector.reserve.750"(ptr %73, i64 %77)
+  %78 = call zeroext i1 @"$Vector.reserve.752"(ptr %73, i64 %77)
   %79 = zext i1 %78 to i8
   %80 = trunc i8 %79 to i1
   br i1 %80, label %and.lhs.true3, label %and.end
@@ -92043,7 +92058,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = load i32, ptr %84, align 4
   %86 = mul i32 4, %85
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.757"(ptr %82, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.759"(ptr %82, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -92055,7 +92070,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %40, ptr %93, i32 0, i32 5
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.750"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.752"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -92067,7 +92082,7 @@ and.lhs.true7:                                    ; preds = %and.lhs.true8
   %103 = getelementptr %40, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.750"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.752"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -92079,7 +92094,7 @@ and.lhs.true8:                                    ; preds = %merge
   %112 = getelementptr %40, ptr %111, i32 0, i32 3
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
-  %115 = call zeroext i1 @"$Vector.reserve.750"(ptr %110, i64 %114)
+  %115 = call zeroext i1 @"$Vector.reserve.752"(ptr %110, i64 %114)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %and.lhs.true7, label %and.end
@@ -92088,7 +92103,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.757"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.759"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -92187,7 +92202,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.758"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.760"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -92327,24 +92342,24 @@ entry:
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$5332" = alloca ptr, align 8
-  %"$5331" = alloca i64, align 8
+  %"$5333" = alloca ptr, align 8
+  %"$5332" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5331", align 8
-  store ptr %2, ptr %"$5332", align 8
+  store i64 %1, ptr %"$5332", align 8
+  store ptr %2, ptr %"$5333", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %214, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$5331", align 8
-  %6 = load ptr, ptr %"$5332", align 8
-  %7 = call i32 @"$Loop.cancel.762"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$5332", align 8
+  %6 = load ptr, ptr %"$5333", align 8
+  %7 = call i32 @"$Loop.cancel.764"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.762"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.764"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -92355,14 +92370,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.763"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.765"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.763"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.765"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
@@ -92384,11 +92399,11 @@ entry:
   call void @"$status.clear"(ptr %10)
   %11 = load %4, ptr %8, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.764"(ptr %12)
+  call void @"$Loop.lock.766"(ptr %12)
   %13 = load %4, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i64, ptr %request_id, align 8
-  %16 = call ptr @"$Loop.find_live.765"(ptr %14, i64 %15)
+  %16 = call ptr @"$Loop.find_live.767"(ptr %14, i64 %15)
   store ptr %16, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = icmp eq ptr %17, null
@@ -92398,7 +92413,7 @@ entry:
 
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.766"(ptr %21)
+  call void @"$Loop.unlock.768"(ptr %21)
   %22 = load %4, ptr %6, align 1
   %23 = load ptr, ptr %message, align 8
   store ptr %23, ptr %target, align 8
@@ -92460,7 +92475,7 @@ merge4:                                           ; preds = %else6, %then5
   %48 = getelementptr %215, ptr %47, i32 0, i32 7
   %49 = call i32 @pthread_cond_signal(ptr %48)
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.766"(ptr %50)
+  call void @"$Loop.unlock.768"(ptr %50)
   %51 = load %4, ptr %4, align 1
   ret i32 0
 
@@ -92468,7 +92483,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.764"(ptr %0) {
+define internal void @"$Loop.lock.766"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -92478,7 +92493,7 @@ entry:
   ret void
 }
 
-define internal ptr @"$Loop.find_live.765"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.767"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -92545,7 +92560,7 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.766"(ptr %0) {
+define internal void @"$Loop.unlock.768"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -92585,7 +92600,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %214, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.767"(ptr %14)
+  call void @"$Loop.free.769"(ptr %14)
   %15 = load %4, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %214, ptr %16, i32 0, i32 1
@@ -92602,7 +92617,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.767"(ptr %0) {
+define internal void @"$Loop.free.769"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -92638,7 +92653,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.768"(ptr %19)
+  call void @"$Loop.stop.770"(ptr %19)
   %20 = load %4, ptr %10, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %215, ptr %21, i32 0, i32 17
@@ -92673,15 +92688,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %215, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.712"(ptr %41)
+  call void @"$Vector.free.714"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %215, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.712"(ptr %44)
+  call void @"$Vector.free.714"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %215, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.712"(ptr %47)
+  call void @"$Vector.free.714"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %215, ptr %49, i32 0, i32 3
@@ -92735,7 +92750,7 @@ merge2:                                           ; preds = %else4, %then3
   ret void
 }
 
-define internal void @"$Loop.stop.768"(ptr %0) {
+define internal void @"$Loop.stop.770"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -92760,7 +92775,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.764"(ptr %9)
+  call void @"$Loop.lock.766"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %215, ptr %11, i32 0, i32 11
@@ -92769,7 +92784,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %215, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.766"(ptr %16)
+  call void @"$Loop.unlock.768"(ptr %16)
   %17 = load %4, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %215, ptr %18, i32 0, i32 9
@@ -92820,30 +92835,30 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
+  %"$5363" = alloca ptr, align 8
   %"$5362" = alloca ptr, align 8
-  %"$5361" = alloca ptr, align 8
-  %"$5360" = alloca i32, align 4
-  %"$5359" = alloca ptr, align 8
+  %"$5361" = alloca i32, align 4
+  %"$5360" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5359", align 8
-  store i32 %2, ptr %"$5360", align 4
-  store ptr %3, ptr %"$5361", align 8
-  store ptr %4, ptr %"$5362", align 8
+  store ptr %1, ptr %"$5360", align 8
+  store i32 %2, ptr %"$5361", align 4
+  store ptr %3, ptr %"$5362", align 8
+  store ptr %4, ptr %"$5363", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %214, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$5359", align 8
-  %8 = load i32, ptr %"$5360", align 4
-  %9 = load ptr, ptr %"$5361", align 8
-  %10 = load ptr, ptr %"$5362", align 8
-  %11 = call i32 @"$Loop.decode_step.769"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %7 = load ptr, ptr %"$5360", align 8
+  %8 = load i32, ptr %"$5361", align 4
+  %9 = load ptr, ptr %"$5362", align 8
+  %10 = load ptr, ptr %"$5363", align 8
+  %11 = call i32 @"$Loop.decode_step.771"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.769"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.771"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -92878,17 +92893,17 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %12)
   %13 = load %4, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.770"(ptr %14)
+  call void @"$Loop.enter_turn.772"(ptr %14)
   %15 = load %4, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = load i32, ptr %token, align 4
   %19 = load ptr, ptr %logits, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.decode_in_turn.776"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.decode_in_turn.778"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   store i32 %21, ptr %code, align 4
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.788"(ptr %22)
+  call void @"$Loop.leave_turn.790"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -92897,7 +92912,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.enter_turn.770"(ptr %0) {
+define internal void @"$Loop.enter_turn.772"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -92908,12 +92923,12 @@ entry:
   call void @"$Turnstile.enter"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.771"(ptr %6)
+  call void @"$Loop.land.773"(ptr %6)
   %7 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.land.771"(ptr %0) {
+define internal void @"$Loop.land.773"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -92927,7 +92942,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.sample.772"(ptr %6)
+  call void @"$Loop.sample.774"(ptr %6)
   %7 = load %4, ptr %5, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %215, ptr %8, i32 0, i32 3
@@ -92982,7 +92997,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %39 = load ptr, ptr %self, align 8
   %40 = load i64, ptr %now, align 8
-  call void @"$Loop.record_step.775"(ptr %39, i64 %40)
+  call void @"$Loop.record_step.777"(ptr %39, i64 %40)
   %41 = load %4, ptr %3, align 1
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %215, ptr %42, i32 0, i32 3
@@ -93014,7 +93029,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal void @"$Loop.sample.772"(ptr %0) {
+define internal void @"$Loop.sample.774"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -93045,7 +93060,7 @@ merge:                                            ; preds = %else, %dead
   %11 = getelementptr i8, ptr %10, i64 0
   store i8 0, ptr %11, align 1
   %12 = load ptr, ptr %self, align 8
-  %13 = call i32 @"$Loop.sample_launched.773"(ptr %12, ptr %message)
+  %13 = call i32 @"$Loop.sample_launched.775"(ptr %12, ptr %message)
   store i32 %13, ptr %code, align 4
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %215, ptr %14, i32 0, i32 35
@@ -93080,7 +93095,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.sample_launched.773"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.sample_launched.775"(ptr %0, ptr %1) {
 entry:
   %code4 = alloca i32, align 4
   %begin = alloca i64, align 8
@@ -93130,13 +93145,13 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.764"(ptr %20)
+  call void @"$Loop.lock.766"(ptr %20)
   %21 = load %4, ptr %5, align 1
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_masks.774"(ptr %22)
+  call void @"$Loop.take_masks.776"(ptr %22)
   %23 = load %4, ptr %4, align 1
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.766"(ptr %24)
+  call void @"$Loop.unlock.768"(ptr %24)
   %25 = load %4, ptr %3, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %215, ptr %26, i32 0, i32 3
@@ -93228,7 +93243,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.take_masks.774"(ptr %0) {
+define internal void @"$Loop.take_masks.776"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -93959,7 +93974,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.record_step.775"(ptr %0, i64 %1) {
+define internal void @"$Loop.record_step.777"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -94013,14 +94028,14 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %33 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.764"(ptr %33)
+  call void @"$Loop.lock.766"(ptr %33)
   %34 = load %4, ptr %4, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %215, ptr %35, i32 0, i32 39
   call void @"$StepRing.push"(ptr %36, ptr %step)
   %37 = load %4, ptr %3, align 1
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.766"(ptr %38)
+  call void @"$Loop.unlock.768"(ptr %38)
   %39 = load %4, ptr %2, align 1
   ret void
 }
@@ -94048,7 +94063,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.776"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.778"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -94068,7 +94083,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.777"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.779"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -94090,7 +94105,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.779"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.781"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -94143,7 +94158,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.780"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.782"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -94173,7 +94188,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.783"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.785"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -94207,7 +94222,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.783"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.785"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -94233,7 +94248,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.777"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.779"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -94243,14 +94258,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.764"(ptr %4)
+  call void @"$Loop.lock.766"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.778"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.780"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.766"(ptr %9)
+  call void @"$Loop.unlock.768"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -94259,7 +94274,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.778"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.780"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -94320,7 +94335,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.779"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.781"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %target7 = alloca ptr, align 8
@@ -94454,7 +94469,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.780"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.782"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %i = alloca i32, align 4
@@ -94471,12 +94486,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.781"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.783"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.782"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.784"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -94529,7 +94544,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.781"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.783"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -94561,7 +94576,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.782"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.784"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -94632,7 +94647,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.783"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.785"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %4, align 8
@@ -94690,7 +94705,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.784"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.786"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -94730,14 +94745,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.787"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.789"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.784"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.786"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %counters = alloca ptr, align 8
@@ -94785,7 +94800,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.786"(ptr %26)
+  call void @"$Loop.check_ranks.788"(ptr %26)
   %27 = load %4, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -94950,7 +94965,7 @@ then2:                                            ; preds = %then
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %216, ptr %40, i32 0, i32 8
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.785", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.787", i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -95569,7 +95584,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.check_ranks.786"(ptr %0) {
+define internal void @"$Loop.check_ranks.788"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -95613,13 +95628,13 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.764"(ptr %24)
+  call void @"$Loop.lock.766"(ptr %24)
   %25 = load %4, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %215, ptr %26, i32 0, i32 15
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.766"(ptr %28)
+  call void @"$Loop.unlock.768"(ptr %28)
   %29 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -95630,7 +95645,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.787"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.789"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -95705,7 +95720,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.788"(ptr %0) {
+define internal void @"$Loop.leave_turn.790"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -95713,10 +95728,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.789"(ptr %4)
+  call void @"$Loop.publish.791"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.796"(ptr %6)
+  call void @"$Loop.wake.798"(ptr %6)
   %7 = load %4, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %215, ptr %8, i32 0, i32 5
@@ -95725,7 +95740,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.publish.789"(ptr %0) {
+define internal void @"$Loop.publish.791"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -95759,27 +95774,27 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.764"(ptr %17)
+  call void @"$Loop.lock.766"(ptr %17)
   %18 = load %4, ptr %8, align 1
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.790"(ptr %19)
+  call void @"$Loop.publish_events.792"(ptr %19)
   %20 = load %4, ptr %7, align 1
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.792"(ptr %21)
+  call void @"$Loop.remove_ended.794"(ptr %21)
   %22 = load %4, ptr %6, align 1
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_outputs.793"(ptr %23)
+  call void @"$Loop.publish_outputs.795"(ptr %23)
   %24 = load %4, ptr %5, align 1
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.794"(ptr %25)
+  call void @"$Loop.publish_counters.796"(ptr %25)
   %26 = load %4, ptr %4, align 1
   %27 = load ptr, ptr %self, align 8
-  %28 = call i64 @"$Loop.next_wake.795"(ptr %27)
+  %28 = call i64 @"$Loop.next_wake.797"(ptr %27)
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %215, ptr %29, i32 0, i32 24
   store i64 %28, ptr %30, align 8
   %31 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.766"(ptr %31)
+  call void @"$Loop.unlock.768"(ptr %31)
   %32 = load %4, ptr %3, align 1
   %33 = load ptr, ptr %s, align 8
   %34 = getelementptr %39, ptr %33, i32 0, i32 6
@@ -95819,7 +95834,7 @@ merge1:                                           ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_events.790"(ptr %0) {
+define internal void @"$Loop.publish_events.792"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -95899,7 +95914,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.791"(ptr %54)
+  call void @"$Loop.announce.793"(ptr %54)
   %55 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -95910,7 +95925,7 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.791"(ptr %0) {
+define internal void @"$Loop.announce.793"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -95926,7 +95941,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.remove_ended.792"(ptr %0) {
+define internal void @"$Loop.remove_ended.794"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -95981,7 +95996,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_outputs.793"(ptr %0) {
+define internal void @"$Loop.publish_outputs.795"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -96025,7 +96040,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.794"(ptr %0) {
+define internal void @"$Loop.publish_counters.796"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
@@ -96126,7 +96141,7 @@ entry:
   ret void
 }
 
-define internal i64 @"$Loop.next_wake.795"(ptr %0) {
+define internal i64 @"$Loop.next_wake.797"(ptr %0) {
 entry:
   %deadline = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -96180,14 +96195,14 @@ dead1:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Loop.wake.796"(ptr %0) {
+define internal void @"$Loop.wake.798"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.764"(ptr %3)
+  call void @"$Loop.lock.766"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %215, ptr %5, i32 0, i32 13
@@ -96196,7 +96211,7 @@ entry:
   %8 = getelementptr %215, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.766"(ptr %10)
+  call void @"$Loop.unlock.768"(ptr %10)
   %11 = load %4, ptr %1, align 1
   ret void
 }
@@ -96266,14 +96281,14 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5371" = alloca ptr, align 8
+  %"$5372" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5371", align 8
+  store ptr %1, ptr %"$5372", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %214, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$5371", align 8
-  call void @"$Loop.free_state.797"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$5372", align 8
+  call void @"$Loop.free_state.799"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
 
@@ -96281,7 +96296,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.797"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.799"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -96291,19 +96306,19 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.770"(ptr %5)
+  call void @"$Loop.enter_turn.772"(ptr %5)
   %6 = load %4, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.798"(ptr %7, ptr %8)
+  call void @"$Loop.close_state.800"(ptr %7, ptr %8)
   %9 = load %4, ptr %3, align 1
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.788"(ptr %10)
+  call void @"$Loop.leave_turn.790"(ptr %10)
   %11 = load %4, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.798"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.800"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -96337,14 +96352,14 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5347" = alloca ptr, align 8
+  %"$5348" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5347", align 8
+  store ptr %1, ptr %"$5348", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %214, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$5347", align 8
-  call void @"$Loop.info.799"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$5348", align 8
+  call void @"$Loop.info.801"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
 
@@ -96352,7 +96367,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.799"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.801"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %p = alloca ptr, align 8
@@ -96362,7 +96377,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.764"(ptr %4)
+  call void @"$Loop.lock.766"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %215, ptr %6, i32 0, i32 26
@@ -96524,7 +96539,7 @@ merge:                                            ; preds = %else, %then
   %132 = getelementptr %193, ptr %131, i32 0, i32 50
   store i64 %130, ptr %132, align 8
   %133 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.766"(ptr %133)
+  call void @"$Loop.unlock.768"(ptr %133)
   %134 = load %4, ptr %2, align 1
   ret void
 }
@@ -96570,7 +96585,7 @@ entry:
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %214, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.800"(ptr %3)
+  call void @"$Loop.iterate.802"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret void
 
@@ -96578,7 +96593,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.800"(ptr %0) {
+define internal void @"$Loop.iterate.802"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -96590,14 +96605,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %8 = load ptr, ptr %self, align 8
-  %9 = call zeroext i1 @"$Loop.has_pending_orders.801"(ptr %8)
+  %9 = call zeroext i1 @"$Loop.has_pending_orders.803"(ptr %8)
   %10 = zext i1 %9 to i8
   %11 = trunc i8 %10 to i1
   br i1 %11, label %then, label %else
 
 then:                                             ; preds = %entry
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.771"(ptr %12)
+  call void @"$Loop.land.773"(ptr %12)
   %13 = load %4, ptr %7, align 1
   br label %merge
 
@@ -96606,10 +96621,10 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.802"(ptr %14)
+  call void @"$Loop.take_orders.804"(ptr %14)
   %15 = load %4, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.786"(ptr %16)
+  call void @"$Loop.check_ranks.788"(ptr %16)
   %17 = load %4, ptr %5, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %215, ptr %18, i32 0, i32 3
@@ -96620,27 +96635,27 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.resume_launched.805"(ptr %23)
+  call void @"$Loop.resume_launched.807"(ptr %23)
   %24 = load %4, ptr %4, align 1
   br label %merge1
 
 else3:                                            ; preds = %merge
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.make_step.809"(ptr %25)
+  call void @"$Loop.make_step.811"(ptr %25)
   %26 = load %4, ptr %3, align 1
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
   %27 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.786"(ptr %27)
+  call void @"$Loop.check_ranks.788"(ptr %27)
   %28 = load %4, ptr %2, align 1
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.789"(ptr %29)
+  call void @"$Loop.publish.791"(ptr %29)
   %30 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal zeroext i1 @"$Loop.has_pending_orders.801"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_pending_orders.803"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %pending = alloca i8, align 1
@@ -96648,14 +96663,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.764"(ptr %3)
+  call void @"$Loop.lock.766"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %215, ptr %5, i32 0, i32 13
   %7 = load i8, ptr %6, align 1
   store i8 %7, ptr %pending, align 1
   %8 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.766"(ptr %8)
+  call void @"$Loop.unlock.768"(ptr %8)
   %9 = load %4, ptr %1, align 1
   %10 = load i8, ptr %pending, align 1
   %11 = icmp ne i8 %10, 0
@@ -96665,7 +96680,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.take_orders.802"(ptr %0) {
+define internal void @"$Loop.take_orders.804"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -96682,7 +96697,7 @@ entry:
   %10 = getelementptr %39, ptr %9, i32 0, i32 20
   store i64 %7, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.764"(ptr %11)
+  call void @"$Loop.lock.766"(ptr %11)
   %12 = load %4, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %215, ptr %13, i32 0, i32 17
@@ -96737,7 +96752,7 @@ merge:                                            ; preds = %forcond
   call void @"$Vector.clear.97"(ptr %49)
   %50 = load %4, ptr %4, align 1
   %51 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_masks.774"(ptr %51)
+  call void @"$Loop.take_masks.776"(ptr %51)
   %52 = load %4, ptr %3, align 1
   %53 = load ptr, ptr %self, align 8
   %54 = getelementptr %215, ptr %53, i32 0, i32 13
@@ -96747,7 +96762,7 @@ merge:                                            ; preds = %forcond
 
 then:                                             ; preds = %and.lhs.true
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.obey_all.803"(ptr %57)
+  call void @"$Loop.obey_all.805"(ptr %57)
   %58 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -96756,7 +96771,7 @@ else:                                             ; preds = %and.lhs.true, %merg
 
 merge1:                                           ; preds = %else, %then
   %59 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.766"(ptr %59)
+  call void @"$Loop.unlock.768"(ptr %59)
   %60 = load %4, ptr %1, align 1
   ret void
 
@@ -96769,7 +96784,7 @@ and.lhs.true:                                     ; preds = %merge
   br i1 %65, label %else, label %then
 }
 
-define internal void @"$Loop.obey_all.803"(ptr %0) {
+define internal void @"$Loop.obey_all.805"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -96800,7 +96815,7 @@ forbody:                                          ; preds = %forcond
   %17 = load i64, ptr %i, align 8
   %18 = getelementptr ptr, ptr %16, i64 %17
   %19 = load ptr, ptr %18, align 8
-  call void @"$Loop.obey.804"(ptr %12, ptr %19)
+  call void @"$Loop.obey.806"(ptr %12, ptr %19)
   %20 = load %4, ptr %1, align 1
   %21 = add i64 %6, 1
   store i64 %21, ptr %i, align 8
@@ -96813,7 +96828,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.obey.804"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.806"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -96887,7 +96902,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal void @"$Loop.resume_launched.805"(ptr %0) {
+define internal void @"$Loop.resume_launched.807"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -96896,7 +96911,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = call zeroext i1 @"$Loop.waits_for_masks.806"(ptr %5)
+  %6 = call zeroext i1 @"$Loop.waits_for_masks.808"(ptr %5)
   %7 = zext i1 %6 to i8
   %8 = icmp eq i8 %7, 0
   %9 = zext i1 %8 to i8
@@ -96921,23 +96936,23 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.sample.772"(ptr %17)
+  call void @"$Loop.sample.774"(ptr %17)
   %18 = load %4, ptr %3, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = call zeroext i1 @"$Loop.lands_at_once.808"(ptr %19)
+  %20 = call zeroext i1 @"$Loop.lands_at_once.810"(ptr %19)
   %21 = zext i1 %20 to i8
   %22 = trunc i8 %21 to i1
   br i1 %22, label %then2, label %else3
 
 then2:                                            ; preds = %merge
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.771"(ptr %23)
+  call void @"$Loop.land.773"(ptr %23)
   %24 = load %4, ptr %2, align 1
   br label %merge1
 
 else3:                                            ; preds = %merge
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.make_step.809"(ptr %25)
+  call void @"$Loop.make_step.811"(ptr %25)
   %26 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -96945,7 +96960,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal zeroext i1 @"$Loop.waits_for_masks.806"(ptr %0) {
+define internal zeroext i1 @"$Loop.waits_for_masks.808"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -96996,7 +97011,7 @@ else3:                                            ; preds = %merge
 merge1:                                           ; preds = %else3, %dead4
   %19 = load ptr, ptr %self, align 8
   %20 = load i64, ptr %now, align 8
-  call void @"$Loop.find_due.807"(ptr %19, i64 %20)
+  call void @"$Loop.find_due.809"(ptr %19, i64 %20)
   %21 = load %4, ptr %1, align 1
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %215, ptr %22, i32 0, i32 34
@@ -97034,7 +97049,7 @@ dead5:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.find_due.807"(ptr %0, i64 %1) {
+define internal void @"$Loop.find_due.809"(ptr %0, i64 %1) {
 entry:
   %forward_ns = alloca i64, align 8
   %now = alloca i64, align 8
@@ -97091,7 +97106,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %34, label %then, label %else
 }
 
-define internal zeroext i1 @"$Loop.lands_at_once.808"(ptr %0) {
+define internal zeroext i1 @"$Loop.lands_at_once.810"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -97129,7 +97144,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.make_step.809"(ptr %0) {
+define internal void @"$Loop.make_step.811"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %has_step = alloca i8, align 1
@@ -97149,7 +97164,7 @@ entry:
   %10 = zext i1 %9 to i8
   store i8 %10, ptr %was_in_flight, align 1
   %11 = load ptr, ptr %self, align 8
-  %12 = call zeroext i1 @"$Loop.plan.810"(ptr %11)
+  %12 = call zeroext i1 @"$Loop.plan.812"(ptr %11)
   %13 = zext i1 %12 to i8
   store i8 %13, ptr %has_step, align 1
   %14 = load i8, ptr %has_step, align 1
@@ -97177,7 +97192,7 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %29 = load ptr, ptr %self, align 8
   %30 = load i8, ptr %has_step, align 1
   %31 = icmp ne i8 %30, 0
-  call void @"$Loop.advance_planned.811"(ptr %29, i1 zeroext %31)
+  call void @"$Loop.advance_planned.813"(ptr %29, i1 zeroext %31)
   %32 = load %4, ptr %1, align 1
   ret void
 
@@ -97195,7 +97210,7 @@ or.lhs.false1:                                    ; preds = %entry
   br i1 %39, label %or.end, label %or.lhs.false
 }
 
-define internal zeroext i1 @"$Loop.plan.810"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.812"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %4, align 8
@@ -97238,7 +97253,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.advance_planned.811"(ptr %0, i1 zeroext %1) {
+define internal void @"$Loop.advance_planned.813"(ptr %0, i1 zeroext %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -97249,7 +97264,7 @@ entry:
   %4 = zext i1 %1 to i8
   store i8 %4, ptr %has_step, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = call i32 @"$Loop.perform_transfers.812"(ptr %5)
+  %6 = call i32 @"$Loop.perform_transfers.814"(ptr %5)
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -97270,13 +97285,13 @@ and.end:                                          ; preds = %and.rhs, %entry
 
 then:                                             ; preds = %and.end
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.817"(ptr %16)
+  call void @"$Loop.execute.819"(ptr %16)
   %17 = load %4, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %and.end
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.771"(ptr %18)
+  call void @"$Loop.land.773"(ptr %18)
   %19 = load %4, ptr %2, align 1
   br label %merge
 
@@ -97284,7 +97299,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.perform_transfers.812"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.814"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -97346,7 +97361,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.813"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.815"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -97427,7 +97442,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.815"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.817"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -97508,7 +97523,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.816"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.818"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -97560,7 +97575,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.813"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.815"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -97619,7 +97634,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr %71, ptr %38, i32 0, i32 15
   %40 = getelementptr %17, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.651", i64 %37, i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.653", i64 %37, i64 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -97695,7 +97710,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.653", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.655", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -97804,7 +97819,7 @@ then2:                                            ; preds = %then
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %216, ptr %30, i32 0, i32 9
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.814", ptr %29, i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.816", ptr %29, i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -97855,7 +97870,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.815"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.817"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -97914,7 +97929,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.652", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.654", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -97976,7 +97991,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.816"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.818"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -98168,7 +98183,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.817"(ptr %0) {
+define internal void @"$Loop.execute.819"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -98185,7 +98200,7 @@ entry:
   %9 = getelementptr i8, ptr %8, i64 0
   store i8 0, ptr %9, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @"$Loop.launch.818"(ptr %10, ptr %message)
+  %11 = call i32 @"$Loop.launch.820"(ptr %10, ptr %message)
   store i32 %11, ptr %code, align 4
   %12 = load i32, ptr %code, align 4
   %13 = icmp ne i32 %12, 0
@@ -98206,7 +98221,7 @@ then:                                             ; preds = %and.lhs.true
 
 else:                                             ; preds = %and.lhs.true, %entry
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.771"(ptr %23)
+  call void @"$Loop.land.773"(ptr %23)
   %24 = load %4, ptr %5, align 1
   br label %merge
 
@@ -98262,14 +98277,14 @@ merge1:                                           ; preds = %else3, %dead
   %54 = getelementptr %215, ptr %53, i32 0, i32 31
   store i64 %52, ptr %54, align 8
   %55 = load ptr, ptr %self, align 8
-  %56 = call zeroext i1 @"$Loop.lands_at_once.808"(ptr %55)
+  %56 = call zeroext i1 @"$Loop.lands_at_once.810"(ptr %55)
   %57 = zext i1 %56 to i8
   %58 = trunc i8 %57 to i1
   br i1 %58, label %and.lhs.true7, label %else6
 
 then5:                                            ; preds = %and.lhs.true7
   %59 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.771"(ptr %59)
+  call void @"$Loop.land.773"(ptr %59)
   %60 = load %4, ptr %1, align 1
   br label %merge4
 
@@ -98288,7 +98303,7 @@ and.lhs.true7:                                    ; preds = %merge1
   br i1 %65, label %else6, label %then5
 }
 
-define internal i32 @"$Loop.launch.818"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.launch.820"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -98367,7 +98382,7 @@ then2:                                            ; preds = %merge
   %49 = load %4, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
   %51 = load i64, ptr %spent, align 8
-  call void @"$Loop.describe_step.819"(ptr %50, i64 %51)
+  call void @"$Loop.describe_step.821"(ptr %50, i64 %51)
   %52 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -98382,7 +98397,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.describe_step.819"(ptr %0, i64 %1) {
+define internal void @"$Loop.describe_step.821"(ptr %0, i64 %1) {
 entry:
   %step = alloca ptr, align 8
   %launch_ns = alloca i64, align 8
@@ -98589,7 +98604,7 @@ merge:                                            ; preds = %else, %then
   %105 = load ptr, ptr %self, align 8
   %106 = getelementptr %214, ptr %105, i32 0, i32 1
   %107 = load ptr, ptr %message, align 8
-  %108 = call i32 @"$Loop.init.820"(ptr %102, ptr %104, ptr %chosen, ptr %106, ptr %107)
+  %108 = call i32 @"$Loop.init.822"(ptr %102, ptr %104, ptr %chosen, ptr %106, ptr %107)
   store i32 %108, ptr %code, align 4
   %109 = load ptr, ptr %self, align 8
   %110 = getelementptr %214, ptr %109, i32 0, i32 4
@@ -98780,7 +98795,7 @@ entry:
   %51 = load ptr, ptr %self, align 8
   %52 = getelementptr %216, ptr %51, i32 0, i32 6
   store ptr %50, ptr %52, align 8
-  %53 = call i64 @"$anon (./terra/scheduling/batch.t:109).560"(ptr %shape)
+  %53 = call i64 @"$anon (./terra/scheduling/batch.t:109).562"(ptr %shape)
   store i64 %53, ptr %bytes, align 8
   %54 = load i64, ptr %bytes, align 8
   %55 = call ptr @calloc(i64 3, i64 %54)
@@ -98800,7 +98815,7 @@ entry:
   %67 = load ptr, ptr %self, align 8
   %68 = getelementptr %216, ptr %67, i32 0, i32 18
   %69 = load ptr, ptr %68, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).561"(ptr %66, ptr %shape, ptr %69)
+  call void @"$anon (./terra/scheduling/batch.t:115).563"(ptr %66, ptr %shape, ptr %69)
   %70 = load %4, ptr %5, align 1
   store i32 0, ptr %i, align 4
   br label %forcond
@@ -98830,7 +98845,7 @@ forbody:                                          ; preds = %forcond
   %89 = load i64, ptr %bytes, align 8
   %90 = mul i64 %88, %89
   %91 = getelementptr i8, ptr %85, i64 %90
-  call void @"$anon (./terra/scheduling/batch.t:115).561"(ptr %82, ptr %shape, ptr %91)
+  call void @"$anon (./terra/scheduling/batch.t:115).563"(ptr %82, ptr %shape, ptr %91)
   %92 = load %4, ptr %4, align 1
   %93 = add i32 %71, 1
   store i32 %93, ptr %i, align 4
@@ -99003,7 +99018,7 @@ entry:
   store i64 %3, ptr %input_bytes, align 8
   %4 = load i64, ptr %input_bytes, align 8
   %5 = load ptr, ptr %shape, align 8
-  %6 = call i64 @"$anon (./terra/scheduling/batch.t:109).560"(ptr %5)
+  %6 = call i64 @"$anon (./terra/scheduling/batch.t:109).562"(ptr %5)
   %7 = add i64 %4, %6
   %8 = call ptr @calloc(i64 1, i64 %7)
   store ptr %8, ptr %memory, align 8
@@ -99028,7 +99043,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.820"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.822"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %code1 = alloca i32, align 4
@@ -99086,7 +99101,7 @@ entry:
   %37 = load %4, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.821"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.823"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -99107,7 +99122,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.822"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.824"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -99127,7 +99142,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.794"(ptr %54)
+  call void @"$Loop.publish_counters.796"(ptr %54)
   %55 = load %4, ptr %5, align 1
   ret i32 0
 
@@ -99135,7 +99150,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.821"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.823"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target9 = alloca ptr, align 8
@@ -99205,7 +99220,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %47 = getelementptr %215, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.750"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.752"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
@@ -99217,7 +99232,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %56 = getelementptr %215, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.750"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.752"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
@@ -99229,7 +99244,7 @@ and.lhs.true2:                                    ; preds = %entry
   %65 = getelementptr %215, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.750"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.752"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -99251,7 +99266,7 @@ then4:                                            ; preds = %then
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %215, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.751", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.753", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -99302,7 +99317,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.752", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.754", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -99330,7 +99345,7 @@ dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.822"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.824"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %40, align 8
   %2 = alloca %4, align 8
@@ -99370,7 +99385,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %38, ptr %28, i32 0, i32 12
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).561"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/scheduling/batch.t:115).563"(ptr %24, ptr %27, ptr %30)
   %31 = load %4, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %215, ptr %32, i32 0, i32 4
@@ -99434,27 +99449,27 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$5343" = alloca ptr, align 8
-  %"$5342" = alloca i32, align 4
-  %"$5341" = alloca ptr, align 8
+  %"$5344" = alloca ptr, align 8
+  %"$5343" = alloca i32, align 4
+  %"$5342" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5341", align 8
-  store i32 %2, ptr %"$5342", align 4
-  store ptr %3, ptr %"$5343", align 8
+  store ptr %1, ptr %"$5342", align 8
+  store i32 %2, ptr %"$5343", align 4
+  store ptr %3, ptr %"$5344", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %214, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5341", align 8
-  %7 = load i32, ptr %"$5342", align 4
-  %8 = load ptr, ptr %"$5343", align 8
-  %9 = call i32 @"$Loop.poll.823"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$5342", align 8
+  %7 = load i32, ptr %"$5343", align 4
+  %8 = load ptr, ptr %"$5344", align 8
+  %9 = call i32 @"$Loop.poll.825"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.823"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.825"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %value = alloca i64, align 8
@@ -99505,7 +99520,7 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.764"(ptr %22)
+  call void @"$Loop.lock.766"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %215, ptr %24, i32 0, i32 21
@@ -99538,7 +99553,7 @@ merge2:                                           ; preds = %else4, %then3
   %42 = getelementptr %215, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.766"(ptr %44)
+  call void @"$Loop.unlock.768"(ptr %44)
   %45 = load %4, ptr %4, align 1
   ret i32 0
 
@@ -99548,24 +99563,24 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$5335" = alloca ptr, align 8
-  %"$5334" = alloca i64, align 8
+  %"$5336" = alloca ptr, align 8
+  %"$5335" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5334", align 8
-  store ptr %2, ptr %"$5335", align 8
+  store i64 %1, ptr %"$5335", align 8
+  store ptr %2, ptr %"$5336", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %214, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$5334", align 8
-  %6 = load ptr, ptr %"$5335", align 8
-  %7 = call i32 @"$Loop.preempt.824"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$5335", align 8
+  %6 = load ptr, ptr %"$5336", align 8
+  %7 = call i32 @"$Loop.preempt.826"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.824"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.826"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -99576,7 +99591,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.763"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.765"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -99585,29 +99600,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
+  %"$5358" = alloca ptr, align 8
   %"$5357" = alloca ptr, align 8
   %"$5356" = alloca ptr, align 8
-  %"$5355" = alloca ptr, align 8
-  %"$5354" = alloca i8, align 1
-  %"$5353" = alloca i32, align 4
-  %"$5352" = alloca ptr, align 8
+  %"$5355" = alloca i8, align 1
+  %"$5354" = alloca i32, align 4
+  %"$5353" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5352", align 8
-  store i32 %2, ptr %"$5353", align 4
+  store ptr %1, ptr %"$5353", align 8
+  store i32 %2, ptr %"$5354", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$5354", align 1
-  store ptr %4, ptr %"$5355", align 8
-  store ptr %5, ptr %"$5356", align 8
-  store ptr %6, ptr %"$5357", align 8
+  store i8 %7, ptr %"$5355", align 1
+  store ptr %4, ptr %"$5356", align 8
+  store ptr %5, ptr %"$5357", align 8
+  store ptr %6, ptr %"$5358", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %214, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$5352", align 8
-  %11 = load i32, ptr %"$5353", align 4
-  %12 = load i8, ptr %"$5354", align 1
-  %13 = load ptr, ptr %"$5355", align 8
-  %14 = load ptr, ptr %"$5356", align 8
-  %15 = load ptr, ptr %"$5357", align 8
+  %10 = load ptr, ptr %"$5353", align 8
+  %11 = load i32, ptr %"$5354", align 4
+  %12 = load i8, ptr %"$5355", align 1
+  %13 = load ptr, ptr %"$5356", align 8
+  %14 = load ptr, ptr %"$5357", align 8
+  %15 = load ptr, ptr %"$5358", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -99677,7 +99692,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.825")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.827")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -99702,7 +99717,7 @@ merge1:                                           ; preds = %else3, %dead
   %37 = load ptr, ptr %result, align 8
   store ptr null, ptr %37, align 8
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.770"(ptr %38)
+  call void @"$Loop.enter_turn.772"(ptr %38)
   %39 = load %4, ptr %8, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %tokens, align 8
@@ -99715,7 +99730,7 @@ merge1:                                           ; preds = %else3, %dead
   %48 = call i32 @"$Loop.prefill_in_turn"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.788"(ptr %49)
+  call void @"$Loop.leave_turn.790"(ptr %49)
   %50 = load %4, ptr %7, align 1
   %51 = load i32, ptr %code, align 4
   ret i32 %51
@@ -99752,7 +99767,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.777"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.779"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -99772,7 +99787,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.826"(ptr noalias sret(%187) %8, ptr %18)
+  call void @"$Loop.limits.828"(ptr noalias sret(%187) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -99860,7 +99875,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.798"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.800"(ptr %60, ptr %61)
   %62 = load %4, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -99881,7 +99896,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.826"(ptr noalias sret(%187) %0, ptr %1) {
+define internal void @"$Loop.limits.828"(ptr noalias sret(%187) %0, ptr %1) {
 entry:
   %2 = alloca %187, align 8
   %3 = alloca %219, align 8
@@ -100001,7 +100016,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %215, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.827", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.829", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -100080,7 +100095,7 @@ then12:                                           ; preds = %merge7
   %72 = getelementptr %215, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.828", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.830", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -100153,7 +100168,7 @@ entry:
   %9 = getelementptr %71, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.780"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.782"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -100346,7 +100361,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.784"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.786"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -100403,7 +100418,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.787"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.789"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -100427,7 +100442,7 @@ entry:
   %8 = getelementptr %47, ptr %7, i32 0, i32 11
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.829"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.831"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %215, ptr %12, i32 0, i32 2
@@ -100444,7 +100459,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %215, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.829"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.831"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -100463,7 +100478,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %47, ptr %29, i32 0, i32 11
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.829"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.831"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -100478,7 +100493,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.829"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.831"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -100500,24 +100515,24 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$5350" = alloca ptr, align 8
-  %"$5349" = alloca i32, align 4
+  %"$5351" = alloca ptr, align 8
+  %"$5350" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5349", align 4
-  store ptr %2, ptr %"$5350", align 8
+  store i32 %1, ptr %"$5350", align 4
+  store ptr %2, ptr %"$5351", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %214, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$5349", align 4
-  %6 = load ptr, ptr %"$5350", align 8
-  %7 = call i32 @"$Loop.resize_pool.830"(ptr %4, i32 %5, ptr %6)
+  %5 = load i32, ptr %"$5350", align 4
+  %6 = load ptr, ptr %"$5351", align 8
+  %7 = call i32 @"$Loop.resize_pool.832"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.830"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.832"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -100548,15 +100563,15 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %10)
   %11 = load %4, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.770"(ptr %12)
+  call void @"$Loop.enter_turn.772"(ptr %12)
   %13 = load %4, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %message, align 8
-  %17 = call i32 @"$Loop.resize_in_turn.831"(ptr %14, i32 %15, ptr %16)
+  %17 = call i32 @"$Loop.resize_in_turn.833"(ptr %14, i32 %15, ptr %16)
   store i32 %17, ptr %code, align 4
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.788"(ptr %18)
+  call void @"$Loop.leave_turn.790"(ptr %18)
   %19 = load %4, ptr %3, align 1
   %20 = load i32, ptr %code, align 4
   ret i32 %20
@@ -100565,7 +100580,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.831"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.833"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code11 = alloca i32, align 4
@@ -100583,7 +100598,7 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load i32, ptr %num_pages, align 4
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.begin_resize.832"(ptr %5, i32 %6, ptr %7)
+  %8 = call i32 @"$Loop.begin_resize.834"(ptr %5, i32 %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -100630,7 +100645,7 @@ then5:                                            ; preds = %then2
   %32 = getelementptr %41, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
   %34 = load i32, ptr %num_pages, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.650", i32 %33, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.652", i32 %33, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -100653,7 +100668,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %41 = load ptr, ptr %self, align 8
-  %42 = call i32 @"$Loop.perform_transfers.812"(ptr %41)
+  %42 = call i32 @"$Loop.perform_transfers.814"(ptr %41)
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %215, ptr %43, i32 0, i32 3
   %45 = getelementptr %39, ptr %44, i32 0, i32 1
@@ -100717,7 +100732,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.832"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.834"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -100729,12 +100744,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.764"(ptr %5)
+  call void @"$Loop.lock.766"(ptr %5)
   %6 = load %4, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.833"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.835"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -100755,7 +100770,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.766"(ptr %19)
+  call void @"$Loop.unlock.768"(ptr %19)
   %20 = load %4, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -100775,7 +100790,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.833"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.835"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %3 = alloca %4, align 8
@@ -100827,7 +100842,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %215, ptr %28, i32 0, i32 2
   %30 = getelementptr %38, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.644", i32 %27, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.646", i32 %27, i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -100880,7 +100895,7 @@ then9:                                            ; preds = %then5
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %num_pages, align 4
   %60 = load i64, ptr %held, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.645", i32 %59, i64 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.647", i32 %59, i64 %60)
   %62 = load ptr, ptr %target7, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -100932,7 +100947,7 @@ then17:                                           ; preds = %then13
   %87 = getelementptr %215, ptr %86, i32 0, i32 21
   %88 = getelementptr %52, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.646", i64 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.648", i64 %89)
   %91 = load ptr, ptr %target15, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -100956,7 +100971,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %96 = load ptr, ptr %self, align 8
   %97 = load ptr, ptr %message, align 8
-  %98 = call i32 @"$Loop.check_usable.778"(ptr %96, ptr %97)
+  %98 = call i32 @"$Loop.check_usable.780"(ptr %96, ptr %97)
   store i32 %98, ptr %code, align 4
   %99 = load i32, ptr %code, align 4
   %100 = icmp ne i32 %99, 0
@@ -100978,14 +100993,14 @@ merge20:                                          ; preds = %else22, %dead23
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_pages, align 4
   %106 = load ptr, ptr %message, align 8
-  %107 = call i32 @"$Loop.check_live_fit.834"(ptr %104, i32 %105, ptr %106)
+  %107 = call i32 @"$Loop.check_live_fit.836"(ptr %104, i32 %105, ptr %106)
   ret i32 %107
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.834"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.836"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -101058,7 +101073,7 @@ then3:                                            ; preds = %then
   %45 = getelementptr %71, ptr %44, i32 0, i32 0
   %46 = load i64, ptr %45, align 8
   %47 = load i32, ptr %needed, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.647", i32 %43, i64 %46, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.649", i32 %43, i64 %46, i32 %47)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %5, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -101107,7 +101122,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.658", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.660", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -101180,28 +101195,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
+  %"$5370" = alloca ptr, align 8
   %"$5369" = alloca ptr, align 8
-  %"$5368" = alloca ptr, align 8
-  %"$5367" = alloca i32, align 4
+  %"$5368" = alloca i32, align 4
+  %"$5367" = alloca ptr, align 8
   %"$5366" = alloca ptr, align 8
-  %"$5365" = alloca ptr, align 8
-  %"$5364" = alloca i32, align 4
+  %"$5365" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5364", align 4
-  store ptr %2, ptr %"$5365", align 8
-  store ptr %3, ptr %"$5366", align 8
-  store i32 %4, ptr %"$5367", align 4
-  store ptr %5, ptr %"$5368", align 8
-  store ptr %6, ptr %"$5369", align 8
+  store i32 %1, ptr %"$5365", align 4
+  store ptr %2, ptr %"$5366", align 8
+  store ptr %3, ptr %"$5367", align 8
+  store i32 %4, ptr %"$5368", align 4
+  store ptr %5, ptr %"$5369", align 8
+  store ptr %6, ptr %"$5370", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %214, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$5364", align 4
-  %10 = load ptr, ptr %"$5365", align 8
-  %11 = load ptr, ptr %"$5366", align 8
-  %12 = load i32, ptr %"$5367", align 4
-  %13 = load ptr, ptr %"$5368", align 8
-  %14 = load ptr, ptr %"$5369", align 8
+  %9 = load i32, ptr %"$5365", align 4
+  %10 = load ptr, ptr %"$5366", align 8
+  %11 = load ptr, ptr %"$5367", align 8
+  %12 = load i32, ptr %"$5368", align 4
+  %13 = load ptr, ptr %"$5369", align 8
+  %14 = load ptr, ptr %"$5370", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -101248,7 +101263,7 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %14)
   %15 = load %4, ptr %9, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.770"(ptr %16)
+  call void @"$Loop.enter_turn.772"(ptr %16)
   %17 = load %4, ptr %8, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load i32, ptr %num_states, align 4
@@ -101260,7 +101275,7 @@ merge:                                            ; preds = %else, %then
   %25 = call i32 @"$Loop.batch_in_turn"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.788"(ptr %26)
+  call void @"$Loop.leave_turn.790"(ptr %26)
   %27 = load %4, ptr %7, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -101298,7 +101313,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.777"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.779"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -101393,7 +101408,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.781"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.783"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -101404,7 +101419,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.782"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.784"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -101494,7 +101509,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %4, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.784"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.786"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -101735,7 +101750,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.835", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.837", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %5, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -101778,7 +101793,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.836", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.838", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -101831,7 +101846,7 @@ then17:                                           ; preds = %then13
   %83 = getelementptr %47, ptr %82, i32 0, i32 11
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.837", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.839", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -101901,7 +101916,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %5, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.838")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.840")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %5, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -101955,7 +101970,7 @@ entry:
   %12 = load ptr, ptr %11, align 8
   %13 = load i32, ptr %num_steps, align 4
   %14 = load ptr, ptr %message, align 8
-  %15 = call i32 @"$Loop.check_state.779"(ptr %7, ptr %12, i32 %13, ptr %14)
+  %15 = call i32 @"$Loop.check_state.781"(ptr %7, ptr %12, i32 %13, ptr %14)
   store i32 %15, ptr %code, align 4
   %16 = load i32, ptr %code, align 4
   %17 = icmp ne i32 %16, 0
@@ -102019,7 +102034,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.839", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.841", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -102084,7 +102099,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.780"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.782"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -102113,7 +102128,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.816"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.818"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -102427,7 +102442,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %17, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.840", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.842", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -102480,7 +102495,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %17, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.841", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.843", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -102565,27 +102580,27 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_set_masks(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$5339" = alloca ptr, align 8
-  %"$5338" = alloca i32, align 4
-  %"$5337" = alloca ptr, align 8
+  %"$5340" = alloca ptr, align 8
+  %"$5339" = alloca i32, align 4
+  %"$5338" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5337", align 8
-  store i32 %2, ptr %"$5338", align 4
-  store ptr %3, ptr %"$5339", align 8
+  store ptr %1, ptr %"$5338", align 8
+  store i32 %2, ptr %"$5339", align 4
+  store ptr %3, ptr %"$5340", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %214, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5337", align 8
-  %7 = load i32, ptr %"$5338", align 4
-  %8 = load ptr, ptr %"$5339", align 8
-  %9 = call i32 @"$Loop.set_masks.842"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$5338", align 8
+  %7 = load i32, ptr %"$5339", align 4
+  %8 = load ptr, ptr %"$5340", align 8
+  %9 = call i32 @"$Loop.set_masks.844"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.set_masks.842"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.set_masks.844"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -102639,7 +102654,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i32, ptr %num_masks, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.659", i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.661", i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -102662,19 +102677,19 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.764"(ptr %38)
+  call void @"$Loop.lock.766"(ptr %38)
   %39 = load %4, ptr %5, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %masks, align 8
   %42 = load i32, ptr %num_masks, align 4
   %43 = load ptr, ptr %message, align 8
-  %44 = call i32 @"$Loop.give_masks.843"(ptr %40, ptr %41, i32 %42, ptr %43)
+  %44 = call i32 @"$Loop.give_masks.845"(ptr %40, ptr %41, i32 %42, ptr %43)
   store i32 %44, ptr %code, align 4
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %215, ptr %45, i32 0, i32 7
   %47 = call i32 @pthread_cond_signal(ptr %46)
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.766"(ptr %48)
+  call void @"$Loop.unlock.768"(ptr %48)
   %49 = load %4, ptr %4, align 1
   %50 = load i32, ptr %code, align 4
   ret i32 %50
@@ -102683,7 +102698,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_masks.843"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.give_masks.845"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %own = alloca %5, align 8
@@ -102717,7 +102732,7 @@ forbody:                                          ; preds = %forcond
   %13 = load i32, ptr %i, align 4
   %14 = sext i32 %13 to i64
   %15 = getelementptr %186, ptr %12, i64 %14
-  %16 = call i32 @"$Loop.give_mask.844"(ptr %11, ptr %15, ptr %own)
+  %16 = call i32 @"$Loop.give_mask.846"(ptr %11, ptr %15, ptr %own)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -102775,7 +102790,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_mask.844"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.give_mask.846"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -102792,7 +102807,7 @@ entry:
   %6 = load ptr, ptr %mask, align 8
   %7 = getelementptr %186, ptr %6, i32 0, i32 0
   %8 = load i64, ptr %7, align 8
-  %9 = call ptr @"$Loop.find_live.765"(ptr %5, i64 %8)
+  %9 = call ptr @"$Loop.find_live.767"(ptr %5, i64 %8)
   store ptr %9, ptr %item, align 8
   %10 = load ptr, ptr %item, align 8
   %11 = icmp eq ptr %10, null
@@ -102845,7 +102860,7 @@ merge:                                            ; preds = %else, %dead
   %35 = getelementptr %186, ptr %34, i32 0, i32 2
   %36 = load i32, ptr %35, align 4
   %37 = load ptr, ptr %message, align 8
-  %38 = call i32 @"$Loop.check_mask.845"(ptr %32, ptr %33, i32 %36, ptr %37)
+  %38 = call i32 @"$Loop.check_mask.847"(ptr %32, ptr %33, i32 %36, ptr %37)
   store i32 %38, ptr %code, align 4
   %39 = load i32, ptr %code, align 4
   %40 = icmp ne i32 %39, 0
@@ -102880,7 +102895,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_mask.845"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_mask.847"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %target15 = alloca ptr, align 8
@@ -102919,7 +102934,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %71, ptr %20, i32 0, i32 0
   %22 = load i64, ptr %21, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.660", i64 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.662", i64 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -102971,7 +102986,7 @@ then9:                                            ; preds = %then5
   %49 = load ptr, ptr %item, align 8
   %50 = getelementptr %71, ptr %49, i32 0, i32 30
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.661", i32 %45, i64 %48, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.663", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -103023,7 +103038,7 @@ then17:                                           ; preds = %then13
   %78 = load ptr, ptr %item, align 8
   %79 = getelementptr %71, ptr %78, i32 0, i32 32
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.662", i32 %74, i64 %77, i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.664", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
   %83 = getelementptr %5, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -103053,27 +103068,27 @@ dead20:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
+  %"$5330" = alloca ptr, align 8
   %"$5329" = alloca ptr, align 8
   %"$5328" = alloca ptr, align 8
-  %"$5327" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5327", align 8
-  store ptr %2, ptr %"$5328", align 8
-  store ptr %3, ptr %"$5329", align 8
+  store ptr %1, ptr %"$5328", align 8
+  store ptr %2, ptr %"$5329", align 8
+  store ptr %3, ptr %"$5330", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %214, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5327", align 8
-  %7 = load ptr, ptr %"$5328", align 8
-  %8 = load ptr, ptr %"$5329", align 8
-  %9 = call i32 @"$Loop.submit.846"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %6 = load ptr, ptr %"$5328", align 8
+  %7 = load ptr, ptr %"$5329", align 8
+  %8 = load ptr, ptr %"$5330", align 8
+  %9 = call i32 @"$Loop.submit.848"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.846"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.848"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
@@ -103098,13 +103113,13 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %4, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.764"(ptr %13)
+  call void @"$Loop.lock.766"(ptr %13)
   %14 = load %4, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.826"(ptr noalias sret(%187) %8, ptr %15)
+  call void @"$Loop.limits.828"(ptr noalias sret(%187) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.766"(ptr %16)
+  call void @"$Loop.unlock.768"(ptr %16)
   %17 = load %4, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
@@ -103131,12 +103146,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.764"(ptr %29)
+  call void @"$Loop.lock.766"(ptr %29)
   %30 = load %4, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.847"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.849"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -103157,7 +103172,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.766"(ptr %43)
+  call void @"$Loop.unlock.768"(ptr %43)
   %44 = load %4, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -103189,7 +103204,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.847"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.849"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -103210,7 +103225,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %message, align 8
-  %9 = call i32 @"$Loop.check_usable.778"(ptr %7, ptr %8)
+  %9 = call i32 @"$Loop.check_usable.780"(ptr %7, ptr %8)
   store i32 %9, ptr %code, align 4
   %10 = load i32, ptr %code, align 4
   %11 = icmp ne i32 %10, 0
@@ -103230,7 +103245,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.826"(ptr noalias sret(%187) %6, ptr %15)
+  call void @"$Loop.limits.828"(ptr noalias sret(%187) %6, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %6, i64 20, i1 false)
   %16 = load ptr, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
@@ -103262,7 +103277,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %30 = load ptr, ptr %self, align 8
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$Loop.check_queue.848"(ptr %30, ptr %31)
+  %32 = call i32 @"$Loop.check_queue.850"(ptr %30, ptr %31)
   store i32 %32, ptr %code6, align 4
   %33 = load i32, ptr %code6, align 4
   %34 = icmp ne i32 %33, 0
@@ -103292,7 +103307,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$Loop.prepare_capture.849"(ptr %44, ptr %45)
+  %46 = call i32 @"$Loop.prepare_capture.851"(ptr %44, ptr %45)
   store i32 %46, ptr %code14, align 4
   %47 = load i32, ptr %code14, align 4
   %48 = icmp ne i32 %47, 0
@@ -103319,7 +103334,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  %54 = call i32 @"$Loop.start.850"(ptr %52, ptr %53)
+  %54 = call i32 @"$Loop.start.852"(ptr %52, ptr %53)
   store i32 %54, ptr %code19, align 4
   %55 = load i32, ptr %code19, align 4
   %56 = icmp ne i32 %55, 0
@@ -103388,7 +103403,7 @@ dead27:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.848"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.850"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -103435,7 +103450,7 @@ then2:                                            ; preds = %then
   %32 = getelementptr %215, ptr %31, i32 0, i32 2
   %33 = getelementptr %38, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.700", i64 %26, i32 %30, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.702", i64 %26, i32 %30, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -103463,7 +103478,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.849"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.851"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -103537,7 +103552,7 @@ then5:                                            ; preds = %then2
   %44 = getelementptr %38, ptr %43, i32 0, i32 10
   %45 = getelementptr %32, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.701", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.703", i32 %46)
   %48 = load ptr, ptr %target, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -103565,7 +103580,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.850"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.852"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -103597,7 +103612,7 @@ merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %215, ptr %9, i32 0, i32 9
   %11 = load ptr, ptr %self, align 8
-  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.851", ptr %11)
+  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.853", ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %14 = load i32, ptr %code, align 4
@@ -103622,7 +103637,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.709", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.711", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -103653,7 +103668,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.851"(ptr %0) {
+define internal ptr @"$engine_thread.853"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %loop = alloca ptr, align 8
@@ -103662,7 +103677,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.852"(ptr %3)
+  call void @"$Loop.run.854"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret ptr null
 
@@ -103670,7 +103685,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.852"(ptr %0) {
+define internal void @"$Loop.run.854"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -103683,7 +103698,7 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call zeroext i1 @"$Loop.await_work.853"(ptr %6)
+  %7 = call zeroext i1 @"$Loop.await_work.855"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %whilebody, label %merge
@@ -103694,7 +103709,7 @@ whilebody:                                        ; preds = %condition
   call void @"$Turnstile.enter"(ptr %11)
   %12 = load %4, ptr %5, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.800"(ptr %13)
+  call void @"$Loop.iterate.802"(ptr %13)
   %14 = load %4, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %215, ptr %15, i32 0, i32 5
@@ -103704,7 +103719,7 @@ whilebody:                                        ; preds = %condition
 
 merge:                                            ; preds = %condition
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.770"(ptr %18)
+  call void @"$Loop.enter_turn.772"(ptr %18)
   %19 = load %4, ptr %2, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %215, ptr %20, i32 0, i32 5
@@ -103713,7 +103728,7 @@ merge:                                            ; preds = %condition
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.853"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.855"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %stopping = alloca i8, align 1
@@ -103722,7 +103737,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.764"(ptr %3)
+  call void @"$Loop.lock.766"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %215, ptr %5, i32 0, i32 21
@@ -103774,7 +103789,7 @@ merge:                                            ; preds = %and.lhs.true1, %con
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.766"(ptr %42)
+  call void @"$Loop.unlock.768"(ptr %42)
   %43 = load %4, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -103789,7 +103804,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.854"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.856"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -103798,7 +103813,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.854"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.856"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -103869,21 +103884,21 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$5345" = alloca i64, align 8
+  %"$5346" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5345", align 8
+  store i64 %1, ptr %"$5346", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %214, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$5345", align 8
-  %5 = call i32 @"$Loop.wait.855"(ptr %3, i64 %4)
+  %4 = load i64, ptr %"$5346", align 8
+  %5 = call i32 @"$Loop.wait.857"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.855"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.857"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %has_events = alloca i8, align 1
@@ -103913,7 +103928,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.764"(ptr %11)
+  call void @"$Loop.lock.766"(ptr %11)
   %12 = load %4, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -103955,7 +103970,7 @@ merge1:                                           ; preds = %and.lhs.true2, %con
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.766"(ptr %37)
+  call void @"$Loop.unlock.768"(ptr %37)
   %38 = load %4, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -104002,7 +104017,7 @@ entry:
   store i64 0, ptr %num_wrong, align 8
   call void @"$Arena.init"(ptr %arena)
   %6 = load %4, ptr %5, align 1
-  call void @"$Vector.init.856"(ptr %blocks)
+  call void @"$Vector.init.858"(ptr %blocks)
   %7 = load %4, ptr %4, align 1
   %8 = load i64, ptr %count, align 8
   store i64 0, ptr %i, align 8
@@ -104055,7 +104070,7 @@ merge:                                            ; preds = %forcond
 
 or.lhs.false:                                     ; preds = %or.lhs.false2
   %32 = load ptr, ptr %block, align 8
-  %33 = call zeroext i1 @"$Vector.push.857"(ptr %blocks, ptr %32)
+  %33 = call zeroext i1 @"$Vector.push.859"(ptr %blocks, ptr %32)
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
   br i1 %35, label %else, label %then
@@ -104094,7 +104109,7 @@ forcond7:                                         ; preds = %merge10, %forbody5
 
 forbody8:                                         ; preds = %forcond7
   %55 = load i64, ptr %i3, align 8
-  %56 = call ptr @"$Vector.at.859"(ptr %blocks, i64 %55)
+  %56 = call ptr @"$Vector.at.861"(ptr %blocks, i64 %55)
   %57 = load ptr, ptr %56, align 8
   %58 = load i64, ptr %j, align 8
   %59 = getelementptr i8, ptr %57, i64 %58
@@ -104127,7 +104142,7 @@ merge9:                                           ; preds = %forcond7
   br label %forcond4
 
 merge6:                                           ; preds = %forcond4
-  call void @"$Vector.free.860"(ptr %blocks)
+  call void @"$Vector.free.862"(ptr %blocks)
   %71 = load %4, ptr %3, align 1
   call void @"$Arena.free"(ptr %arena)
   %72 = load %4, ptr %2, align 1
@@ -104138,7 +104153,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Vector.init.856"(ptr %0) {
+define internal void @"$Vector.init.858"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -104154,7 +104169,7 @@ entry:
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.857"(ptr %0, ptr %1) {
+define internal zeroext i1 @"$Vector.push.859"(ptr %0, ptr %1) {
 entry:
   %value = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -104165,7 +104180,7 @@ entry:
   %4 = getelementptr %220, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.858"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.860"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -104202,7 +104217,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.858"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.860"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -104301,7 +104316,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.859"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.861"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -104344,7 +104359,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.860"(ptr %0) {
+define internal void @"$Vector.free.862"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -104356,7 +104371,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.856"(ptr %7)
+  call void @"$Vector.init.858"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -104383,7 +104398,7 @@ entry:
   store i64 %0, ptr %count, align 8
   call void @"$Arena.init"(ptr %arena)
   %12 = load %4, ptr %11, align 1
-  call void @"$Map.init.861"(ptr %map)
+  call void @"$Map.init.863"(ptr %map)
   %13 = load %4, ptr %10, align 1
   %14 = load i64, ptr %count, align 8
   %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
@@ -104410,7 +104425,7 @@ forbody:                                          ; preds = %forcond
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call ptr @"$Map.find.864"(ptr %map, i64 %26, i64 %28)
+  %29 = call ptr @"$Map.find.866"(ptr %map, i64 %26, i64 %28)
   store ptr %29, ptr %found, align 8
   %30 = load ptr, ptr %found, align 8
   %31 = icmp eq ptr %30, null
@@ -104462,7 +104477,7 @@ else4:                                            ; preds = %or.lhs.false5
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  call void @"$Map.clear.873"(ptr %map)
+  call void @"$Map.clear.875"(ptr %map)
   %53 = load %4, ptr %5, align 1
   %54 = load i64, ptr %count, align 8
   %55 = icmp sgt i64 %54, 0
@@ -104479,7 +104494,7 @@ or.lhs.false5:                                    ; preds = %merge
   %61 = load i64, ptr %60, align 8
   %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %63 = load i64, ptr %62, align 8
-  %64 = call ptr @"$Map.find.864"(ptr %map, i64 %61, i64 %63)
+  %64 = call ptr @"$Map.find.866"(ptr %map, i64 %61, i64 %63)
   %65 = icmp ne ptr %64, null
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
@@ -104495,7 +104510,7 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %then7
-  call void @"$Map.free.875"(ptr %map)
+  call void @"$Map.free.877"(ptr %map)
   %70 = load %4, ptr %2, align 1
   call void @"$Arena.free"(ptr %arena)
   %71 = load %4, ptr %1, align 1
@@ -104510,7 +104525,7 @@ and.lhs.true:                                     ; preds = %merge2
   %75 = load i64, ptr %74, align 8
   %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %77 = load i64, ptr %76, align 8
-  %78 = call ptr @"$Map.find.864"(ptr %map, i64 %75, i64 %77)
+  %78 = call ptr @"$Map.find.866"(ptr %map, i64 %75, i64 %77)
   %79 = icmp ne ptr %78, null
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
@@ -104520,7 +104535,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Map.init.861"(ptr %0) {
+define internal void @"$Map.init.863"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -104534,7 +104549,7 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %3, i64 16, i1 false)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %221, ptr %7, i32 0, i32 1
-  call void @"$Vector.init.862"(ptr %8)
+  call void @"$Vector.init.864"(ptr %8)
   %9 = load %4, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %221, ptr %10, i32 0, i32 2
@@ -104543,7 +104558,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.862"(ptr %0) {
+define internal void @"$Vector.init.864"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -104600,7 +104615,7 @@ forbody:                                          ; preds = %forcond
   %19 = load i64, ptr %18, align 8
   %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %21 = load i64, ptr %20, align 8
-  %22 = call ptr @"$Map.find.864"(ptr %17, i64 %19, i64 %21)
+  %22 = call ptr @"$Map.find.866"(ptr %17, i64 %19, i64 %21)
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
@@ -104633,7 +104648,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false2
   %34 = load i64, ptr %33, align 8
   %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %36 = load i64, ptr %35, align 8
-  %37 = call zeroext i1 @"$Map.insert.868"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %37 = call zeroext i1 @"$Map.insert.870"(ptr %30, i64 %34, i64 %36, i64 %32)
   %38 = zext i1 %37 to i8
   %39 = trunc i8 %38 to i1
   br i1 %39, label %else, label %then
@@ -104646,7 +104661,7 @@ or.lhs.false2:                                    ; preds = %forbody
   %43 = load i64, ptr %42, align 8
   %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  %46 = call zeroext i1 @"$Map.insert.868"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %46 = call zeroext i1 @"$Map.insert.870"(ptr %40, i64 %43, i64 %45, i64 %41)
   %47 = zext i1 %46 to i8
   %48 = trunc i8 %47 to i1
   br i1 %48, label %or.lhs.false, label %then
@@ -104669,7 +104684,7 @@ entry:
   %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load i64, ptr %number, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.863", i64 %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.865", i64 %8)
   %10 = load ptr, ptr %arena, align 8
   %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %12 = getelementptr i8, ptr %11, i64 0
@@ -104691,7 +104706,7 @@ dead:                                             ; No predecessors!
   ret { i64, i64 } undef
 }
 
-define internal ptr @"$Map.find.864"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.866"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %58, align 8
@@ -104735,13 +104750,13 @@ merge:                                            ; preds = %else, %dead
   %21 = load i64, ptr %20, align 8
   %22 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %23 = load i64, ptr %22, align 8
-  %24 = call i64 @"$Map.hash.867"(ptr %19, i64 %21, i64 %23)
+  %24 = call i64 @"$Map.hash.869"(ptr %19, i64 %21, i64 %23)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %"<aggcopy>", i64 16, i1 false)
   %25 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call i64 @"$Map.position.865"(ptr %18, i64 %26, i64 %28, i64 %24)
+  %29 = call i64 @"$Map.position.867"(ptr %18, i64 %26, i64 %28, i64 %24)
   %30 = getelementptr i32, ptr %17, i64 %29
   %31 = load i32, ptr %30, align 4
   store i32 %31, ptr %index, align 4
@@ -104765,7 +104780,7 @@ merge1:                                           ; preds = %else3, %dead4
   %37 = getelementptr %221, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %index, align 4
   %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.866"(ptr %37, i64 %39)
+  %40 = call ptr @"$Vector.at.868"(ptr %37, i64 %39)
   %41 = getelementptr %223, ptr %40, i32 0, i32 2
   ret ptr %41
 
@@ -104773,7 +104788,7 @@ dead5:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.865"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.867"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %58, align 8
   %4 = alloca %58, align 8
@@ -104826,7 +104841,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.866"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.868"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %223, ptr %37, i32 0, i32 1
@@ -104882,7 +104897,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal ptr @"$Vector.at.866"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.868"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -104925,7 +104940,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.hash.867"(ptr %0, i64 %1, i64 %2) {
+define internal i64 @"$Map.hash.869"(ptr %0, i64 %1, i64 %2) {
 entry:
   %3 = alloca %15, align 8
   %key = alloca %58, align 8
@@ -104953,7 +104968,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal zeroext i1 @"$Map.insert.868"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal zeroext i1 @"$Map.insert.870"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %4 = alloca %223, align 8
   %5 = alloca %223, align 8
@@ -104978,7 +104993,7 @@ entry:
   %14 = getelementptr %222, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
-  %17 = call zeroext i1 @"$Map.reserve.869"(ptr %11, i64 %16)
+  %17 = call zeroext i1 @"$Map.reserve.871"(ptr %11, i64 %16)
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
   br i1 %19, label %else, label %then
@@ -104999,7 +105014,7 @@ merge:                                            ; preds = %else, %dead
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i64 @"$Map.hash.867"(ptr %20, i64 %22, i64 %24)
+  %25 = call i64 @"$Map.hash.869"(ptr %20, i64 %22, i64 %24)
   store i64 %25, ptr %hashed, align 8
   %26 = load ptr, ptr %self, align 8
   %27 = load i64, ptr %hashed, align 8
@@ -105008,7 +105023,7 @@ merge:                                            ; preds = %else, %dead
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call i64 @"$Map.position.865"(ptr %26, i64 %29, i64 %31, i64 %27)
+  %32 = call i64 @"$Map.position.867"(ptr %26, i64 %29, i64 %31, i64 %27)
   store i64 %32, ptr %position, align 8
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %221, ptr %33, i32 0, i32 2
@@ -105034,7 +105049,7 @@ then2:                                            ; preds = %merge
   %51 = getelementptr i32, ptr %49, i64 %50
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  %54 = call ptr @"$Vector.at.866"(ptr %45, i64 %53)
+  %54 = call ptr @"$Vector.at.868"(ptr %45, i64 %53)
   %55 = getelementptr %223, ptr %54, i32 0, i32 2
   store i64 %43, ptr %55, align 8
   ret i1 true
@@ -105072,7 +105087,7 @@ merge1:                                           ; preds = %else3, %dead4
   %73 = load i64, ptr %72, align 8
   store i64 %73, ptr %71, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %74 = call zeroext i1 @"$Vector.push.872"(ptr %57, ptr byval(%223) %4)
+  %74 = call zeroext i1 @"$Vector.push.874"(ptr %57, ptr byval(%223) %4)
   %75 = zext i1 %74 to i8
   %76 = trunc i8 %75 to i1
   br i1 %76, label %else7, label %then6
@@ -105106,7 +105121,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.869"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.871"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -105146,7 +105161,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %221, ptr %18, i32 0, i32 1
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.870"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.872"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -105154,7 +105169,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.871"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.873"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -105175,7 +105190,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.870"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.872"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -105274,7 +105289,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.871"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.873"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %58, align 8
   %entry6 = alloca ptr, align 8
@@ -105348,7 +105363,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %221, ptr %33, i32 0, i32 1
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.866"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.868"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -105367,7 +105382,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.865"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.867"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -105381,7 +105396,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.872"(ptr %0, ptr byval(%223) %1) {
+define internal zeroext i1 @"$Vector.push.874"(ptr %0, ptr byval(%223) %1) {
 entry:
   %value = alloca %223, align 8
   %self = alloca ptr, align 8
@@ -105392,7 +105407,7 @@ entry:
   %4 = getelementptr %222, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.870"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.872"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -105428,7 +105443,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Map.clear.873"(ptr %0) {
+define internal void @"$Map.clear.875"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -105436,7 +105451,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %221, ptr %3, i32 0, i32 1
-  call void @"$Vector.clear.874"(ptr %4)
+  call void @"$Vector.clear.876"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %221, ptr %6, i32 0, i32 2
@@ -105445,7 +105460,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.874"(ptr %0) {
+define internal void @"$Vector.clear.876"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -105455,7 +105470,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.875"(ptr %0) {
+define internal void @"$Map.free.877"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -105463,7 +105478,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %221, ptr %3, i32 0, i32 1
-  call void @"$Vector.free.876"(ptr %4)
+  call void @"$Vector.free.878"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %221, ptr %6, i32 0, i32 2
@@ -105472,7 +105487,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.876"(ptr %0) {
+define internal void @"$Vector.free.878"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -105484,7 +105499,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.862"(ptr %7)
+  call void @"$Vector.init.864"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -105730,7 +105745,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.877", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.879", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -105758,7 +105773,7 @@ merge:                                            ; preds = %else, %dead
   %27 = getelementptr %229, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
   %28 = getelementptr %229, ptr %6, i32 0, i32 2
-  store ptr @"$string.877", ptr %28, align 8
+  store ptr @"$string.879", ptr %28, align 8
   %29 = getelementptr %229, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
   %30 = load %229, ptr %6, align 8
@@ -105801,7 +105816,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.878")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.880")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -105854,7 +105869,7 @@ entry:
   %21 = getelementptr %162, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %21, align 8
   %22 = getelementptr %162, ptr %reader, i32 0, i32 4
-  store ptr @"$string.877", ptr %22, align 8
+  store ptr @"$string.879", ptr %22, align 8
   %23 = load ptr, ptr %data, align 8
   %24 = load i64, ptr %size, align 8
   %25 = getelementptr %230, ptr %9, i32 0, i32 0
@@ -105904,7 +105919,7 @@ then2:                                            ; preds = %then
   %53 = getelementptr %5, ptr %52, i32 0, i32 0
   %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
   %55 = getelementptr i8, ptr %54, i64 0
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.879")
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.881")
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -106043,7 +106058,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.877", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.879", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %4, ptr %3, align 1
@@ -106137,15 +106152,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
+  %"$5262" = alloca i32, align 4
   %"$5261" = alloca i32, align 4
-  %"$5260" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5260", align 4
-  store i32 %2, ptr %"$5261", align 4
+  store i32 %1, ptr %"$5261", align 4
+  store i32 %2, ptr %"$5262", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$5260", align 4
-  %6 = load i32, ptr %"$5261", align 4
+  %5 = load i32, ptr %"$5261", align 4
+  %6 = load i32, ptr %"$5262", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %4, ptr %3, align 1
   ret void
@@ -106254,15 +106269,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$5251" = alloca ptr, align 8
-  %"$5250" = alloca i32, align 4
+  %"$5252" = alloca ptr, align 8
+  %"$5251" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5250", align 4
-  store ptr %2, ptr %"$5251", align 8
+  store i32 %1, ptr %"$5251", align 4
+  store ptr %2, ptr %"$5252", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5250", align 4
-  %5 = load ptr, ptr %"$5251", align 8
+  %4 = load i32, ptr %"$5251", align 4
+  %5 = load ptr, ptr %"$5252", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -106272,12 +106287,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$5264" = alloca i32, align 4
+  %"$5265" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5264", align 4
+  store i32 %1, ptr %"$5265", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$5264", align 4
+  %3 = load i32, ptr %"$5265", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -106389,12 +106404,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$5258" = alloca i32, align 4
+  %"$5259" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5258", align 4
+  store i32 %1, ptr %"$5259", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$5258", align 4
+  %3 = load i32, ptr %"$5259", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -106404,18 +106419,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$5255" = alloca ptr, align 8
+  %"$5256" = alloca ptr, align 8
+  %"$5255" = alloca i32, align 4
   %"$5254" = alloca i32, align 4
-  %"$5253" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5253", align 4
-  store i32 %2, ptr %"$5254", align 4
-  store ptr %3, ptr %"$5255", align 8
+  store i32 %1, ptr %"$5254", align 4
+  store i32 %2, ptr %"$5255", align 4
+  store ptr %3, ptr %"$5256", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$5253", align 4
-  %6 = load i32, ptr %"$5254", align 4
-  %7 = load ptr, ptr %"$5255", align 8
+  %5 = load i32, ptr %"$5254", align 4
+  %6 = load i32, ptr %"$5255", align 4
+  %7 = load ptr, ptr %"$5256", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -106426,12 +106441,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5248" = alloca i32, align 4
+  %"$5249" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5248", align 4
+  store i32 %1, ptr %"$5249", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5248", align 4
+  %4 = load i32, ptr %"$5249", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -106443,12 +106458,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5246" = alloca i32, align 4
+  %"$5247" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5246", align 4
+  store i32 %1, ptr %"$5247", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5246", align 4
+  %4 = load i32, ptr %"$5247", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -106551,7 +106566,7 @@ then2:                                            ; preds = %then
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.635", ptr @"$string.880")
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.637", ptr @"$string.882")
   %25 = load ptr, ptr %target, align 8
   %26 = getelementptr %5, ptr %25, i32 0, i32 0
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
@@ -106632,7 +106647,7 @@ merge4:                                           ; preds = %else6, %dead11
   %60 = load ptr, ptr %logits, align 8
   %61 = load ptr, ptr %message, align 8
   %62 = icmp ne i8 %59, 0
-  %63 = call i32 @"$Loop.prefill.881"(ptr %54, ptr %55, i32 %56, i1 zeroext %62, ptr %60, ptr %item, ptr %61)
+  %63 = call i32 @"$Loop.prefill.883"(ptr %54, ptr %55, i32 %56, i1 zeroext %62, ptr %60, ptr %item, ptr %61)
   store i32 %63, ptr %code, align 4
   %64 = load i32, ptr %code, align 4
   %65 = icmp ne i32 %64, 0
@@ -106682,7 +106697,7 @@ then22:                                           ; preds = %then18
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
   %90 = getelementptr i8, ptr %89, i64 0
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.887")
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.889")
   %92 = load ptr, ptr %target20, align 8
   %93 = getelementptr %5, ptr %92, i32 0, i32 0
   %94 = getelementptr [1024 x i8], ptr %93, i32 0, i32 0
@@ -106710,7 +106725,7 @@ dead25:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.881"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.883"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -106771,7 +106786,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.825")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.827")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -106806,7 +106821,7 @@ merge1:                                           ; preds = %else3, %dead
   %45 = load ptr, ptr %result, align 8
   %46 = load ptr, ptr %message, align 8
   %47 = icmp ne i8 %43, 0
-  %48 = call i32 @"$Loop.prefill_in_turn.882"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
+  %48 = call i32 @"$Loop.prefill_in_turn.884"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %49)
@@ -106818,7 +106833,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.882"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.884"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code16 = alloca i32, align 4
@@ -106918,7 +106933,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.883"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.885"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -106943,7 +106958,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.884"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.886"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -106975,7 +106990,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.883"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.885"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %6 = alloca %4, align 8
@@ -107027,7 +107042,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %37, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.827", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.829", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -107106,7 +107121,7 @@ then12:                                           ; preds = %merge7
   %72 = getelementptr %37, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.828", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.830", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -107158,7 +107173,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.884"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.886"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -107215,7 +107230,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.885"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.887"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -107243,7 +107258,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.885"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.887"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -107270,7 +107285,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.886"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.888"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -107436,7 +107451,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.886"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.888"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -107453,7 +107468,7 @@ entry:
   %8 = getelementptr %47, ptr %7, i32 0, i32 11
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.829"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.831"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %37, ptr %12, i32 0, i32 2
@@ -107470,7 +107485,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %37, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.829"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.831"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -107489,7 +107504,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %47, ptr %29, i32 0, i32 11
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.829"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.831"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -107612,7 +107627,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load i32, ptr %num_steps, align 4
   %38 = load ptr, ptr %tokens, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.check_batch_arguments.888"(ptr %33, i32 %34, ptr %35, ptr %36, i32 %37, ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.check_batch_arguments.890"(ptr %33, i32 %34, ptr %35, ptr %36, i32 %37, ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -107656,7 +107671,7 @@ then14:                                           ; preds = %then10
   %60 = getelementptr [1024 x i8], ptr %59, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
   %62 = load i32, ptr %num_states, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 1024, ptr @"$string.889", i32 %62)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 1024, ptr @"$string.891", i32 %62)
   %64 = load ptr, ptr %target12, align 8
   %65 = getelementptr %5, ptr %64, i32 0, i32 0
   %66 = getelementptr [1024 x i8], ptr %65, i32 0, i32 0
@@ -107686,7 +107701,7 @@ merge9:                                           ; preds = %else11, %dead16
   %74 = load i32, ptr %num_steps, align 4
   %75 = load ptr, ptr %tokens, align 8
   %76 = load ptr, ptr %message, align 8
-  %77 = call i32 @"$Loop.run_batch_decode.890"(ptr %70, i32 %71, ptr %72, ptr %73, i32 %74, ptr %75, ptr %76)
+  %77 = call i32 @"$Loop.run_batch_decode.892"(ptr %70, i32 %71, ptr %72, ptr %73, i32 %74, ptr %75, ptr %76)
   store i32 %77, ptr %code17, align 4
   %78 = load ptr, ptr %items, align 8
   call void @free(ptr %78)
@@ -107698,7 +107713,7 @@ dead18:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_arguments.888"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch_arguments.890"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %target26 = alloca ptr, align 8
@@ -107759,7 +107774,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.835", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.837", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %5, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -107802,7 +107817,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.836", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.838", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -107855,7 +107870,7 @@ then17:                                           ; preds = %then13
   %83 = getelementptr %47, ptr %82, i32 0, i32 11
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.837", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.839", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -107925,7 +107940,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %5, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.838")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.840")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %5, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -108017,7 +108032,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.890"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.892"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -108065,7 +108080,7 @@ merge:                                            ; preds = %else, %then
   %22 = load i32, ptr %num_steps, align 4
   %23 = load ptr, ptr %tokens, align 8
   %24 = load ptr, ptr %message, align 8
-  %25 = call i32 @"$Loop.batch_in_turn.891"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
+  %25 = call i32 @"$Loop.batch_in_turn.893"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %26)
@@ -108077,7 +108092,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.891"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.893"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -108132,7 +108147,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.892"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.894"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -108257,7 +108272,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %72, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.894"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.896"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -108298,7 +108313,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.895"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.897"(ptr %104, i32 %105, ptr %106)
   %107 = load %4, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -108332,7 +108347,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.897"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.899"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -108362,7 +108377,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.892"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.894"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code7 = alloca i32, align 4
   %code2 = alloca i32, align 4
@@ -108389,7 +108404,7 @@ entry:
   %11 = load i32, ptr %num_steps, align 4
   %12 = load ptr, ptr %tokens, align 8
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_batch_arguments.888"(ptr %7, i32 %8, ptr %9, ptr %10, i32 %11, ptr %12, ptr %13)
+  %14 = call i32 @"$Loop.check_batch_arguments.890"(ptr %7, i32 %8, ptr %9, ptr %10, i32 %11, ptr %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -108428,7 +108443,7 @@ forbody:                                          ; preds = %forcond
   %30 = load i32, ptr %i, align 4
   %31 = load i32, ptr %num_steps, align 4
   %32 = load ptr, ptr %message, align 8
-  %33 = call i32 @"$Loop.check_batch_state.893"(ptr %27, i32 %28, ptr %29, i32 %30, i32 %31, ptr %32)
+  %33 = call i32 @"$Loop.check_batch_state.895"(ptr %27, i32 %28, ptr %29, i32 %30, i32 %31, ptr %32)
   store i32 %33, ptr %code2, align 4
   %34 = load i32, ptr %code2, align 4
   %35 = icmp ne i32 %34, 0
@@ -108482,7 +108497,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.893"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.895"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %6 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -108572,7 +108587,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.839", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.841", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -108605,7 +108620,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.894"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.896"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -108682,7 +108697,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.895"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.897"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %i2 = alloca i32, align 4
@@ -108730,7 +108745,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.896"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.898"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %4, ptr %4, align 1
   br label %merge1
 
@@ -108774,7 +108789,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.896"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.898"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %4, ptr %3, align 1
   br label %merge6
 
@@ -108790,7 +108805,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.896"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.898"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -108866,7 +108881,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.897"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.899"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i12 = alloca i32, align 4
   %5 = alloca %4, align 8
@@ -108952,7 +108967,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %17, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.840", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.842", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -109005,7 +109020,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %17, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.841", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.843", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -109225,7 +109240,7 @@ entry:
   %14 = getelementptr %47, ptr %13, i32 0, i32 13
   %15 = getelementptr %38, ptr %bound, i32 0, i32 12
   %16 = load ptr, ptr %15, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).561"(ptr %14, ptr %shape, ptr %16)
+  call void @"$anon (./terra/scheduling/batch.t:115).563"(ptr %14, ptr %shape, ptr %16)
   %17 = load %4, ptr %3, align 1
   %18 = load ptr, ptr %step, align 8
   call void @"$StepPlan.begin"(ptr %18)
@@ -109727,7 +109742,7 @@ then4:                                            ; preds = %then
   %63 = getelementptr %47, ptr %62, i32 0, i32 1
   %64 = load i32, ptr %63, align 4
   %65 = load i32, ptr %num_sequences, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.899", i32 %59, i32 %64, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.901", i32 %59, i32 %64, i32 %65)
   %67 = load ptr, ptr %target, align 8
   %68 = getelementptr %5, ptr %67, i32 0, i32 0
   %69 = getelementptr [1024 x i8], ptr %68, i32 0, i32 0
@@ -109818,7 +109833,7 @@ merge:                                            ; preds = %forcond
   %34 = load %4, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %39, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.898"(ptr %36)
+  call void @"$Vector.clear.900"(ptr %36)
   %37 = load %4, ptr %1, align 1
   ret void
 }
@@ -109845,7 +109860,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.898"(ptr %0) {
+define internal void @"$Vector.clear.900"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
