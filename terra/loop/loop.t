@@ -218,6 +218,7 @@ local Loop = terralib.memoize(function(RankGroup)
 
   measures.extend(Loop)
   require("terra.loop.masks")(Loop)
+  require("terra.loop.transfers")(Loop)
   require("terra.loop.iteration")(Loop)
   require("terra.loop.requests")(Loop)
   require("terra.loop.synchronous")(Loop)

@@ -17288,7 +17288,7 @@ entry:
   br i1 %15, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.91", i32 230, ptr @"$string.92")
+  call void @"$check.fail"(ptr @"$string.91", i32 176, ptr @"$string.92")
   %16 = load %4, ptr %9, align 1
   br label %merge
 
@@ -95765,7 +95765,7 @@ entry:
   br i1 %15, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.91", i32 230, ptr @"$string.92")
+  call void @"$check.fail"(ptr @"$string.91", i32 176, ptr @"$string.92")
   %16 = load %4, ptr %9, align 1
   br label %merge
 
