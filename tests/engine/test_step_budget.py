@@ -17,6 +17,7 @@ from tests.engine.masking import asked
 from tests.engine.running import open_engine, run_requests
 from tests.engine.test_ahead import queued_engine, random_requests, results_of
 from tests.engine.test_masks import SPLITS
+from tests.engine.test_plan import plan_of
 from tests.engine.test_scheduler import PROPERTY_SETTINGS, prompt_of
 from tests.reference.capitals import CAPITALS, prompts
 
@@ -228,4 +229,5 @@ def test_the_budget_is_zero_on_the_cpu_device_and_80_on_one_that_works_on_its_ow
         assert engine.info()["step_budget_ms"] == 80
     with pytest.raises(EngineError, match="option step_budget_ms is -2, outside -1 to 3600000"):
         Engine(EngineOptions(CAPITALS, device="cpu", step_budget_ms=-2))
-    assert EngineOptions(model_dir=CAPITALS, step_budget_ms=5).numbers()["step_budget_ms"] == 5
+    for budget in (0, 30):
+        assert plan_of(CAPITALS, step_budget_ms=budget)["step_budget_ms"] == budget
