@@ -176,6 +176,8 @@ def wants_kv_events(settings, chosen):
         raise BadInputError("--kv-events tells of the prefix cache: expected no --no-prefix-cache")
     if settings.kv_events_replay and not settings.kv_events:
         raise BadInputError("--kv-events-replay gives events again: expected --kv-events too")
+    if settings.kv_events_topic and not settings.kv_events:
+        raise BadInputError("--kv-events-topic names no events: expected --kv-events too")
     return bool(settings.kv_events)
 
 

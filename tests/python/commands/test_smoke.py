@@ -64,7 +64,9 @@ def test_cuda_without_its_libraries_is_refused(tmp_path, monkeypatch, copied, mi
     monkeypatch.setitem(ENVIRONMENT, "GLM_ENGINE_LIBRARY", str(tmp_path / "engine.so"))
     message = refused("smoke", "--device", "cuda", code=3)
     assert f"the library of device cuda cannot be opened: {missing}: cannot open" in message
-    assert message.endswith("; in a checkout `tools/develop --with cuda scons engine cuda` builds it\n")
+    assert message.endswith(
+        "; in a checkout `tools/develop --with cuda scons engine cuda` builds it\n"
+    )
 
 
 def test_smoke_fails_on_a_model_that_does_not_know(random_model):
