@@ -57,6 +57,7 @@ STRUCTS = {
         ("memory_limit_percent", "int32_t"),
         ("device_memory_bytes", "int64_t"),
         ("kv_events", "int32_t"),
+        ("step_budget_ms", "int32_t"),
     ],
     "engine_sampling": [
         ("temperature", "float"),
@@ -128,6 +129,8 @@ STRUCTS = {
         ("num_sample_rows", "int32_t"),
         ("owned_pages", "int32_t"),
         ("is_graph", "int32_t"),
+        ("mask_wait_ns", "int64_t"),
+        ("expected_ns", "int64_t"),
     ],
     "engine_info": [
         ("struct_size", "uint32_t"),
@@ -179,6 +182,10 @@ STRUCTS = {
         ("model_max_seq", "int32_t"),
         ("max_seq_from", "int32_t"),
         ("max_batch_from", "int32_t"),
+        ("num_late_masks", "int64_t"),
+        ("mask_wait_ns", "int64_t"),
+        ("step_budget_ms", "int32_t"),
+        ("step_costs_ns", "int64_t"),
     ],
 }
 

@@ -244,6 +244,15 @@ ENGINE = {
         show_default="0",
         help="Prompt tokens of one sequence in one step; 0: as --max-step-tokens.",
     ),
+    "step_budget_ms": engine_option(
+        "--step-budget",
+        "step_budget_ms",
+        type=NOT_NEGATIVE,
+        metavar="MS",
+        show_default="80 on a GPU, 0 on the CPU",
+        help="Milliseconds that a step with pieces of prompts may take; 0: as --max-step-tokens"
+        " allows, for the most tokens a second.",
+    ),
     "kv_dtype": engine_option(
         "--kv-dtype",
         type=click.Choice(list(KV_DTYPES)),

@@ -1,5 +1,6 @@
 local abi = require("terra.base.abi")
 local batch = require("terra.scheduling.batch")
+local costs = require("terra.execution.costs")
 local device = require("terra.execution.device")
 local devices = require("terra.plan.devices")
 local load = require("terra.execution.load")
@@ -10,6 +11,7 @@ local options = require("terra.plan.options")
 local plan = require("terra.plan.plan")
 local report = require("terra.plan.report")
 local status = require("terra.base.status")
+local step_costs = require("terra.scheduling.costs")
 local threads = require("terra.base.threads")
 local C = abi.C
 
@@ -26,9 +28,12 @@ local struct Engine {
   load_ns : int64
   capture_ns : int64
   graph_bytes : int64
+  step_costs : step_costs.StepCosts
+  step_costs_ns : int64
   plan_memory : &int8
 }
 
+local gathering_ns = 3000000LL
 local model_open, ranks_open, loop_open = 1, 2, 3
 
 terra Engine:start_loop(message : &C.glm_message) : int32
@@ -47,6 +52,7 @@ terra Engine:start_loop(message : &C.glm_message) : int32
   chosen.max_queue = planned.options.max_queue
   chosen.prefix_cache = planned.options.prefix_cache ~= 0
   chosen.kv_events = planned.options.kv_events ~= 0
+  chosen.costs = self.step_costs
   chosen.shape = planned.shape
   chosen.plans_ahead = planned.plans_ahead
   chosen.host_inputs = self.plan_memory
@@ -78,6 +84,17 @@ terra Engine:capture(message : &C.glm_message) : int32
   return C.GLM_OK
 end
 
+terra Engine:measure_costs(message : &C.glm_message) : int32
+  var planned, begin = &self.plan, threads.now_ns()
+  self.step_costs.budget_ns = [int64](planned.step_budget_ms) * 1000000
+  self.step_costs.gathering_ns = gathering_ns
+  if self.step_costs:is_bounded() then
+    status.try(costs.measure(&self.ranks, &planned.shape, &planned.options, planned.num_pages, &self.step_costs, message))
+    self.step_costs_ns = threads.now_ns() - begin
+  end
+  return C.GLM_OK
+end
+
 terra Engine:open_model(wanted : &C.engine_options, message : &C.glm_message) : int32
   if wanted.synthetic ~= 0 then
     return self.model:read_synthetic(wanted.model_dir, wanted.num_layers, message)
@@ -97,6 +114,7 @@ terra Engine:open(wanted : &C.engine_options, message : &C.glm_message) : int32
   status.try(load.ranks(&self.ranks, &self.plan, message))
   self.ranks.is_watched = self.device_info.is_asynchronous == 0
   status.try(self:capture(message))
+  status.try(self:measure_costs(message))
   self.stage = loop_open
   return self:start_loop(message)
 end
@@ -151,6 +169,8 @@ terra Engine:describe(info : &C.engine_info)
   info.num_graph_steps = self.ranks.num_graph_steps
   info.capture_ns = self.capture_ns
   info.graph_bytes = self.graph_bytes
+  info.step_budget_ms = planned.step_budget_ms
+  info.step_costs_ns = self.step_costs_ns
   info.num_graphs = self.ranks.ranks[0].num_graphs
   info.plans_ahead = terralib.select(planned.plans_ahead, 1, 0)
   self.loop:info(info)

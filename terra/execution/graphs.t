@@ -4,6 +4,7 @@ local forward = require("terra.execution.forward")
 local rank = require("terra.execution.rank")
 local status = require("terra.base.status")
 local transfers = require("terra.execution.transfers")
+local trial = require("terra.execution.trial")
 local C = abi.C
 
 local Rank, call = rank.Rank, rank.call
@@ -23,15 +24,12 @@ local terra decode_plan(shape : &batch.StepShape, num_rows : int32) : StepPlan
   plan.num_segments = num_rows
   plan.num_decode_segments = num_rows
   plan.num_logit_rows = num_rows
-  plan.num_sample_rows = num_rows
-  plan.num_biases = shape.max_biases
-  plan.num_masks = shape.max_masks
   return plan
 end
 
 local terra record(self : &Rank, plan : &StepPlan, graph : &&opaque, message : &C.glm_message) : int32
   call(self, message, "capture of a decode step", "graph_begin")
-  var code = self:compute(plan, message)
+  var code = forward.step(self, plan, message)
   if code ~= C.GLM_OK then
     self.backend.graph_end(self.device, nil)
     return code
@@ -58,33 +56,13 @@ local terra capture_job(self : &Rank, context : &opaque, message : &C.glm_messag
   return C.GLM_OK
 end
 
-local terra fill_warm_up(plan : &StepPlan)
-  var token : int32 = 0
-  var sampling : C.engine_sampling
-  C.memset(&sampling, 0, sizeof(C.engine_sampling))
-  sampling.top_p = 1
-  sampling.repetition_penalty = 1
-  sampling.num_logprobs = -1
-  plan:begin()
-  plan:add_decode_segment(0, 0, &token, warm_up_page_size)
-  plan:add_sample_row(0, &sampling, 1, -1)
-  plan.page_table_row_end = 1
-end
-
 local terra warm_up(self : &RankGroup, shape : &batch.StepShape, message : &C.glm_message) : int32
-  var plan : StepPlan
-  C.memset(&plan, 0, sizeof(StepPlan))
-  plan.shape = @shape
-  var input_bytes = batch.StepInputs.bytes_for(shape)
-  var memory = [&int8](C.calloc(1, input_bytes + batch.StepOutputs.bytes_for(shape)))
-  if memory == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "no host memory for the plan of a step")
-  end
-  plan.inputs:bind(shape, memory)
-  plan.outputs:bind(shape, memory + input_bytes)
-  fill_warm_up(&plan)
-  var code = self:step(&plan, message)
-  C.free(memory)
+  var first : trial.Trial
+  status.try(first:init(shape, warm_up_page_size, 1, message))
+  first:begin()
+  first:add_decode_rows(1, 0)
+  var code = self:step(&first.plan, message)
+  first:free()
   return code
 end
 

@@ -67,8 +67,13 @@ end
 
 local terra create_events(self : &Rank, message : &C.glm_message) : int32
   for i = 0, num_stagings do
-    call(self, message, "creation of events", "event_create", &self.step_begin[i])
-    call(self, message, "creation of events", "event_create", &self.step_end[i])
+    escape
+      for _, name in ipairs(rank.step_events) do
+        emit quote
+          call(self, message, "creation of events", "event_create", &self.[name][i])
+        end
+      end
+    end
   end
   return C.GLM_OK
 end
@@ -134,11 +139,14 @@ end
 
 local terra free_events(self : &Rank)
   for i = 0, num_stagings do
-    if self.step_begin[i] ~= nil then
-      self.backend.event_free(self.device, self.step_begin[i])
-    end
-    if self.step_end[i] ~= nil then
-      self.backend.event_free(self.device, self.step_end[i])
+    escape
+      for _, name in ipairs(rank.step_events) do
+        emit quote
+          if self.[name][i] ~= nil then
+            self.backend.event_free(self.device, self.[name][i])
+          end
+        end
+      end
     end
   end
 end

@@ -19,8 +19,6 @@ local struct Rank {
   weights : weights.ModelWeights
   buffers : buffers.RankBuffers
   inputs : &batch.StepInputs
-  step_begin : (&opaque)[num_stagings]
-  step_end : (&opaque)[num_stagings]
   graphs : &&opaque
   num_graphs : int32
   profile : &profile.Profile
@@ -36,6 +34,11 @@ local struct Rank {
   buffer_memory : &opaque
   host_memory : &opaque
 }
+
+local step_events = { "step_begin", "forward_end", "sampling_begin", "step_end" }
+for _, name in ipairs(step_events) do
+  Rank.entries:insert { field = name, type = (&opaque)[num_stagings] }
+end
 
 local outside_layers = -1
 
@@ -131,4 +134,4 @@ local call = macro(function(self, message, operation, method, ...)
   end
 end)
 
-return { Rank = Rank, outside_layers = outside_layers, run = run, run_as = run_as, call = call }
+return { Rank = Rank, step_events = step_events, outside_layers = outside_layers, run = run, run_as = run_as, call = call }

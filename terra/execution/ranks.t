@@ -14,6 +14,7 @@ local struct Flight {
   num_rows : int32
   wants_logprobs : bool
   is_graph : bool
+  awaits_masks : bool
   device_ns : int64
 }
 
@@ -277,4 +278,4 @@ terra RankGroup:free()
   C.pthread_mutex_destroy(&self.mutex)
 end
 
-return { RankGroup = RankGroup, Flight = Flight }
+return { RankGroup = RankGroup, Flight = Flight, Job = Job }

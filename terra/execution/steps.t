@@ -47,9 +47,6 @@ local terra upload_inputs(self : &Rank, launch : &Launch, message : &C.glm_messa
   if plan.num_biases > 0 then
     call(self, message, "upload of the step's biases", "upload", device.bias_tokens, host.bias_tokens, host:bias_bytes())
   end
-  if plan.num_masks > 0 and self.index == 0 then
-    call(self, message, "upload of the step's masks", "upload", device.masks, host.masks, plan:mask_bytes())
-  end
   var stride : int64 = plan.shape.max_pages_per_sequence
   var begin, finish = plan.page_table_row_begin * stride, plan.page_table_row_end * stride
   if finish > begin then
@@ -74,6 +71,18 @@ local terra download_samples(self : &Rank, launch : &Launch, message : &C.glm_me
   return C.GLM_OK
 end
 
+local terra upload_masks(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
+  var plan = launch.plan
+  var host, device = staged(launch.staging, plan:is_decode()), self.inputs
+  if plan:awaits_masks() then
+    call(self, message, "upload of the rows' masks", "upload", device.count_row, host.count_row, host:row_control_bytes())
+  end
+  if plan.num_masks > 0 then
+    call(self, message, "upload of the step's masks", "upload", device.masks, host.masks, plan:mask_bytes())
+  end
+  return C.GLM_OK
+end
+
 terra Rank:sample(plan : &StepPlan, message : &C.glm_message) : int32
   if plan.logits ~= nil and plan.num_logit_rows > 0 then
     status.try(download_logits(self, plan, message))
@@ -84,14 +93,19 @@ terra Rank:sample(plan : &StepPlan, message : &C.glm_message) : int32
   return C.GLM_OK
 end
 
-terra Rank:compute(plan : &StepPlan, message : &C.glm_message) : int32
-  status.try(forward.step(self, plan, message))
+local terra queue_sampling(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
+  var plan = launch.plan
   if self.index == 0 then
+    status.try(upload_masks(self, launch, message))
     status.try(self:sample(plan, message))
   end
   if self.shares_samples and plan.num_sample_rows > 0 then
-    return forward.share_samples(self, plan, message)
+    status.try(forward.share_samples(self, plan, message))
   end
+  if self.index == 0 and plan.num_sample_rows > 0 then
+    status.try(download_samples(self, launch, message))
+  end
+  call(self, message, "step", "event_record", self.step_end[launch.index])
   return C.GLM_OK
 end
 
@@ -102,7 +116,7 @@ end
 
 local terra compute_or_replay(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
   if not launch.flight.is_graph then
-    return self:compute(launch.plan, message)
+    return forward.step(self, launch.plan, message)
   end
   call(self, message, "replay of the step's graph", "graph_replay", self.graphs[launch.plan.num_tokens - 1])
   return C.GLM_OK
@@ -117,11 +131,17 @@ local terra launch_job(self : &Rank, context : &opaque, message : &C.glm_message
   call(self, message, "step", "event_record", self.step_begin[launch.index])
   status.try(upload_inputs(self, launch, message))
   status.try(compute_or_replay(self, launch, message))
-  if self.index == 0 and launch.plan.num_sample_rows > 0 then
-    status.try(download_samples(self, launch, message))
+  if launch.plan:awaits_masks() then
+    call(self, message, "step", "event_record", self.forward_end[launch.index])
+    return C.GLM_OK
   end
-  call(self, message, "step", "event_record", self.step_end[launch.index])
-  return C.GLM_OK
+  return queue_sampling(self, launch, message)
+end
+
+local terra sample_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
+  var launch = [&Launch](context)
+  call(self, message, "step", "event_record", self.sampling_begin[launch.index])
+  return queue_sampling(self, launch, message)
 end
 
 terra RankGroup:num_in_flight() : int64
@@ -132,21 +152,49 @@ terra RankGroup:last_landed() : int32
   return [int32]((self.num_landed + num_stagings - 1) % num_stagings)
 end
 
+terra RankGroup:launch_of(plan : &StepPlan, step : int64) : Launch
+  var index = [int32](step % num_stagings)
+  return Launch { plan = plan, staging = &self.ranks[0].buffers.stagings[index], flight = &self.flights[index], index = index }
+end
+
 terra RankGroup:launch(plan : &StepPlan, message : &C.glm_message) : int32
   check.invariant(self:num_in_flight() < num_stagings, "more steps in flight than stagings")
-  var index = [int32](self.num_launched % num_stagings)
-  var staging = &self.ranks[0].buffers.stagings[index]
-  var host = staged(staging, plan:is_decode())
+  var launch = self:launch_of(plan, self.num_launched)
+  var host, flight = staged(launch.staging, plan:is_decode()), launch.flight
   host:pack(plan)
   copy_table_rows(host, plan)
-  var flight = &self.flights[index]
   flight.num_rows = plan.num_sample_rows
   flight.wants_logprobs = plan:wants_logprobs()
   flight.is_graph = self.ranks[0]:has_graph_for(plan)
-  var launch = Launch { plan = plan, staging = staging, flight = flight, index = index }
+  flight.awaits_masks = plan:awaits_masks()
   status.try(self:run(launch_job, &launch, message))
   self.num_launched = self.num_launched + 1
   return C.GLM_OK
+end
+
+terra RankGroup:go_on_with_launched(job : ranks.Job, context : &opaque, message : &C.glm_message) : int32
+  var code = self:run(job, context, message)
+  if code ~= C.GLM_OK then
+    self.num_launched = self.num_launched - 1
+  end
+  return code
+end
+
+terra RankGroup:sample(plan : &StepPlan, message : &C.glm_message) : int32
+  var launch = self:launch_of(plan, self.num_launched - 1)
+  staged(launch.staging, plan:is_decode()):pack_masks(plan)
+  return self:go_on_with_launched(sample_job, &launch, message)
+end
+
+local terra await_forward_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
+  var index = @[&int32](context)
+  call(self, message, "step (option check_operations names the operation and its layer)", "event_synchronise", self.forward_end[index])
+  return C.GLM_OK
+end
+
+terra RankGroup:await_forward(message : &C.glm_message) : int32
+  var index = [int32]((self.num_launched - 1) % num_stagings)
+  return self:go_on_with_launched(await_forward_job, &index, message)
 end
 
 local terra land_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
@@ -158,12 +206,21 @@ local terra land_job(self : &Rank, context : &opaque, message : &C.glm_message) 
   return C.GLM_OK
 end
 
+terra RankGroup:elapsed_ns(begin : &opaque, finish : &opaque) : int64
+  var milliseconds : float = 0
+  self.backend.event_elapsed(self.ranks[0].device, begin, finish, &milliseconds)
+  return [int64](milliseconds * 1e6)
+end
+
 terra RankGroup:take_time(index : int32)
-  var first, milliseconds = &self.ranks[0], [float](0)
-  if self.backend.event_elapsed(first.device, first.step_begin[index], first.step_end[index], &milliseconds) == C.GLM_OK then
-    self.flights[index].device_ns = [int64](milliseconds * 1e6)
-    self.device_ns = self.device_ns + self.flights[index].device_ns
+  var first, flight = &self.ranks[0], &self.flights[index]
+  if flight.awaits_masks then
+    flight.device_ns = self:elapsed_ns(first.step_begin[index], first.forward_end[index])
+      + self:elapsed_ns(first.sampling_begin[index], first.step_end[index])
+  else
+    flight.device_ns = self:elapsed_ns(first.step_begin[index], first.step_end[index])
   end
+  self.device_ns = self.device_ns + flight.device_ns
   if self.flights[index].is_graph then
     self.num_graph_steps = self.num_graph_steps + 1
   end

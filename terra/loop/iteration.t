@@ -3,7 +3,6 @@ local check = require("terra.base.check")
 local request = require("terra.scheduling.request")
 local scheduler = require("terra.scheduling.scheduler")
 local sequence = require("terra.scheduling.sequence")
-local status = require("terra.base.status")
 local threads = require("terra.base.threads")
 local C = abi.C
 
@@ -61,59 +60,6 @@ return function(Loop)
     self:unlock()
   end
 
-  terra Loop:save(item : &Sequence, message : &C.glm_message) : int32
-    var bytes = self.ranks:page_host_bytes() * item.saved_pages.size
-    C.free(item.saved_data)
-    item.saved_data = C.malloc(bytes)
-    if item.saved_data == nil then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "no host memory (%lld bytes) to save %lld pages of a preempted request", bytes, item.saved_pages.size)
-    end
-    return self.ranks:save_pages(item.saved_pages.size, item.saved_pages.data, item.saved_data, message)
-  end
-
-  terra Loop:restore(item : &Sequence, message : &C.glm_message) : int32
-    var code = self.ranks:restore_pages(item.saved_pages.size, item.pages.data, item.saved_data, message)
-    C.free(item.saved_data)
-    item.saved_data = nil
-    return code
-  end
-
-  terra Loop:recount(item : &Sequence, message : &C.glm_message) : int32
-    status.try(self.ranks:count_tokens(item.table_row, true, true, item.prompt_length, item.tokens.data, message))
-    if item:num_outputs() == 0 then
-      return C.GLM_OK
-    end
-    return self.ranks:count_tokens(item.table_row, false, false, item:num_outputs(), item.tokens.data + item.prompt_length, message)
-  end
-
-  local each = macro(function(self, list, method, num_failed)
-    local name = method:asvalue()
-    return quote
-      for i = 0, list.size do
-        var item = list.data[i]
-        var message : C.glm_message
-        message.text[0] = 0
-        if not item:is_ended() then
-          var code = self:[name](item, &message)
-          if code ~= C.GLM_OK then
-            self.scheduler:fail(item, code, &message.text[0])
-            self.failure = message
-            num_failed = num_failed + 1
-          end
-        end
-      end
-    end
-  end)
-
-  terra Loop:perform_transfers() : int32
-    var num_failed = 0
-    each(self, self.scheduler.saves, "save", num_failed)
-    each(self, self.scheduler.restores, "restore", num_failed)
-    each(self, self.scheduler.recounts, "recount", num_failed)
-    self.scheduler:clear_transfers()
-    return num_failed
-  end
-
   terra Loop:check_ranks()
     if self.ranks.is_usable then
       return
@@ -144,6 +90,7 @@ return function(Loop)
   end
 
   terra Loop:land()
+    self:sample()
     if not self.scheduler:is_in_flight() then
       return
     end
@@ -179,9 +126,14 @@ return function(Loop)
     end
     self.scheduler:launch()
     self.launched_step = self.planned_step
-    if not self.options.plans_ahead or self.is_profiled or self.step.logits ~= nil then
+    self.launched_ns = threads.now_ns()
+    if self:lands_at_once() and not self.scheduler.is_unsampled then
       self:land()
     end
+  end
+
+  terra Loop:lands_at_once() : bool
+    return not self.options.plans_ahead or self.is_profiled or self.step.logits ~= nil
   end
 
   terra Loop:remove_ended()
@@ -211,6 +163,14 @@ return function(Loop)
     end
   end
 
+  terra Loop:next_wake() : int64
+    var deadline = self.scheduler:nearest_deadline()
+    if self.mask_due_ns > 0 and (deadline == 0 or self.mask_due_ns < deadline) then
+      return self.mask_due_ns
+    end
+    return deadline
+  end
+
   terra Loop:publish()
     var s = &self.scheduler
     check.invariant(s:is_consistent(), "pages, sequences and page tables disagree")
@@ -219,7 +179,7 @@ return function(Loop)
     self:remove_ended()
     self:publish_outputs()
     self:publish_counters()
-    self.wake_ns = s:nearest_deadline()
+    self.wake_ns = self:next_wake()
     self:unlock()
     for i = 0, s.ended.size do
       request.delete_sequence(s.ended.data[i])
@@ -252,17 +212,38 @@ return function(Loop)
     return pending
   end
 
+  terra Loop:make_step()
+    var num_preemptions = self.scheduler.counters.num_preemptions
+    var was_in_flight = self.scheduler:is_in_flight()
+    var has_step = self:plan()
+    self.is_active = has_step or was_in_flight or self.scheduler:has_transfers() or self.scheduler.counters.num_preemptions > num_preemptions
+    self:advance_planned(has_step)
+  end
+
+  terra Loop:resume_launched()
+    self.is_active = not self:waits_for_masks()
+    if not self.is_active then
+      return
+    end
+    self:sample()
+    if self:lands_at_once() then
+      self:land()
+    else
+      self:make_step()
+    end
+  end
+
   terra Loop:iterate()
     if self:has_pending_orders() then
       self:land()
     end
     self:take_orders()
     self:check_ranks()
-    var num_preemptions = self.scheduler.counters.num_preemptions
-    var was_in_flight = self.scheduler:is_in_flight()
-    var has_step = self:plan()
-    self.is_active = has_step or was_in_flight or self.scheduler:has_transfers() or self.scheduler.counters.num_preemptions > num_preemptions
-    self:advance_planned(has_step)
+    if self.scheduler.is_unsampled then
+      self:resume_launched()
+    else
+      self:make_step()
+    end
     self:check_ranks()
     self:publish()
   end

@@ -3,6 +3,7 @@ local advance = require("terra.scheduling.advance")
 local batch = require("terra.scheduling.batch")
 local config = require("terra.checkpoint.config")
 local containers = require("terra.base.containers")
+local costs = require("terra.scheduling.costs")
 local events = require("terra.loop.events")
 local measures = require("terra.loop.measures")
 local request = require("terra.scheduling.request")
@@ -24,6 +25,7 @@ local struct LoopOptions {
   max_queue : int32
   prefix_cache : bool
   kv_events : bool
+  costs : costs.StepCosts
   plans_ahead : bool
   shape : batch.StepShape
   host_inputs : &int8
@@ -43,6 +45,7 @@ local struct Published {
   step_ns : int64
   plan_ns : int64
   launch_ns : int64
+  mask_wait_ns : int64
 }
 
 local Loop = terralib.memoize(function(RankGroup)
@@ -77,6 +80,12 @@ local Loop = terralib.memoize(function(RankGroup)
     step_ns : int64
     plan_ns : int64
     launch_ns : int64
+    mask_wait_ns : int64
+    launched_ns : int64
+    landed_ns : int64
+    decode_ns : int64
+    mask_due_ns : int64
+    is_overdue : bool
     last_plan_ns : int64
     planned_step : C.engine_step
     launched_step : C.engine_step
@@ -116,6 +125,7 @@ local Loop = terralib.memoize(function(RankGroup)
     p.step_ns = self.step_ns
     p.launch_ns = self.launch_ns
     p.plan_ns = self.plan_ns
+    p.mask_wait_ns = self.mask_wait_ns
   end
 
   terra Loop:init_lists(message : &C.glm_message) : int32
@@ -148,6 +158,7 @@ local Loop = terralib.memoize(function(RankGroup)
     chosen.max_live = self.max_live
     chosen.prefix_cache = o.prefix_cache
     chosen.kv_events = o.kv_events
+    chosen.costs = o.costs
     return self.scheduler:init(&chosen, &self.step, message)
   end
 
@@ -207,6 +218,7 @@ local Loop = terralib.memoize(function(RankGroup)
 
   measures.extend(Loop)
   require("terra.loop.masks")(Loop)
+  require("terra.loop.transfers")(Loop)
   require("terra.loop.iteration")(Loop)
   require("terra.loop.requests")(Loop)
   require("terra.loop.synchronous")(Loop)

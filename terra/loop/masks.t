@@ -1,6 +1,7 @@
 local abi = require("terra.base.abi")
 local sequence = require("terra.scheduling.sequence")
 local status = require("terra.base.status")
+local threads = require("terra.base.threads")
 local C = abi.C
 
 local Sequence = sequence.Sequence
@@ -34,7 +35,7 @@ return function(Loop)
       return status.fail(message, C.GLM_NOT_FOUND, "request %llu is not live", mask.request_id)
     end
     status.try(self:check_mask(item, mask.index, message))
-    item:give_mask(mask.words)
+    item:give_mask(mask.words, threads.now_ns())
     self.has_masks = true
     return C.GLM_OK
   end
@@ -68,15 +69,67 @@ return function(Loop)
 
   terra Loop:take_masks()
     for i = 0, self.masked.size do
-      self.masked.data[i]:take_mask()
+      self.masked.data[i]:take_mask(self.decode_ns + self.decode_ns / 4)
     end
     self.has_masks = false
   end
 
   terra Loop:publish_outputs()
+    var now = threads.now_ns()
     for i = 0, self.masked.size do
-      var item = self.masked.data[i]
-      item.num_known_outputs = item:num_outputs()
+      self.masked.data[i]:publish_outputs(now)
+    end
+  end
+
+  terra Loop:find_due(now : int64)
+    if self.mask_due_ns == 0 and self.scheduler:can_others_go_on() then
+      var forward_ns = self.landed_ns + self.decode_ns
+      self.mask_due_ns = terralib.select(forward_ns > now, forward_ns, now) + self.decode_ns / 4
+    end
+  end
+
+  terra Loop:waits_for_masks() : bool
+    if not self.scheduler.is_unsampled then
+      return false
+    end
+    var now = threads.now_ns()
+    self.scheduler:expire(now)
+    if self.scheduler:num_missing_masks() == 0 then
+      return false
+    end
+    self:find_due(now)
+    self.is_overdue = self.mask_due_ns > 0 and now >= self.mask_due_ns
+    return not self.is_overdue
+  end
+
+  terra Loop:sample_launched(message : &C.glm_message) : int32
+    if self.is_overdue then
+      status.try(self.ranks:await_forward(message))
+    end
+    self:lock()
+    self:take_masks()
+    self:unlock()
+    self.scheduler:write_awaited_masks(self.is_overdue)
+    var begin = threads.now_ns()
+    status.try(self.ranks:sample(&self.step, message))
+    self.launched_step.mask_wait_ns = begin - self.launched_ns
+    self.mask_wait_ns = self.mask_wait_ns + self.launched_step.mask_wait_ns
+    self.step_ns = self.step_ns + (threads.now_ns() - begin)
+    return C.GLM_OK
+  end
+
+  terra Loop:sample()
+    if not self.scheduler.is_unsampled then
+      return
+    end
+    var message : C.glm_message
+    message.text[0] = 0
+    var code = self:sample_launched(&message)
+    self.is_overdue = false
+    self.mask_due_ns = 0
+    if code ~= C.GLM_OK then
+      self.failure = message
+      self.scheduler:fail_landing(code, &message.text[0])
     end
   end
 end

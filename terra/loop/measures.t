@@ -49,13 +49,19 @@ local function extend(Loop)
     step.owned_pages = self.scheduler.pool.num_owned
     step.plan_ns = self.last_plan_ns
     step.launch_ns = launch_ns
+    step.mask_wait_ns = 0
+    step.expected_ns = self.scheduler:expected_ns()
   end
 
   terra Loop:record_step(now : int64)
     var step = self.launched_step
     step.landed_ns = now
+    self.landed_ns = now
     step.device_ns = self.ranks:last_device_ns()
     step.is_graph = self.ranks:last_is_graph()
+    if step.num_tokens == step.num_decode_tokens then
+      self.decode_ns = step.device_ns
+    end
     self:lock()
     self.steps:push(&step)
     self:unlock()

@@ -200,6 +200,8 @@ return function(Loop)
     target.step_ns = p.step_ns
     target.launch_ns = p.launch_ns
     target.plan_ns = p.plan_ns
+    target.num_late_masks = p.counters.num_late_masks
+    target.mask_wait_ns = p.mask_wait_ns
     self:unlock()
   end
 end

@@ -26,12 +26,13 @@ options.fields = {
   { name = "synthetic", otherwise = 0, least = 0, most = 1 },
   { name = "num_layers", otherwise = 0, least = 0, most = 65536 },
   { name = "kv_events", otherwise = 0, least = 0, most = 1 },
+  { name = "step_budget_ms", otherwise = -1, least = -1, most = 3600000 },
   { name = "memory_limit_bytes", otherwise = 0, least = 0, most = 2 ^ 60 },
   { name = "memory_limit_percent", otherwise = 0, least = 0, most = 100 },
   { name = "device_memory_bytes", otherwise = 0, least = 0, most = 2 ^ 60 },
 }
 
-local keeps_zero = { prefix_cache = true, kv_dtype = true, graphs = true, plan_ahead = true }
+local keeps_zero = { prefix_cache = true, kv_dtype = true, graphs = true, plan_ahead = true, step_budget_ms = true }
 
 terra options.default(target : &C.engine_options)
   C.memset(target, 0, sizeof(C.engine_options))

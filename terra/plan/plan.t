@@ -17,6 +17,7 @@ local biases_per_row = 16
 local least_biases = 1024
 local hundredths_of_shared_memory = 90
 local hundredths_of_own_memory = 97
+local budget_of_own_devices = 80
 
 local struct RankPlan {
   weight_bytes : int64
@@ -39,6 +40,7 @@ local struct Plan {
   shares_memory : bool
   uses_graphs : bool
   plans_ahead : bool
+  step_budget_ms : int32
   merges_shared : bool
   memory_available : int64
   pages_per_request : int32
@@ -172,6 +174,10 @@ terra Plan:choose_course(info : &C.glm_device_info, message : &C.glm_message) : 
   var layout = self:layout(0)
   self.merges_shared = info.merges_shared_expert ~= 0 and layout:can_merge_shared()
   self.plans_ahead = o.plan_ahead > 0 or (o.plan_ahead < 0 and info.is_asynchronous ~= 0)
+  self.step_budget_ms = o.step_budget_ms
+  if o.step_budget_ms < 0 then
+    self.step_budget_ms = terralib.select(info.is_asynchronous ~= 0, budget_of_own_devices, 0)
+  end
   if info.page_size_multiple > 0 and o.page_size % info.page_size_multiple ~= 0 then
     return status.fail(
       message, C.GLM_NOT_SUPPORTED, "option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens",

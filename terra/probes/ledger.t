@@ -22,6 +22,10 @@ local struct LedgerRanks {
   breaks_for_good : bool
   results : batch.StepOutputs
   flights : batch.StepOutputs[num_flights]
+  hashes : &uint64
+  num_sampled : int32
+  num_awaited_forwards : int32
+  decode_ns : int64
   memory : &int8
   num_launched : int32
   num_landed : int32
@@ -42,17 +46,19 @@ terra LedgerRanks:init(shape : batch.StepShape, num_pages : int32, page_size : i
   self.counts = [&uint32](C.calloc([int64](shape.max_sequences) * shape.vocab_size + 1, sizeof(uint32)))
   var bytes = batch.StepOutputs.bytes_for(&shape)
   self.memory = [&int8](C.calloc(num_flights + 1, bytes))
+  self.hashes = [&uint64](C.calloc(shape.max_logit_rows + 1, sizeof(uint64)))
   self.results:bind(&shape, self.memory)
   for i = 0, num_flights do
     self.flights[i]:bind(&shape, self.memory + (i + 1) * bytes)
   end
-  return self.cells ~= nil and self.page_table ~= nil and self.counts ~= nil and self.memory ~= nil
+  return self.cells ~= nil and self.page_table ~= nil and self.counts ~= nil and self.hashes ~= nil and self.memory ~= nil
 end
 
 terra LedgerRanks:free()
   C.free(self.cells)
   C.free(self.page_table)
   C.free(self.counts)
+  C.free(self.hashes)
   C.free(self.memory)
 end
 
@@ -136,7 +142,7 @@ end
 
 terra LedgerRanks:sample_row(plan : &StepPlan, index : int32)
   var row = plan.inputs.logit_rows[index]
-  var hash = self:bias_hash(plan, index, self:context_hash(plan, row))
+  var hash = self:bias_hash(plan, index, self.hashes[index])
   var count_row = plan.inputs.count_row[index]
   if count_row >= 0 then
     hash = self:count_hash(count_row, hash)
@@ -183,6 +189,15 @@ terra LedgerRanks:select_tokens(plan : &StepPlan)
   end
 end
 
+terra LedgerRanks:sample(plan : &StepPlan, message : &C.glm_message) : int32
+  for index = 0, plan.num_sample_rows do
+    self:sample_row(plan, index)
+  end
+  C.memcpy(self.flights[(self.num_launched - 1) % num_flights].data, self.results.data, self.results.bytes)
+  self.num_sampled = self.num_sampled + 1
+  return C.GLM_OK
+end
+
 terra LedgerRanks:launch(plan : &StepPlan, message : &C.glm_message) : int32
   self.step_calls = self.step_calls + 1
   if self.step_calls - 1 == self.failing_step then
@@ -198,10 +213,17 @@ terra LedgerRanks:launch(plan : &StepPlan, message : &C.glm_message) : int32
     end
   end
   for index = 0, plan.num_sample_rows do
-    self:sample_row(plan, index)
+    self.hashes[index] = self:context_hash(plan, plan.inputs.logit_rows[index])
   end
-  C.memcpy(self.flights[self.num_launched % num_flights].data, self.results.data, self.results.bytes)
   self.num_launched = self.num_launched + 1
+  if plan:awaits_masks() then
+    return C.GLM_OK
+  end
+  return self:sample(plan, message)
+end
+
+terra LedgerRanks:await_forward(message : &C.glm_message) : int32
+  self.num_awaited_forwards = self.num_awaited_forwards + 1
   return C.GLM_OK
 end
 
@@ -217,7 +239,7 @@ terra LedgerRanks:step(plan : &StepPlan, message : &C.glm_message) : int32
 end
 
 terra LedgerRanks:last_device_ns() : int64
-  return 0
+  return self.decode_ns
 end
 
 terra LedgerRanks:last_is_graph() : int32

@@ -3,6 +3,7 @@ local advance = require("terra.scheduling.advance")
 local batch = require("terra.scheduling.batch")
 local compaction = require("terra.scheduling.compaction")
 local config = require("terra.checkpoint.config")
+local costs = require("terra.scheduling.costs")
 local ledger = require("terra.probes.ledger")
 local loop = require("terra.loop.loop")
 local request = require("terra.scheduling.request")
@@ -119,7 +120,28 @@ local struct LedgerOptions {
   is_manual : int32
   plans_ahead : int32
   kv_events : int32
+  decode_ns : int32
+  step_budget_ms : int32
+  decode_row_us : int32
+  prefill_step_us : int32
+  prefill_token_us : int32
+  decode_context_ns : int32
+  prefill_context_ns : int32
+  gathering_ms : int32
 }
+
+local terra costs_of(o : &LedgerOptions) : costs.StepCosts
+  var result = costs.unbounded()
+  result.budget_ns = [int64](o.step_budget_ms) * 1000000
+  result.gathering_ns = [int64](o.gathering_ms) * 1000000
+  result.decode:add(1, [int64](o.decode_row_us) * 1000)
+  result.decode:add(2, [int64](o.decode_row_us) * 2000)
+  result.prefill:add(1, ([int64](o.prefill_step_us) + o.prefill_token_us) * 1000)
+  result.prefill:add(2, ([int64](o.prefill_step_us) + 2 * o.prefill_token_us) * 1000)
+  result.decode_context_ns = o.decode_context_ns
+  result.prefill_context_ns = o.prefill_context_ns
+  return result
+end
 
 local terra shape_of(o : &LedgerOptions) : batch.StepShape
   return batch.StepShape {
@@ -151,6 +173,7 @@ terra probes.ledger_open(o : &LedgerOptions, message : &C.glm_message) : &opaque
   end
   var shape = shape_of(o)
   self.ranks:init(shape, o.num_pages, o.page_size)
+  self.ranks.decode_ns = o.decode_ns
   var chosen : loop.LoopOptions
   chosen.num_pages = o.num_pages
   chosen.page_size = o.page_size
@@ -161,6 +184,7 @@ terra probes.ledger_open(o : &LedgerOptions, message : &C.glm_message) : &opaque
   chosen.prefix_cache = o.prefix_cache ~= 0
   chosen.plans_ahead = o.plans_ahead ~= 0
   chosen.kv_events = o.kv_events ~= 0
+  chosen.costs = costs_of(o)
   self.memory = bind_memory(&chosen, &shape)
   self.is_manual = o.is_manual ~= 0
   var code = self.loop:init(&self.model, &chosen, &self.ranks, message)
@@ -187,6 +211,14 @@ terra probes.ledger_fail_at(handle : &opaque, step : int32, transfer : int32, fo
   ranks.failing_step = terralib.select(step < 0, -1, ranks.step_calls + step)
   ranks.failing_transfer = terralib.select(transfer < 0, -1, ranks.transfer_calls + transfer)
   ranks.breaks_for_good = for_good
+end
+
+terra probes.ledger_calls(handle : &opaque, calls : &int32)
+  var ranks = &[&Ledger](handle).ranks
+  calls[0] = ranks.num_launched
+  calls[1] = ranks.num_sampled
+  calls[2] = ranks.num_landed
+  calls[3] = ranks.num_awaited_forwards
 end
 
 terra probes.ledger_is_consistent(handle : &opaque) : bool
@@ -296,7 +328,7 @@ local terra measure_on(self : &Scheduler, o : &LedgerOptions, context : int32, n
   var num_pages = o.max_batch * shape.max_pages_per_sequence
   var chosen = scheduler.SchedulerOptions {
     num_pages = num_pages, page_size = o.page_size, max_seq = o.max_seq, max_sequences = o.max_batch,
-    prefill_chunk = 0, max_live = o.max_batch, prefix_cache = true, kv_events = false,
+    prefill_chunk = 0, max_live = o.max_batch, prefix_cache = true, kv_events = false, costs = costs.unbounded(),
   }
   var limits = request.Limits {
     vocab_size = o.vocab_size, max_seq = o.max_seq, max_biases = shape.max_biases, page_size = o.page_size, num_pages = num_pages,

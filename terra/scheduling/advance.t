@@ -1,12 +1,12 @@
 local abi = require("terra.base.abi")
 local check = require("terra.base.check")
+local masks = require("terra.scheduling.masks")
 local pages = require("terra.scheduling.pages")
-local planning = require("terra.scheduling.planning")
 local scheduler = require("terra.scheduling.scheduler")
 local sequence = require("terra.scheduling.sequence")
 local C = abi.C
 
-local Scheduler = planning.Scheduler
+local Scheduler = masks.Scheduler
 local Sequence = sequence.Sequence
 local none = pages.none
 
@@ -141,7 +141,6 @@ end
 
 terra Scheduler:launch()
   check.invariant(not self:is_in_flight(), "a step is launched while another is in flight")
-  self.counters.num_steps = self.counters.num_steps + 1
   for i = 0, self.segments.size do
     var segment = &self.segments.data[i]
     self:count_segment(segment)
@@ -153,10 +152,13 @@ terra Scheduler:launch()
     end
   end
   self.segments, self.launched = self.launched, self.segments
+  self.is_unsampled = self.step:awaits_masks()
 end
 
 terra Scheduler:land(now_ns : int64)
+  check.invariant(not self.is_unsampled, "a step lands before it was sampled")
   self.now_ns = now_ns
+  self.counters.num_steps = self.counters.num_steps + 1
   for i = 0, self.launched.size do
     var segment = self.launched.data[i]
     var item = segment.sequence
@@ -194,6 +196,7 @@ terra Scheduler:fail_step(code : int32, text : rawstring)
 end
 
 terra Scheduler:fail_landing(code : int32, text : rawstring)
+  self.is_unsampled = false
   self:fail_segments(&self.launched, code, text)
 end
 

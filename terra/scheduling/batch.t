@@ -28,6 +28,7 @@ local struct StepPlan {
   num_sample_rows : int32
   num_biases : int32
   num_masks : int32
+  num_awaited_masks : int32
   page_table_row_begin : int32
   page_table_row_end : int32
 }
@@ -154,6 +155,10 @@ terra batch.StepInputs:bias_bytes() : int64
   return [&int8](self.masks) - [&int8](self.bias_tokens)
 end
 
+terra batch.StepInputs:row_control_bytes() : int64
+  return [&int8](self.num_logprobs) - [&int8](self.count_row)
+end
+
 terra StepPlan:mask_bytes() : int64
   return self.num_masks * self.shape:mask_words() * sizeof(uint32)
 end
@@ -172,6 +177,12 @@ terra batch.StepInputs:pack(plan : &StepPlan)
       end
     end
   end
+end
+
+terra batch.StepInputs:pack_masks(plan : &StepPlan)
+  C.memcpy(self.count_row, plan.inputs.count_row, plan.num_sample_rows * sizeof(int32))
+  C.memcpy(self.mask_row, plan.inputs.mask_row, plan.num_sample_rows * sizeof(int32))
+  C.memcpy(self.masks, plan.inputs.masks, plan:mask_bytes())
 end
 
 terra StepPlan:is_decode() : bool
@@ -196,6 +207,7 @@ terra StepPlan:begin()
   self.num_sample_rows = 0
   self.num_biases = 0
   self.num_masks = 0
+  self.num_awaited_masks = 0
   self.page_table_row_begin = 0
   self.page_table_row_end = 0
   self.logits = nil
@@ -272,12 +284,24 @@ terra StepPlan:add_sample_row(row : int32, sampling : &C.engine_sampling, positi
   return index
 end
 
-terra StepPlan:add_mask(mask : &uint32)
+terra StepPlan:add_mask(row : int32, mask : &uint32)
   check.bounds(self.num_masks, self.shape.max_masks)
   var words = self.shape:mask_words()
   C.memcpy(self.inputs.masks + self.num_masks * words, mask, words * sizeof(uint32))
-  self.inputs.mask_row[self.num_sample_rows - 1] = self.num_masks
+  self.inputs.mask_row[row] = self.num_masks
   self.num_masks = self.num_masks + 1
+end
+
+terra StepPlan:await_mask()
+  self.num_awaited_masks = self.num_awaited_masks + 1
+end
+
+terra StepPlan:awaits_masks() : bool
+  return self.num_awaited_masks > 0
+end
+
+terra StepPlan:leave_uncounted(row : int32)
+  self.inputs.count_row[row] = -1
 end
 
 terra StepPlan:add_bias(token : int32, value : float)

@@ -1,12 +1,12 @@
 local abi = require("terra.base.abi")
 local check = require("terra.base.check")
-local endings = require("terra.scheduling.endings")
 local pages = require("terra.scheduling.pages")
+local pieces = require("terra.scheduling.pieces")
 local scheduler = require("terra.scheduling.scheduler")
 local sequence = require("terra.scheduling.sequence")
 local C = abi.C
 
-local Scheduler = endings.Scheduler
+local Scheduler = pieces.Scheduler
 local Segment = scheduler.Segment
 local Sequence = sequence.Sequence
 local append = scheduler.append
@@ -140,35 +140,23 @@ terra Scheduler:admit(item : &Sequence) : bool
   return true
 end
 
-terra Scheduler:planned_tokens() : int32
+terra Scheduler:planned_tokens(most : int32) : int32
   var planned : int64 = 0
   for i = 0, self.running.size do
     planned = planned + self:chunk_of(self.running.data[i])
   end
-  return smaller(planned, self.step.shape.max_step_tokens)
-end
-
-terra Scheduler:chunk_of(item : &Sequence) : int32
-  if item:awaits_its_mask() then
-    return 0
-  elseif item:is_decoding() then
-    return 1
-  end
-  var remaining = item.prompt_length - item.num_computed
-  if self.options.prefill_chunk > 0 then
-    return smaller(remaining, self.options.prefill_chunk)
-  end
-  return remaining
+  return smaller(planned, most)
 end
 
 terra Scheduler:admit_waiting()
-  var planned = self:planned_tokens()
-  while self.waiting.size > 0 and self.free_rows.size > 0 and planned < self.step.shape.max_step_tokens do
+  var most = self:most_step_tokens()
+  var planned = self:planned_tokens(most)
+  while self.waiting.size > 0 and self.free_rows.size > 0 and planned < most do
     var item = self.waiting.data[0]
     if not self:admit(item) then
       return
     end
-    planned = planned + smaller(self:chunk_of(item), self.step.shape.max_step_tokens - planned)
+    planned = planned + smaller(self:chunk_of(item), most - planned)
   end
 end
 
@@ -188,14 +176,16 @@ terra Scheduler:add_sample_row(item : &Sequence) : int32
   for i = 0, biases.size do
     self.step:add_bias(biases.data[i].token, biases.data[i].value)
   end
-  if item:is_restricted() then
-    self.step:add_mask(item.mask)
+  if item:awaits_its_mask() then
+    self.step:await_mask()
+  elseif item:is_restricted() then
+    self.step:add_mask(row, item.mask)
   end
   return row
 end
 
 terra Scheduler:push_segment(item : &Sequence, num_tokens : int32, sample_row : int32, is_decode : bool)
-  self.segments.data[self.segments.size] = Segment { item, num_tokens, sample_row, is_decode }
+  self.segments.data[self.segments.size] = Segment { item, num_tokens, sample_row, is_decode, sample_row >= 0 and item:awaits_its_mask() }
   self.segments.size = self.segments.size + 1
 end
 
@@ -210,21 +200,20 @@ end
 terra Scheduler:write_decode_rows()
   for i = 0, self.running.size do
     var item = self.running.data[i]
-    var is_wanted = item:is_decoding() and not item:awaits_its_end() and not item:awaits_its_mask()
-    if is_wanted and self.step:room() > 0 and self:can_sample(item) then
+    if self:wants_decode_row(item) and self.step:room() > 0 and self:can_sample(item) then
       self:write_decode_row(item)
       self:push_segment(item, 1, self:add_sample_row(item), true)
     end
   end
 end
 
-terra Scheduler:write_prefill_rows(item : &Sequence)
+terra Scheduler:write_piece(item : &Sequence, num_tokens : int32)
   var step = self.step
-  var num_tokens = smaller(self:chunk_of(item), step:room())
   var is_last = item.num_computed + num_tokens == item.prompt_length
   if is_last and not self:can_sample(item) then
     return
   end
+  self:take_piece(item.num_computed, num_tokens)
   step:add_segment(item.table_row, item.num_computed, num_tokens, item.tokens.data, self.options.page_size)
   var sample_row = -1
   if is_last then
@@ -233,15 +222,25 @@ terra Scheduler:write_prefill_rows(item : &Sequence)
   self:push_segment(item, num_tokens, sample_row, false)
 end
 
+terra Scheduler:write_pieces()
+  for i = 0, self.running.size do
+    var item = self.running.data[i]
+    if not item:is_decoding() and self.step:room() > 0 then
+      var num_tokens = self:piece_of(item.num_computed, smaller(self:chunk_of(item), self.step:room()))
+      if num_tokens == 0 then
+        return
+      end
+      self:write_piece(item, num_tokens)
+    end
+  end
+end
+
 terra Scheduler:write_step()
   self.step:begin()
   self.segments:clear()
   self:write_decode_rows()
-  for i = 0, self.running.size do
-    var item = self.running.data[i]
-    if not item:is_decoding() and self.step:room() > 0 then
-      self:write_prefill_rows(item)
-    end
+  if not self:gathers_prompts() then
+    self:write_pieces()
   end
   self:write_table_range()
 end
@@ -273,6 +272,7 @@ terra Scheduler:plan() : bool
     return false
   end
   var was_short_of_pages = self:prepare_running()
+  self:open_budget()
   if not was_short_of_pages then
     self:admit_waiting()
   end

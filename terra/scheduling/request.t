@@ -193,8 +193,8 @@ local terra copy_mask(item : &Sequence, r : &C.engine_request, limits : &Limits)
   elseif not item:make_mask(limits.vocab_size) then
     return false
   end
-  item:give_mask(r.mask)
-  item:take_mask()
+  item:give_mask(r.mask, 0)
+  item:take_mask(0)
   return true
 end
 

@@ -3,6 +3,7 @@ local batch = require("terra.scheduling.batch")
 local check = require("terra.base.check")
 local compaction = require("terra.scheduling.compaction")
 local containers = require("terra.base.containers")
+local costs = require("terra.scheduling.costs")
 local sequence = require("terra.scheduling.sequence")
 local status = require("terra.base.status")
 local C = abi.C
@@ -20,6 +21,7 @@ local struct SchedulerOptions {
   max_live : int32
   prefix_cache : bool
   kv_events : bool
+  costs : costs.StepCosts
 }
 
 local struct Segment {
@@ -27,6 +29,15 @@ local struct Segment {
   num_tokens : int32
   sample_row : int32
   is_decode : bool
+  awaits_mask : bool
+}
+
+local struct Pieces {
+  num_decode_rows : int32
+  decode_ns : int64
+  limit_ns : int64
+  num_tokens : int64
+  context : int64
 }
 
 local struct Counters {
@@ -36,6 +47,7 @@ local struct Counters {
   num_cached_tokens : int64
   num_preemptions : int64
   num_dropped_rows : int64
+  num_late_masks : int64
   num_finished : int64
 }
 
@@ -56,6 +68,8 @@ local struct Scheduler {
   free_rows : containers.Vector(int32)
   segments : SegmentList
   launched : SegmentList
+  is_unsampled : bool
+  pieces : Pieces
   dirty_begin : int32
   dirty_end : int32
   num_preempted : int32
@@ -219,6 +233,7 @@ end
 terra Scheduler:add(item : &Sequence)
   check.invariant(self:num_live() < self.options.max_live, "more live sequences than were planned for")
   item.state = [sequence.WAITING]
+  item.arrived_ns = self.now_ns
   if item.deadline_ns > 0 then
     self.num_deadlines = self.num_deadlines + 1
   end
@@ -229,6 +244,7 @@ return {
   Scheduler = Scheduler,
   SchedulerOptions = SchedulerOptions,
   Counters = Counters,
+  Pieces = Pieces,
   Segment = Segment,
   SegmentList = SegmentList,
   Sequence = Sequence,

@@ -42,6 +42,7 @@ local struct Sequence {
   stop_sequence_tokens : containers.Vector(int32)
   biases : BiasList
   early_biases : BiasList
+  arrived_ns : int64
   deadline_ns : int64
   logits : &float
   logits_capacity : int32
@@ -51,6 +52,9 @@ local struct Sequence {
   num_given_masks : int32
   num_taken_masks : int32
   num_known_outputs : int32
+  known_ns : int64
+  given_ns : int64
+  was_late : bool
   cancel_requested : bool
   preempt_requested : bool
   last_row_is_prefill : bool
@@ -103,6 +107,14 @@ terra Sequence:awaits_its_mask() : bool
   return self:is_masked() and self.num_taken_masks <= self:num_planned_outputs()
 end
 
+terra Sequence:sits_out() : bool
+  return self.was_late and self:awaits_its_mask()
+end
+
+terra Sequence:lacks_a_mask() : bool
+  return self:is_masked() and self.num_taken_masks <= self:num_outputs()
+end
+
 terra Sequence:is_restricted() : bool
   return self:is_masked() and not self.is_unrestricted
 end
@@ -117,7 +129,7 @@ terra Sequence:make_mask(vocab_size : int32) : bool
   return self.mask ~= nil
 end
 
-terra Sequence:give_mask(mask : &uint32)
+terra Sequence:give_mask(mask : &uint32, now_ns : int64)
   self.is_unrestricted = mask == nil
   if mask ~= nil then
     var last = self:num_mask_words() - 1
@@ -125,9 +137,21 @@ terra Sequence:give_mask(mask : &uint32)
     self.mask[last] = self.mask[last] and ([uint32](0xFFFFFFFFU) >> ((32 - self.mask_tokens % 32) % 32))
   end
   self.num_given_masks = self.num_given_masks + 1
+  self.given_ns = now_ns
 end
 
-terra Sequence:take_mask()
+terra Sequence:publish_outputs(now_ns : int64)
+  if self.num_known_outputs ~= self:num_outputs() then
+    self.num_known_outputs = self:num_outputs()
+    self.known_ns = now_ns
+  end
+end
+
+terra Sequence:take_mask(patience_ns : int64)
+  var is_new = self.num_taken_masks < self.num_given_masks
+  if is_new and self.given_ns - self.known_ns <= patience_ns then
+    self.was_late = false
+  end
   self.num_taken_masks = self.num_given_masks
 end
 
@@ -144,7 +168,7 @@ terra Sequence:mask_allows_nothing() : bool
 end
 
 terra Sequence:next_length() : int32
-  if self:awaits_its_end() or self:awaits_its_mask() then
+  if self:awaits_its_end() or self:sits_out() then
     return self.num_computed
   end
   return self:length()

@@ -27,6 +27,7 @@ PREFILL_MARK = 16777216
 IN_PROMPT = 0x80000000
 MULTIPLIER = 0x9E3779B97F4A7C15
 EVENT_CAPACITY = 256
+CALLS = ("launch", "sample", "land", "await_forward")
 DEFAULTS = {
     "num_pages": 64,
     "page_size": 4,
@@ -42,6 +43,14 @@ DEFAULTS = {
     "is_manual": 1,
     "plans_ahead": 0,
     "kv_events": 0,
+    "decode_ns": 0,
+    "step_budget_ms": 0,
+    "decode_row_us": 0,
+    "prefill_step_us": 0,
+    "prefill_token_us": 0,
+    "decode_context_ns": 0,
+    "prefill_context_ns": 0,
+    "gathering_ms": 0,
 }
 
 
@@ -145,6 +154,12 @@ class Ledger:
     def iterate(self) -> None:
         self.library.ledger_iterate(self.handle)
         assert self.is_consistent()
+
+    def calls(self) -> dict[str, int]:
+        """How often the rank group was told to do what, so far."""
+        counts = (ctypes.c_int32 * len(CALLS))()
+        self.library.ledger_calls(self.handle, counts)
+        return dict(zip(CALLS, counts, strict=True))
 
     def is_consistent(self) -> bool:
         return self.library.ledger_is_consistent(self.handle)

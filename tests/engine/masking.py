@@ -62,21 +62,30 @@ def everything(vocab_size: int) -> Masks:
 
 
 def run_masked(
-    engine: Engine, requests: Sequence[Request], masks: Sequence[Masks | None]
+    engine: Engine,
+    requests: Sequence[Request],
+    masks: Sequence[Masks | None],
+    keeps_back: Callable[[], bool] = lambda: False,
 ) -> list[Finished]:
-    """Submits all at once; `masks[i]` (None: a request without) maps outputs to the next mask."""
+    """Submits all at once; `masks[i]` (None: a request without) maps outputs to the next mask.
+
+    A mask that is kept back is tried again when the next events come, or after 0.1 s.
+    """
     given = {}
     for request, one in zip(requests, masks, strict=True):
         masked = request if one is None else replace(request, mask=one([]))
         given[engine.submit(masked)] = one
     finished = {request_id: Finished() for request_id in given}
     left, deadline = set(given), time.monotonic() + DEADLINE_SECONDS
+    guided = {request_id for request_id in given if given[request_id] is not None}
+    due: set[int] = set()
     while left:
         assert time.monotonic() < deadline, f"{len(left)} requests unfinished"
         engine.wait(0.1)
-        told = {event.request_id for event in engine.poll() if file(event, finished, left)}
-        waiting = [request_id for request_id in told & left if given[request_id] is not None]
-        engine.set_masks([next_of(given, finished, request_id) for request_id in waiting])
+        due |= {event.request_id for event in engine.poll() if file(event, finished, left)}
+        ready = [request_id for request_id in due & left & guided if not keeps_back()]
+        engine.set_masks([next_of(given, finished, request_id) for request_id in ready])
+        due -= set(ready)
     return list(finished.values())
 
 

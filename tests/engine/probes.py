@@ -41,6 +41,14 @@ LEDGER_FIELDS = (
     "is_manual",
     "plans_ahead",
     "kv_events",
+    "decode_ns",
+    "step_budget_ms",
+    "decode_row_us",
+    "prefill_step_us",
+    "prefill_token_us",
+    "decode_context_ns",
+    "prefill_context_ns",
+    "gathering_ms",
 )
 
 
@@ -77,6 +85,7 @@ FUNCTIONS = {
     "ledger_close": (None, HANDLE),
     "ledger_fail_at": (None, HANDLE, INT32, INT32, ctypes.c_bool),
     "ledger_is_consistent": (ctypes.c_bool, HANDLE),
+    "ledger_calls": (None, HANDLE, INT32_ARRAY),
     "ledger_iterate": (None, HANDLE),
     "ledger_submit": (
         INT32,

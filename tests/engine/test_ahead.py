@@ -8,6 +8,7 @@ between capture and replay, or a step that uses what the host does not know yet 
 import ctypes
 import itertools
 import random
+from collections.abc import Callable
 from contextlib import contextmanager
 from functools import cache
 
@@ -121,6 +122,28 @@ def test_every_course_gives_the_same_bits_under_masks(num_pages, record_property
             assert (engine.info()["num_graph_steps"] > 0) == course["graphs"]
     for course, one in zip(COURSES[1:], outcomes[1:], strict=True):
         assert one == outcomes[0], f"{course} differs from plain steps, seed {seed}"
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_masks_that_come_late_change_no_bit(world_size, record_property):
+    seed = random.randrange(2**32)
+    record_property("seed", seed)
+    outcomes = []
+    for course, share in [(COURSES[0], 0.0), (COURSES[0], 0.6), (COURSES[3], 0.6)]:
+        with queued_engine(world_size=world_size, **course) as engine:
+            requests = random_requests(seed, 12, engine.vocab_size)
+            masks = [random_masks(seed, i, engine.vocab_size) for i in range(len(requests))]
+            outcomes.append(results_of(run_masked(engine, requests, masks, keeps(seed, share))))
+            assert engine.info()["num_late_masks"] > 0 or share == 0
+            assert engine.info()["owned_pages"] == 0
+    assert outcomes[1] == outcomes[0], f"late masks change the bits, seed {seed}"
+    assert outcomes[2] == outcomes[0], f"late masks change the bits planned ahead, seed {seed}"
+
+
+def keeps(seed: int, share: float) -> Callable[[], bool]:
+    """Keeps back that share of all masks, at random."""
+    generator = random.Random(seed)
+    return lambda: generator.random() < share
 
 
 def random_masks(seed: int, index: int, vocab_size: int) -> Masks | None:

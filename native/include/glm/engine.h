@@ -78,6 +78,7 @@ typedef struct engine_options {
   int32_t memory_limit_percent;
   int64_t device_memory_bytes;
   int32_t kv_events;
+  int32_t step_budget_ms;
 } engine_options;
 
 typedef struct engine_sampling {
@@ -195,6 +196,10 @@ typedef struct engine_info {
   int32_t model_max_seq;
   int32_t max_seq_from;
   int32_t max_batch_from;
+  int64_t num_late_masks;
+  int64_t mask_wait_ns;
+  int32_t step_budget_ms;
+  int64_t step_costs_ns;
 } engine_info;
 
 typedef struct engine_step {
@@ -207,6 +212,8 @@ typedef struct engine_step {
   int32_t num_sample_rows;
   int32_t owned_pages;
   int32_t is_graph;
+  int64_t mask_wait_ns;
+  int64_t expected_ns;
 } engine_step;
 
 #if defined(__GNUC__)

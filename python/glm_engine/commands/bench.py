@@ -43,6 +43,7 @@ class NumberList(click.ParamType):
     max_batch="the largest of --batch",
     max_seq="what the points need",
     max_step_tokens="512, or twice --max-batch where that is more",
+    step_budget_ms="0",
 )
 @options.JSON
 def command(shown, output, plot, as_json, **values):
@@ -99,6 +100,7 @@ def sized_options(engine_values, wanted):
     values["max_batch"] = values["max_batch"] or max(wanted["batches"], default=1)
     step_tokens = values["max_step_tokens"] or max(512, 2 * values["max_batch"])
     values["max_step_tokens"] = step_tokens
+    values["step_budget_ms"] = values["step_budget_ms"] or 0
     if not values["max_seq"]:
         points = [(batch, context) for batch in wanted["batches"] for context in wanted["contexts"]]
         lengths = [

@@ -76,6 +76,8 @@ def counters(metrics, info):
         "glm_steps": info["num_steps"],
         "glm_preemptions": info["num_preemptions"],
         "glm_evictions": info["num_evictions"],
+        "glm_late_masks": info["num_late_masks"],
+        "glm_mask_wait_seconds": info["mask_wait_ns"] / 1e9,
     }
 
 

@@ -1,0 +1,79 @@
+local abi = require("terra.base.abi")
+local batch = require("terra.scheduling.batch")
+local status = require("terra.base.status")
+local C = abi.C
+
+local stride_of_tokens = 7919
+
+local struct Trial {
+  plan : batch.StepPlan
+  memory : &int8
+  tokens : &int32
+  num_tokens : int32
+  page_size : int32
+  num_pages : int32
+}
+
+terra Trial:free()
+  C.free(self.memory)
+  C.free(self.tokens)
+end
+
+terra Trial:fill_tokens()
+  for i = 0, self.num_tokens do
+    self.tokens[i] = [int32](([int64](i) * stride_of_tokens + 1) % self.plan.shape.vocab_size)
+  end
+end
+
+terra Trial:init(shape : &batch.StepShape, page_size : int32, num_pages : int32, message : &C.glm_message) : int32
+  C.memset(self, 0, sizeof(Trial))
+  self.plan.shape = @shape
+  self.page_size = page_size
+  self.num_pages = num_pages
+  self.num_tokens = shape.max_pages_per_sequence * page_size + shape.max_sequences
+  var input_bytes = batch.StepInputs.bytes_for(shape)
+  self.memory = [&int8](C.calloc(1, input_bytes + batch.StepOutputs.bytes_for(shape)))
+  self.tokens = [&int32](C.calloc(self.num_tokens, sizeof(int32)))
+  if self.memory == nil or self.tokens == nil then
+    self:free()
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "no host memory for the plan of a step")
+  end
+  self.plan.inputs:bind(shape, self.memory)
+  self.plan.outputs:bind(shape, self.memory + input_bytes)
+  self:fill_tokens()
+  return C.GLM_OK
+end
+
+terra Trial:begin()
+  self.plan:begin()
+end
+
+terra Trial:take_pages(num_tokens : int32)
+  var row = self.plan.num_segments
+  var pages = self.plan:page_table_of(row)
+  var count : int64 = (num_tokens + self.page_size - 1) / self.page_size
+  for i = 0, count do
+    pages[i] = [int32]((row * count + i) % self.num_pages)
+  end
+  self.plan.page_table_row_end = row + 1
+end
+
+terra Trial:add_decode_rows(num_rows : int32, position : int32)
+  var sampling : C.engine_sampling
+  C.memset(&sampling, 0, sizeof(C.engine_sampling))
+  sampling.top_p = 1
+  sampling.repetition_penalty = 1
+  sampling.num_logprobs = -1
+  for row = 0, num_rows do
+    self:take_pages(position + 1)
+    self.plan:add_decode_segment(row, position, self.tokens + row, self.page_size)
+    self.plan:add_sample_row(row, &sampling, position + 1, -1)
+  end
+end
+
+terra Trial:add_prompt(position : int32, num_tokens : int32)
+  self:take_pages(position + num_tokens)
+  self.plan:add_segment(self.plan.num_segments, position, num_tokens, self.tokens, self.page_size)
+end
+
+return { Trial = Trial }

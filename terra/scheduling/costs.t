@@ -1,0 +1,85 @@
+local abi = require("terra.base.abi")
+local check = require("terra.base.check")
+local C = abi.C
+
+local costs = {}
+
+local most_levels = 32
+
+local struct CostTable {
+  size : int32
+  rows : int32[most_levels]
+  ns : int64[most_levels]
+}
+costs.CostTable = CostTable
+
+terra CostTable:add(rows : int32, ns : int64)
+  check.bounds(self.size, most_levels)
+  var last = self.size - 1
+  self.rows[self.size] = rows
+  self.ns[self.size] = ns
+  if last >= 0 and ns < self.ns[last] then
+    self.ns[self.size] = self.ns[last]
+  end
+  self.size = self.size + 1
+end
+
+terra CostTable:interval(rows : int64) : int32
+  var i = 1
+  while i < self.size - 1 and rows > self.rows[i] do
+    i = i + 1
+  end
+  return i
+end
+
+terra CostTable:at(rows : int64) : int64
+  if rows <= 0 or self.size == 0 then
+    return 0
+  elseif rows <= self.rows[0] then
+    return self.ns[0]
+  elseif self.size == 1 then
+    return self.ns[0] * rows / self.rows[0]
+  end
+  var i = self:interval(rows)
+  var share = [double](rows - self.rows[i - 1]) / (self.rows[i] - self.rows[i - 1])
+  return self.ns[i - 1] + [int64](share * (self.ns[i] - self.ns[i - 1]))
+end
+
+local struct StepCosts {
+  budget_ns : int64
+  gathering_ns : int64
+  decode : CostTable
+  prefill : CostTable
+  decode_context_ns : double
+  prefill_context_ns : double
+}
+costs.StepCosts = StepCosts
+
+terra costs.unbounded() : StepCosts
+  var result : StepCosts
+  C.memset(&result, 0, sizeof(StepCosts))
+  return result
+end
+
+terra StepCosts:is_bounded() : bool
+  return self.budget_ns > 0
+end
+
+terra StepCosts:of_decode(rows : int64, context : int64) : int64
+  return self.decode:at(rows) + [int64](self.decode_context_ns * context)
+end
+
+terra StepCosts:of_prefill(tokens : int64, context : int64) : int64
+  return self.prefill:at(tokens) + [int64](self.prefill_context_ns * context)
+end
+
+terra StepCosts:least_prefill() : int64
+  return self.prefill:at(1)
+end
+
+terra StepCosts:longest_gathering() : int64
+  var least = self:least_prefill()
+  return terralib.select(least < self.gathering_ns, least, self.gathering_ns)
+end
+
+return costs

@@ -1,0 +1,233 @@
+"""Pieces of prompts are cut so that a step stays within its budget, by costs given to the ledger.
+
+A step of n decode rows and m prompt tokens costs `n * ROW + STEP + m * TOKEN` microseconds here.
+"""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glm_engine.engine import Engine, EngineOptions, Sampling
+from glm_engine.errors import EngineError
+from glm_engine.requests import Request
+from tests.engine.ledger import Ledger, ends_of, expected_tokens, outputs_of
+from tests.engine.masking import asked
+from tests.engine.running import open_engine, run_requests
+from tests.engine.test_ahead import queued_engine, random_requests, results_of
+from tests.engine.test_masks import SPLITS
+from tests.engine.test_plan import plan_of
+from tests.engine.test_scheduler import PROPERTY_SETTINGS, prompt_of
+from tests.reference.capitals import CAPITALS, prompts
+
+ROW, STEP, TOKEN = 1000, 2000, 500
+COSTS = {"decode_row_us": ROW, "prefill_step_us": STEP, "prefill_token_us": TOKEN}
+PAGE = 4
+DAY_MS = 10**6
+WAITING = {"decode_row_us": 1, "prefill_step_us": 5000, "prefill_token_us": 500}
+
+
+def cost_us(num_decode: int, num_prefill: int) -> int:
+    return num_decode * ROW + (STEP + num_prefill * TOKEN if num_prefill else 0)
+
+
+def most_us(budget_ms: int, num_decode: int) -> int:
+    """Whatever decode rows take, prompts have a share, and one page at least."""
+    left, quarter = budget_ms * 1000 - num_decode * ROW, budget_ms * 1000 // 4
+    return num_decode * ROW + max(left, quarter, 2 * (STEP + TOKEN), STEP + PAGE * TOKEN)
+
+
+def request(length: int, max_tokens: int = 1, key: int = 0, **changes) -> Request:
+    prompt = prompt_of(length, key)
+    return Request(prompt=prompt, max_tokens=max_tokens, ignore_eos=True, **changes)
+
+
+def counts_of(ledger: Ledger) -> tuple[int, int]:
+    info = ledger.info()
+    return info["num_decode_tokens"], info["num_prefill_tokens"]
+
+
+def step(ledger: Ledger) -> tuple[int, int]:
+    """Decode rows and prompt tokens of one step."""
+    before = counts_of(ledger)
+    ledger.iterate()
+    after = counts_of(ledger)
+    return after[0] - before[0], after[1] - before[1]
+
+
+def steps(ledger: Ledger, count: int) -> list[tuple[int, int]]:
+    return [step(ledger) for _ in range(count)]
+
+
+def with_decode_rows(ledger: Ledger, count: int) -> None:
+    """So many requests that decode from now on."""
+    for i in range(count):
+        ledger.submit(request(1, max_tokens=40, key=100 + i))
+    while step(ledger) != (count, 0):
+        pass
+
+
+def test_a_long_prompt_is_cut_to_whole_pages_within_the_budget():
+    with Ledger(step_budget_ms=10, max_step_tokens=64, prefix_cache=0, **COSTS) as ledger:
+        ledger.submit(request(60))
+        assert steps(ledger, 4) == [(0, 16), (0, 16), (0, 16), (0, 12)]
+
+
+def test_without_a_budget_only_the_tokens_of_a_step_bound_it():
+    with Ledger(step_budget_ms=0, max_step_tokens=64, prefix_cache=0, **COSTS) as ledger:
+        ledger.submit(request(60))
+        assert step(ledger) == (0, 60)
+
+
+@pytest.mark.parametrize(
+    ("num_decode", "piece"), [(1, 12), (3, 8), (5, 4), (8, PAGE)], ids=["1", "3", "5", "8"]
+)
+def test_decode_rows_leave_less_to_prompts_but_never_nothing(num_decode, piece):
+    with Ledger(step_budget_ms=10, max_batch=9, max_logit_rows=9, **COSTS) as ledger:
+        with_decode_rows(ledger, num_decode)
+        ledger.submit(request(40, key=1))
+        assert steps(ledger, 3) == [(num_decode, piece)] * 3
+
+
+def test_a_piece_costs_more_the_more_context_it_has():
+    context = {"prefill_context_ns": 50_000, "prefill_step_us": 0, "prefill_token_us": 100}
+    with Ledger(step_budget_ms=20, max_step_tokens=64, prefix_cache=0, **context) as ledger:
+        ledger.submit(request(60))
+        pieces = [tokens for _, tokens in steps(ledger, 5)]
+    position = 0
+    for index, piece in enumerate(pieces):
+        most = max(
+            (m for m in range(PAGE, 60, PAGE) if context_cost_us(position, m) <= 20_000),
+            default=PAGE,
+        )
+        assert piece == min(most, 60 - position), f"piece {index}"
+        position += piece
+    assert pieces[0] > pieces[1] > pieces[2]
+
+
+def context_cost_us(position: int, num_tokens: int) -> float:
+    pairs = sum(position + i + 1 for i in range(num_tokens))
+    return 100 * num_tokens + 50 * pairs
+
+
+def test_the_context_of_decode_rows_counts():
+    context = {"decode_context_ns": 200_000}
+    with Ledger(step_budget_ms=10, prefix_cache=0, **COSTS, **context) as ledger:
+        ledger.submit(request(20, max_tokens=30))
+        while step(ledger) != (1, 0):
+            pass
+        ledger.submit(request(40, key=1))
+        assert step(ledger) == (1, PAGE)
+
+
+def test_who_came_first_is_served_first_and_nobody_overtakes():
+    with Ledger(step_budget_ms=10, prefix_cache=0, max_step_tokens=64, **COSTS) as ledger:
+        ids = [ledger.submit(request(length, key=length)) for length in (20, 30, 1)]
+        assert steps(ledger, 2) == [(0, 16), (0, 16)]
+        assert set(ends_of(ledger.poll_all())) == {ids[0]}
+        assert steps(ledger, 2) == [(0, 16), (0, 3)]
+        assert set(ends_of(ledger.poll_all())) == set(ids[1:])
+
+
+def test_a_greater_priority_goes_first():
+    with Ledger(step_budget_ms=10, prefix_cache=0, **COSTS) as ledger:
+        ledger.submit(request(32, key=1))
+        first = ledger.submit(request(16, key=2, priority=1))
+        assert step(ledger) == (0, 16)
+        assert set(ends_of(ledger.poll_all())) == {first}
+
+
+def test_short_prompts_wait_for_each_other_while_others_decode():
+    with Ledger(step_budget_ms=20, gathering_ms=DAY_MS, **WAITING) as ledger:
+        with_decode_rows(ledger, 2)
+        ids = [ledger.submit(request(2, key=i)) for i in range(2)]
+        assert steps(ledger, 3) == [(2, 0)] * 3
+        ids.append(ledger.submit(request(10, key=2)))
+        assert step(ledger) == (2, 14), "together they are worth a step"
+        assert set(ends_of(ledger.poll_all())) == set(ids)
+
+
+def test_prompts_wait_no_longer_than_they_may():
+    with Ledger(step_budget_ms=20, gathering_ms=0, **COSTS) as ledger:
+        with_decode_rows(ledger, 2)
+        ledger.submit(request(1, key=1))
+        assert step(ledger) == (2, 1)
+
+
+def test_prompts_wait_no_longer_than_their_own_step_costs():
+    quick = {"decode_row_us": 1, "prefill_step_us": 0, "prefill_token_us": 0}
+    with Ledger(step_budget_ms=20, gathering_ms=DAY_MS, **quick) as ledger:
+        with_decode_rows(ledger, 2)
+        ledger.submit(request(1, key=1))
+        assert step(ledger) == (2, 1)
+
+
+def test_nobody_waits_where_nobody_decodes():
+    slow = {"decode_row_us": 1, "prefill_step_us": DAY_MS, "prefill_token_us": 0}
+    with Ledger(step_budget_ms=20, gathering_ms=DAY_MS, **slow) as ledger:
+        ledger.submit(request(3))
+        assert step(ledger) == (0, 3)
+
+
+@PROPERTY_SETTINGS
+@given(
+    budget_ms=st.integers(1, 30),
+    lengths=st.lists(st.integers(1, 40), min_size=1, max_size=8),
+    plans_ahead=st.integers(0, 1),
+    max_step_tokens=st.sampled_from([9, 32]),
+)
+def test_every_step_stays_within_its_budget(budget_ms, lengths, plans_ahead, max_step_tokens):
+    options = {"plans_ahead": plans_ahead, "max_step_tokens": max_step_tokens}
+    requests = [
+        request(length, 1 + length % 7, key=i, sampling=Sampling(temperature=i % 2, seed=i))
+        for i, length in enumerate(lengths)
+    ]
+    with Ledger(step_budget_ms=budget_ms, **COSTS, **options) as ledger:
+        ids = [ledger.submit(one) for one in requests]
+        for _ in range(600):
+            if ledger.info()["live_requests"] == 0:
+                break
+            num_decode, num_prefill = step(ledger)
+            if num_prefill:
+                assert cost_us(num_decode, num_prefill) <= most_us(budget_ms, num_decode)
+        outputs = outputs_of(ledger.poll_all())
+    assert [outputs[one] for one in ids] == [expected_tokens(one) for one in requests]
+
+
+def test_an_engine_measures_its_costs_and_gives_the_same_bits(record_property):
+    seed = random.randrange(2**32)
+    record_property("seed", seed)
+    outcomes = []
+    for budget in (0, 1, 40):
+        with queued_engine(step_budget_ms=budget, graphs=False) as engine:
+            fresh = engine.info()
+            assert fresh["num_steps"] == fresh["device_ns"] == 0, "measuring leaves no trace"
+            requests = random_requests(seed, 12, engine.vocab_size)
+            outcomes.append(results_of(run_requests(engine, requests)))
+            assert fresh["step_budget_ms"] == budget
+            assert (fresh["step_costs_ns"] > 0) == (budget > 0)
+            assert all((one["expected_ns"] > 0) == (budget > 0) for one in engine.take_steps())
+    assert outcomes[0] == outcomes[1] == outcomes[2], f"a budget changes the bits, seed {seed}"
+
+
+@pytest.mark.parametrize("split", SPLITS, ids=lambda split: split.label)
+def test_a_long_prompt_on_capitals_under_a_budget(split):
+    tokens = [token for prompt in prompts()[:36] for token in prompt][:90]
+    outcomes = []
+    for budget in (0, 1):
+        with open_engine(CAPITALS, split, step_budget_ms=budget, max_seq=128) as engine:
+            long = Request(tokens, max_tokens=8, ignore_eos=True)
+            outcomes.append(results_of(run_requests(engine, [asked(0), long, asked(1)])))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_the_budget_is_zero_on_the_cpu_device_and_80_on_one_that_works_on_its_own():
+    with Engine(EngineOptions(CAPITALS, device="cpu", max_batch=1, max_seq=64)) as engine:
+        assert engine.info()["step_budget_ms"] == 0
+    with queued_engine(max_batch=1) as engine:
+        assert engine.info()["step_budget_ms"] == 80
+    with pytest.raises(EngineError, match="option step_budget_ms is -2, outside -1 to 3600000"):
+        Engine(EngineOptions(CAPITALS, device="cpu", step_budget_ms=-2))
+    for budget in (0, 30):
+        assert plan_of(CAPITALS, step_budget_ms=budget)["step_budget_ms"] == budget
