@@ -2,7 +2,7 @@
 
 import math
 
-from glm_engine.errors import BadInputError
+from glm_engine.errors import GlmError
 from glm_engine.load.connection import OK
 from glm_engine.load.target import ask_server
 
@@ -25,7 +25,7 @@ def read_counters(address):
 
     try:
         status, content = ask_server(address, "GET", "/metrics")
-    except BadInputError:
+    except GlmError:
         return {}
     if status != OK:
         return {}

@@ -184,3 +184,7 @@ def test_counters_that_are_no_numbers_are_left_out(answering, value):
 def test_counters_in_no_form_are_none(answering):
     url = answering(HEAD + b'\r\nglm_steps_total{a="b", ="d"} 1\n')
     assert read_counters(parse_address(url)) == {}
+
+
+def test_a_server_that_hangs_up_has_no_counters(answering):
+    assert read_counters(parse_address(answering(b""))) == {}
