@@ -55790,6 +55790,7 @@ dead:                                             ; No predecessors!
 
 define internal zeroext i1 @"$Layout.can_merge_shared"(ptr %0) {
 entry:
+  %keeps_all_experts = alloca i8, align 1
   %c = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -55803,40 +55804,73 @@ entry:
   %7 = icmp eq i32 %6, 1
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
-  br i1 %9, label %and.lhs.true1, label %and.end
+  br i1 %9, label %or.end, label %or.rhs
+
+or.rhs:                                           ; preds = %entry
+  %10 = load ptr, ptr %self, align 8
+  %11 = call zeroext i1 @"$Layout.is_expert_parallel"(ptr %10)
+  %12 = zext i1 %11 to i8
+  %13 = icmp eq i8 %12, 0
+  %14 = zext i1 %13 to i8
+  %15 = trunc i8 %14 to i1
+  br label %or.end
+
+or.end:                                           ; preds = %or.rhs, %entry
+  %16 = phi i1 [ true, %entry ], [ %15, %or.rhs ]
+  %17 = zext i1 %16 to i8
+  store i8 %17, ptr %keeps_all_experts, align 1
+  %18 = load i8, ptr %keeps_all_experts, align 1
+  %19 = trunc i8 %18 to i1
+  br i1 %19, label %and.lhs.true1, label %and.end
 
 and.rhs:                                          ; preds = %and.lhs.true
-  %10 = load ptr, ptr %c, align 8
-  %11 = call i32 @"$ModelConfig.shared_width"(ptr %10)
-  %12 = load ptr, ptr %c, align 8
-  %13 = getelementptr %11, ptr %12, i32 0, i32 21
-  %14 = load i32, ptr %13, align 4
-  %15 = icmp eq i32 %11, %14
-  %16 = zext i1 %15 to i8
-  %17 = trunc i8 %16 to i1
+  %20 = load ptr, ptr %c, align 8
+  %21 = call i32 @"$ModelConfig.shared_width"(ptr %20)
+  %22 = load ptr, ptr %c, align 8
+  %23 = getelementptr %11, ptr %22, i32 0, i32 21
+  %24 = load i32, ptr %23, align 4
+  %25 = icmp eq i32 %21, %24
+  %26 = zext i1 %25 to i8
+  %27 = trunc i8 %26 to i1
   br label %and.end
 
-and.end:                                          ; preds = %and.rhs, %and.lhs.true, %and.lhs.true1, %entry
-  %18 = phi i1 [ false, %and.lhs.true ], [ false, %and.lhs.true1 ], [ false, %entry ], [ %17, %and.rhs ]
-  %19 = zext i1 %18 to i8
-  %20 = icmp ne i8 %19, 0
-  ret i1 %20
+and.end:                                          ; preds = %and.rhs, %and.lhs.true, %and.lhs.true1, %or.end
+  %28 = phi i1 [ false, %and.lhs.true ], [ false, %and.lhs.true1 ], [ false, %or.end ], [ %27, %and.rhs ]
+  %29 = zext i1 %28 to i8
+  %30 = icmp ne i8 %29, 0
+  ret i1 %30
 
 and.lhs.true:                                     ; preds = %and.lhs.true1
-  %21 = load ptr, ptr %c, align 8
-  %22 = call zeroext i1 @"$ModelConfig.has_moe_layers"(ptr %21)
-  %23 = zext i1 %22 to i8
-  %24 = trunc i8 %23 to i1
-  br i1 %24, label %and.rhs, label %and.end
+  %31 = load ptr, ptr %c, align 8
+  %32 = call zeroext i1 @"$ModelConfig.has_moe_layers"(ptr %31)
+  %33 = zext i1 %32 to i8
+  %34 = trunc i8 %33 to i1
+  br i1 %34, label %and.rhs, label %and.end
 
-and.lhs.true1:                                    ; preds = %entry
-  %25 = load ptr, ptr %c, align 8
-  %26 = getelementptr %11, ptr %25, i32 0, i32 20
-  %27 = load i32, ptr %26, align 4
-  %28 = icmp sgt i32 %27, 0
-  %29 = zext i1 %28 to i8
-  %30 = trunc i8 %29 to i1
-  br i1 %30, label %and.lhs.true, label %and.end
+and.lhs.true1:                                    ; preds = %or.end
+  %35 = load ptr, ptr %c, align 8
+  %36 = getelementptr %11, ptr %35, i32 0, i32 20
+  %37 = load i32, ptr %36, align 4
+  %38 = icmp sgt i32 %37, 0
+  %39 = zext i1 %38 to i8
+  %40 = trunc i8 %39 to i1
+  br i1 %40, label %and.lhs.true, label %and.end
+
+dead:                                             ; No predecessors!
+  ret i1 undef
+}
+
+define internal zeroext i1 @"$Layout.is_expert_parallel"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %170, ptr %1, i32 0, i32 5
+  %3 = load i32, ptr %2, align 4
+  %4 = icmp eq i32 %3, 2
+  %5 = zext i1 %4 to i8
+  %6 = icmp ne i8 %5, 0
+  ret i1 %6
 
 dead:                                             ; No predecessors!
   ret i1 undef
@@ -56243,22 +56277,6 @@ entry:
   %2 = getelementptr %11, ptr %1, i32 0, i32 17
   %3 = load i32, ptr %2, align 4
   %4 = icmp sgt i32 %3, 0
-  %5 = zext i1 %4 to i8
-  %6 = icmp ne i8 %5, 0
-  ret i1 %6
-
-dead:                                             ; No predecessors!
-  ret i1 undef
-}
-
-define internal zeroext i1 @"$Layout.is_expert_parallel"(ptr %0) {
-entry:
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %170, ptr %1, i32 0, i32 5
-  %3 = load i32, ptr %2, align 4
-  %4 = icmp eq i32 %3, 2
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
   ret i1 %6
@@ -87783,16 +87801,16 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$5059" = alloca ptr, align 8
-  %"$5058" = alloca i64, align 8
+  %"$5060" = alloca ptr, align 8
+  %"$5059" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5058", align 8
-  store ptr %2, ptr %"$5059", align 8
+  store i64 %1, ptr %"$5059", align 8
+  store ptr %2, ptr %"$5060", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %208, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$5058", align 8
-  %6 = load ptr, ptr %"$5059", align 8
+  %5 = load i64, ptr %"$5059", align 8
+  %6 = load ptr, ptr %"$5060", align 8
   %7 = call i32 @"$Loop.cancel.752"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
@@ -88270,22 +88288,22 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
+  %"$5090" = alloca ptr, align 8
   %"$5089" = alloca ptr, align 8
-  %"$5088" = alloca ptr, align 8
-  %"$5087" = alloca i32, align 4
-  %"$5086" = alloca ptr, align 8
+  %"$5088" = alloca i32, align 4
+  %"$5087" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5086", align 8
-  store i32 %2, ptr %"$5087", align 4
-  store ptr %3, ptr %"$5088", align 8
-  store ptr %4, ptr %"$5089", align 8
+  store ptr %1, ptr %"$5087", align 8
+  store i32 %2, ptr %"$5088", align 4
+  store ptr %3, ptr %"$5089", align 8
+  store ptr %4, ptr %"$5090", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %208, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$5086", align 8
-  %8 = load i32, ptr %"$5087", align 4
-  %9 = load ptr, ptr %"$5088", align 8
-  %10 = load ptr, ptr %"$5089", align 8
+  %7 = load ptr, ptr %"$5087", align 8
+  %8 = load i32, ptr %"$5088", align 4
+  %9 = load ptr, ptr %"$5089", align 8
+  %10 = load ptr, ptr %"$5090", align 8
   %11 = call i32 @"$Loop.decode_step.759"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
@@ -91274,13 +91292,13 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5098" = alloca ptr, align 8
+  %"$5099" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5098", align 8
+  store ptr %1, ptr %"$5099", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %208, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$5098", align 8
+  %5 = load ptr, ptr %"$5099", align 8
   call void @"$Loop.free_state.783"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
@@ -91345,13 +91363,13 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5074" = alloca ptr, align 8
+  %"$5075" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5074", align 8
+  store ptr %1, ptr %"$5075", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %208, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$5074", align 8
+  %5 = load ptr, ptr %"$5075", align 8
   call void @"$Loop.info.785"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
@@ -94065,19 +94083,19 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$5070" = alloca ptr, align 8
-  %"$5069" = alloca i32, align 4
-  %"$5068" = alloca ptr, align 8
+  %"$5071" = alloca ptr, align 8
+  %"$5070" = alloca i32, align 4
+  %"$5069" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5068", align 8
-  store i32 %2, ptr %"$5069", align 4
-  store ptr %3, ptr %"$5070", align 8
+  store ptr %1, ptr %"$5069", align 8
+  store i32 %2, ptr %"$5070", align 4
+  store ptr %3, ptr %"$5071", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %208, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5068", align 8
-  %7 = load i32, ptr %"$5069", align 4
-  %8 = load ptr, ptr %"$5070", align 8
+  %6 = load ptr, ptr %"$5069", align 8
+  %7 = load i32, ptr %"$5070", align 4
+  %8 = load ptr, ptr %"$5071", align 8
   %9 = call i32 @"$Loop.poll.805"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
@@ -94179,16 +94197,16 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$5062" = alloca ptr, align 8
-  %"$5061" = alloca i64, align 8
+  %"$5063" = alloca ptr, align 8
+  %"$5062" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5061", align 8
-  store ptr %2, ptr %"$5062", align 8
+  store i64 %1, ptr %"$5062", align 8
+  store ptr %2, ptr %"$5063", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %208, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$5061", align 8
-  %6 = load ptr, ptr %"$5062", align 8
+  %5 = load i64, ptr %"$5062", align 8
+  %6 = load ptr, ptr %"$5063", align 8
   %7 = call i32 @"$Loop.preempt.806"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
@@ -94216,29 +94234,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
+  %"$5085" = alloca ptr, align 8
   %"$5084" = alloca ptr, align 8
   %"$5083" = alloca ptr, align 8
-  %"$5082" = alloca ptr, align 8
-  %"$5081" = alloca i8, align 1
-  %"$5080" = alloca i32, align 4
-  %"$5079" = alloca ptr, align 8
+  %"$5082" = alloca i8, align 1
+  %"$5081" = alloca i32, align 4
+  %"$5080" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5079", align 8
-  store i32 %2, ptr %"$5080", align 4
+  store ptr %1, ptr %"$5080", align 8
+  store i32 %2, ptr %"$5081", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$5081", align 1
-  store ptr %4, ptr %"$5082", align 8
-  store ptr %5, ptr %"$5083", align 8
-  store ptr %6, ptr %"$5084", align 8
+  store i8 %7, ptr %"$5082", align 1
+  store ptr %4, ptr %"$5083", align 8
+  store ptr %5, ptr %"$5084", align 8
+  store ptr %6, ptr %"$5085", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %208, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$5079", align 8
-  %11 = load i32, ptr %"$5080", align 4
-  %12 = load i8, ptr %"$5081", align 1
-  %13 = load ptr, ptr %"$5082", align 8
-  %14 = load ptr, ptr %"$5083", align 8
-  %15 = load ptr, ptr %"$5084", align 8
+  %10 = load ptr, ptr %"$5080", align 8
+  %11 = load i32, ptr %"$5081", align 4
+  %12 = load i8, ptr %"$5082", align 1
+  %13 = load ptr, ptr %"$5083", align 8
+  %14 = load ptr, ptr %"$5084", align 8
+  %15 = load ptr, ptr %"$5085", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -95131,16 +95149,16 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$5077" = alloca ptr, align 8
-  %"$5076" = alloca i32, align 4
+  %"$5078" = alloca ptr, align 8
+  %"$5077" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5076", align 4
-  store ptr %2, ptr %"$5077", align 8
+  store i32 %1, ptr %"$5077", align 4
+  store ptr %2, ptr %"$5078", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %208, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$5076", align 4
-  %6 = load ptr, ptr %"$5077", align 8
+  %5 = load i32, ptr %"$5077", align 4
+  %6 = load ptr, ptr %"$5078", align 8
   %7 = call i32 @"$Loop.resize_pool.812"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
@@ -95811,28 +95829,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
+  %"$5097" = alloca ptr, align 8
   %"$5096" = alloca ptr, align 8
-  %"$5095" = alloca ptr, align 8
-  %"$5094" = alloca i32, align 4
+  %"$5095" = alloca i32, align 4
+  %"$5094" = alloca ptr, align 8
   %"$5093" = alloca ptr, align 8
-  %"$5092" = alloca ptr, align 8
-  %"$5091" = alloca i32, align 4
+  %"$5092" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5091", align 4
-  store ptr %2, ptr %"$5092", align 8
-  store ptr %3, ptr %"$5093", align 8
-  store i32 %4, ptr %"$5094", align 4
-  store ptr %5, ptr %"$5095", align 8
-  store ptr %6, ptr %"$5096", align 8
+  store i32 %1, ptr %"$5092", align 4
+  store ptr %2, ptr %"$5093", align 8
+  store ptr %3, ptr %"$5094", align 8
+  store i32 %4, ptr %"$5095", align 4
+  store ptr %5, ptr %"$5096", align 8
+  store ptr %6, ptr %"$5097", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %208, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$5091", align 4
-  %10 = load ptr, ptr %"$5092", align 8
-  %11 = load ptr, ptr %"$5093", align 8
-  %12 = load i32, ptr %"$5094", align 4
-  %13 = load ptr, ptr %"$5095", align 8
-  %14 = load ptr, ptr %"$5096", align 8
+  %9 = load i32, ptr %"$5092", align 4
+  %10 = load ptr, ptr %"$5093", align 8
+  %11 = load ptr, ptr %"$5094", align 8
+  %12 = load i32, ptr %"$5095", align 4
+  %13 = load ptr, ptr %"$5096", align 8
+  %14 = load ptr, ptr %"$5097", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -97196,19 +97214,19 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_set_masks(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$5066" = alloca ptr, align 8
-  %"$5065" = alloca i32, align 4
-  %"$5064" = alloca ptr, align 8
+  %"$5067" = alloca ptr, align 8
+  %"$5066" = alloca i32, align 4
+  %"$5065" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5064", align 8
-  store i32 %2, ptr %"$5065", align 4
-  store ptr %3, ptr %"$5066", align 8
+  store ptr %1, ptr %"$5065", align 8
+  store i32 %2, ptr %"$5066", align 4
+  store ptr %3, ptr %"$5067", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %208, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5064", align 8
-  %7 = load i32, ptr %"$5065", align 4
-  %8 = load ptr, ptr %"$5066", align 8
+  %6 = load ptr, ptr %"$5065", align 8
+  %7 = load i32, ptr %"$5066", align 4
+  %8 = load ptr, ptr %"$5067", align 8
   %9 = call i32 @"$Loop.set_masks.824"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
@@ -97683,19 +97701,19 @@ dead20:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
+  %"$5057" = alloca ptr, align 8
   %"$5056" = alloca ptr, align 8
   %"$5055" = alloca ptr, align 8
-  %"$5054" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5054", align 8
-  store ptr %2, ptr %"$5055", align 8
-  store ptr %3, ptr %"$5056", align 8
+  store ptr %1, ptr %"$5055", align 8
+  store ptr %2, ptr %"$5056", align 8
+  store ptr %3, ptr %"$5057", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %208, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5054", align 8
-  %7 = load ptr, ptr %"$5055", align 8
-  %8 = load ptr, ptr %"$5056", align 8
+  %6 = load ptr, ptr %"$5055", align 8
+  %7 = load ptr, ptr %"$5056", align 8
+  %8 = load ptr, ptr %"$5057", align 8
   %9 = call i32 @"$Loop.submit.828"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
@@ -98499,13 +98517,13 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$5072" = alloca i64, align 8
+  %"$5073" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5072", align 8
+  store i64 %1, ptr %"$5073", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %208, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$5072", align 8
+  %4 = load i64, ptr %"$5073", align 8
   %5 = call i32 @"$Loop.wait.837"(ptr %3, i64 %4)
   ret i32 %5
 
@@ -100767,15 +100785,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
+  %"$4994" = alloca i32, align 4
   %"$4993" = alloca i32, align 4
-  %"$4992" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4992", align 4
-  store i32 %2, ptr %"$4993", align 4
+  store i32 %1, ptr %"$4993", align 4
+  store i32 %2, ptr %"$4994", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4992", align 4
-  %6 = load i32, ptr %"$4993", align 4
+  %5 = load i32, ptr %"$4993", align 4
+  %6 = load i32, ptr %"$4994", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %4, ptr %3, align 1
   ret void
@@ -100884,15 +100902,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4983" = alloca ptr, align 8
-  %"$4982" = alloca i32, align 4
+  %"$4984" = alloca ptr, align 8
+  %"$4983" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4982", align 4
-  store ptr %2, ptr %"$4983", align 8
+  store i32 %1, ptr %"$4983", align 4
+  store ptr %2, ptr %"$4984", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4982", align 4
-  %5 = load ptr, ptr %"$4983", align 8
+  %4 = load i32, ptr %"$4983", align 4
+  %5 = load ptr, ptr %"$4984", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -100902,12 +100920,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$4996" = alloca i32, align 4
+  %"$4997" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4996", align 4
+  store i32 %1, ptr %"$4997", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4996", align 4
+  %3 = load i32, ptr %"$4997", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -101019,12 +101037,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$4990" = alloca i32, align 4
+  %"$4991" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4990", align 4
+  store i32 %1, ptr %"$4991", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4990", align 4
+  %3 = load i32, ptr %"$4991", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -101034,18 +101052,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$4987" = alloca ptr, align 8
+  %"$4988" = alloca ptr, align 8
+  %"$4987" = alloca i32, align 4
   %"$4986" = alloca i32, align 4
-  %"$4985" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4985", align 4
-  store i32 %2, ptr %"$4986", align 4
-  store ptr %3, ptr %"$4987", align 8
+  store i32 %1, ptr %"$4986", align 4
+  store i32 %2, ptr %"$4987", align 4
+  store ptr %3, ptr %"$4988", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4985", align 4
-  %6 = load i32, ptr %"$4986", align 4
-  %7 = load ptr, ptr %"$4987", align 8
+  %5 = load i32, ptr %"$4986", align 4
+  %6 = load i32, ptr %"$4987", align 4
+  %7 = load ptr, ptr %"$4988", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -101056,12 +101074,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$4980" = alloca i32, align 4
+  %"$4981" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4980", align 4
+  store i32 %1, ptr %"$4981", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4980", align 4
+  %4 = load i32, ptr %"$4981", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -101073,12 +101091,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$4978" = alloca i32, align 4
+  %"$4979" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4978", align 4
+  store i32 %1, ptr %"$4979", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4978", align 4
+  %4 = load i32, ptr %"$4979", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void

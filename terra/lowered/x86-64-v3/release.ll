@@ -730,8 +730,8 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.712" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
 @"$string.713" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
 @"$string.714" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.860" = private unnamed_addr constant [6 x ptr] [ptr @"$string.149", ptr @"$string.148", ptr @"$string.147", ptr @"$string.152", ptr @"$string.153", ptr @"$string.154"], align 8
-@"switch.table.$Checkpoint.read_shards.863" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$Checkpoint.read_shards.859" = private unnamed_addr constant [6 x ptr] [ptr @"$string.149", ptr @"$string.148", ptr @"$string.147", ptr @"$string.152", ptr @"$string.153", ptr @"$string.154"], align 8
+@"switch.table.$Checkpoint.read_shards.862" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.211" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.543" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.360" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.361" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.362" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.363" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.364" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.365" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.366" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.367" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.368" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.369" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.370" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.371" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
 @"switch.table.$Planning.make" = private unnamed_addr constant [32 x ptr] [ptr @"$string.357", ptr @"$string.358", ptr @"$string.359", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.360", ptr @"$string.361", ptr @"$string.362", ptr @"$string.363", ptr @"$string.364", ptr @"$string.365", ptr @"$string.366", ptr @"$string.367", ptr @"$string.368", ptr @"$string.369", ptr @"$string.370", ptr @"$string.371"], align 8
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
@@ -16118,7 +16118,7 @@ then6.i.i:                                        ; preds = %then2.i.i
 
 switch.lookup:                                    ; preds = %then6.i.i
   %17 = zext nneg i32 %15 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.860", i64 0, i64 %17
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.859", i64 0, i64 %17
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i"
 
@@ -20325,7 +20325,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %11 = zext nneg i32 %8 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.860", i64 0, i64 %11
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.859", i64 0, i64 %11
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit"
 
@@ -28246,7 +28246,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.860", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.859", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i.i"
 
@@ -28505,7 +28505,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.860", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.859", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$json.kind_name.exit.i.i.i.i"
 
@@ -29100,7 +29100,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.863", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.862", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$dtypes.bytes.exit125.i.i.i.i.i.i"
 
@@ -38412,7 +38412,7 @@ entry:
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
   %unbound.i.i = alloca %16, align 8
   %layout.i.i = alloca %99, align 8
-  %raw.i51.i.i = alloca [1024 x i8], align 1
+  %raw.i50.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
   %wanted = alloca %93, align 8
   %4 = getelementptr i8, ptr %0, i64 32
@@ -38474,8 +38474,8 @@ merge1.i:                                         ; preds = %then2.i, %merge.i
   %39 = getelementptr i8, ptr %14, i64 12
   %40 = load i32, ptr %39, align 4
   %41 = icmp eq i32 %40, 0
-  %.not57.i.i = xor i1 %41, true
-  %brmerge.i.i = select i1 %38, i1 true, i1 %.not57.i.i
+  %.not56.i.i = xor i1 %41, true
+  %brmerge.i.i = select i1 %38, i1 true, i1 %.not56.i.i
   br i1 %brmerge.i.i, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %merge1.i
@@ -38522,167 +38522,175 @@ and.end.i.i:                                      ; preds = %and.rhs.i.i, %merge
   %54 = getelementptr i8, ptr %2, i64 313
   store i8 %53, ptr %54, align 1
   %55 = load ptr, ptr %2, align 8, !noalias !64
-  %56 = getelementptr i8, ptr %2, i64 164
-  %57 = load i32, ptr %56, align 4, !noalias !64
-  %58 = getelementptr i8, ptr %2, i64 315
-  %59 = getelementptr i8, ptr %14, i64 48
-  %60 = load i32, ptr %59, align 4
-  %.not45.i.i = icmp ne i32 %60, 0
-  %61 = icmp eq i32 %57, 1
-  %or.cond55.i.i = select i1 %.not45.i.i, i1 %61, i1 false
-  br i1 %or.cond55.i.i, label %and.lhs.true1.i.i.i, label %and.end6.i.i
+  %56 = getelementptr i8, ptr %2, i64 315
+  %57 = getelementptr i8, ptr %14, i64 48
+  %58 = load i32, ptr %57, align 4
+  %.not45.i.i = icmp eq i32 %58, 0
+  br i1 %.not45.i.i, label %and.end6.i.i, label %and.rhs5.i.i
 
-and.rhs.i50.i.i:                                  ; preds = %and.lhs.true.i.i.i
-  %62 = getelementptr i8, ptr %55, i64 164
-  %.val6.i.i.i = load i32, ptr %62, align 4
-  %63 = mul i32 %.val6.i.i.i, %70
-  %64 = icmp eq i32 %63, %.val6.i.i.i
-  %65 = zext i1 %64 to i8
+and.rhs5.i.i:                                     ; preds = %and.end.i.i
+  %59 = getelementptr i8, ptr %2, i64 208
+  %60 = load i32, ptr %59, align 4, !noalias !65
+  %61 = getelementptr i8, ptr %2, i64 164
+  %62 = load i32, ptr %61, align 4, !noalias !65
+  %63 = icmp ne i32 %62, 1
+  %.not.i.i.i = icmp eq i32 %60, 2
+  %or.cond54.i.i = select i1 %63, i1 %.not.i.i.i, i1 false
+  br i1 %or.cond54.i.i, label %and.end6.i.i, label %and.lhs.true1.i.i.i
+
+and.rhs.i49.i.i:                                  ; preds = %and.lhs.true.i.i.i
+  %64 = getelementptr i8, ptr %55, i64 164
+  %.val7.i.i.i = load i32, ptr %64, align 4
+  %65 = mul i32 %.val7.i.i.i, %72
+  %66 = icmp eq i32 %65, %.val7.i.i.i
+  %67 = zext i1 %66 to i8
   br label %and.end6.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %and.lhs.true1.i.i.i
-  %66 = getelementptr i8, ptr %55, i64 92
-  %.val7.i.i.i = load i32, ptr %66, align 4
-  %67 = getelementptr i8, ptr %55, i64 148
-  %.val8.i.i.i = load i32, ptr %67, align 4
-  %68 = icmp slt i32 %.val8.i.i.i, %.val7.i.i.i
-  br i1 %68, label %and.rhs.i50.i.i, label %and.end6.i.i
+  %68 = getelementptr i8, ptr %55, i64 92
+  %.val9.i.i.i = load i32, ptr %68, align 4
+  %69 = getelementptr i8, ptr %55, i64 148
+  %.val10.i.i.i = load i32, ptr %69, align 4
+  %70 = icmp slt i32 %.val10.i.i.i, %.val9.i.i.i
+  br i1 %70, label %and.rhs.i49.i.i, label %and.end6.i.i
 
-and.lhs.true1.i.i.i:                              ; preds = %and.end.i.i
-  %69 = getelementptr i8, ptr %55, i64 160
-  %70 = load i32, ptr %69, align 4
-  %71 = icmp sgt i32 %70, 0
-  br i1 %71, label %and.lhs.true.i.i.i, label %and.end6.i.i
+and.lhs.true1.i.i.i:                              ; preds = %and.rhs5.i.i
+  %71 = getelementptr i8, ptr %55, i64 160
+  %72 = load i32, ptr %71, align 4
+  %73 = icmp sgt i32 %72, 0
+  br i1 %73, label %and.lhs.true.i.i.i, label %and.end6.i.i
 
-and.end6.i.i:                                     ; preds = %and.lhs.true1.i.i.i, %and.lhs.true.i.i.i, %and.rhs.i50.i.i, %and.end.i.i
-  %72 = phi i8 [ 0, %and.end.i.i ], [ 0, %and.lhs.true.i.i.i ], [ 0, %and.lhs.true1.i.i.i ], [ %65, %and.rhs.i50.i.i ]
-  store i8 %72, ptr %58, align 1
-  %73 = getelementptr i8, ptr %2, i64 268
-  %74 = load i32, ptr %73, align 4
-  %75 = icmp sgt i32 %74, 0
-  br i1 %75, label %or.end.i.i, label %or.rhs.i.i
+and.end6.i.i:                                     ; preds = %and.lhs.true1.i.i.i, %and.lhs.true.i.i.i, %and.rhs.i49.i.i, %and.rhs5.i.i, %and.end.i.i
+  %74 = phi i8 [ 0, %and.end.i.i ], [ 0, %and.lhs.true.i.i.i ], [ 0, %and.lhs.true1.i.i.i ], [ %67, %and.rhs.i49.i.i ], [ 0, %and.rhs5.i.i ]
+  store i8 %74, ptr %56, align 1
+  %75 = getelementptr i8, ptr %2, i64 268
+  %76 = load i32, ptr %75, align 4
+  %77 = icmp sgt i32 %76, 0
+  br i1 %77, label %or.end.i.i, label %or.rhs.i.i
 
 or.rhs.i.i:                                       ; preds = %and.end6.i.i
-  %76 = icmp slt i32 %74, 0
-  br i1 %76, label %and.rhs7.i.i, label %or.end.i.i
+  %78 = icmp slt i32 %76, 0
+  br i1 %78, label %and.rhs7.i.i, label %or.end.i.i
 
 and.rhs7.i.i:                                     ; preds = %or.rhs.i.i
-  %77 = getelementptr i8, ptr %14, i64 44
-  %78 = load i32, ptr %77, align 4
-  %79 = icmp ne i32 %78, 0
-  %80 = zext i1 %79 to i8
+  %79 = getelementptr i8, ptr %14, i64 44
+  %80 = load i32, ptr %79, align 4
+  %81 = icmp ne i32 %80, 0
+  %82 = zext i1 %81 to i8
   br label %or.end.i.i
 
 or.end.i.i:                                       ; preds = %and.rhs7.i.i, %or.rhs.i.i, %and.end6.i.i
-  %81 = phi i8 [ 1, %and.end6.i.i ], [ 0, %or.rhs.i.i ], [ %80, %and.rhs7.i.i ]
-  %82 = getelementptr i8, ptr %2, i64 314
-  store i8 %81, ptr %82, align 1
-  %83 = getelementptr i8, ptr %14, i64 40
-  %84 = load i32, ptr %83, align 4
-  %85 = icmp sgt i32 %84, 0
-  br i1 %85, label %and.lhs.true12.i.i, label %merge5.i
+  %83 = phi i8 [ 1, %and.end6.i.i ], [ 0, %or.rhs.i.i ], [ %82, %and.rhs7.i.i ]
+  %84 = getelementptr i8, ptr %2, i64 314
+  store i8 %83, ptr %84, align 1
+  %85 = getelementptr i8, ptr %14, i64 40
+  %86 = load i32, ptr %85, align 4
+  %87 = icmp sgt i32 %86, 0
+  br i1 %87, label %and.lhs.true12.i.i, label %merge5.i
 
 then10.i.i:                                       ; preds = %and.lhs.true12.i.i
   %.not47.i.i = icmp eq ptr %3, null
   br i1 %.not47.i.i, label %"$Plan.make.exit", label %then15.i.i
 
 and.lhs.true12.i.i:                               ; preds = %or.end.i.i
-  %86 = getelementptr i8, ptr %2, i64 200
-  %87 = load i32, ptr %86, align 4
-  %88 = srem i32 %87, %84
-  %.not46.i.i = icmp eq i32 %88, 0
+  %88 = getelementptr i8, ptr %2, i64 200
+  %89 = load i32, ptr %88, align 4
+  %90 = srem i32 %89, %86
+  %.not46.i.i = icmp eq i32 %90, 0
   br i1 %.not46.i.i, label %merge5.i, label %then10.i.i
 
 then15.i.i:                                       ; preds = %then10.i.i
-  %89 = getelementptr i8, ptr %14, i64 52
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i32 %87, ptr %89, i32 %84)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i51.i.i)
-  %91 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i52.i.i = call i64 @llvm.smin.i64(i64 %91, i64 1023)
-  %92 = icmp sgt i64 %91, 0
-  br i1 %92, label %then2.i.i53.i.i, label %"$printable.clean.exit54.i.i"
+  %91 = getelementptr i8, ptr %14, i64 52
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i32 %89, ptr %91, i32 %86)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i)
+  %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i51.i.i = call i64 @llvm.smin.i64(i64 %93, i64 1023)
+  %94 = icmp sgt i64 %93, 0
+  br i1 %94, label %then2.i.i52.i.i, label %"$printable.clean.exit53.i.i"
 
-then2.i.i53.i.i:                                  ; preds = %then15.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i51.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i52.i.i, i1 false)
-  br label %"$printable.clean.exit54.i.i"
+then2.i.i52.i.i:                                  ; preds = %then15.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i50.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i51.i.i, i1 false)
+  br label %"$printable.clean.exit53.i.i"
 
-"$printable.clean.exit54.i.i":                    ; preds = %then2.i.i53.i.i, %then15.i.i
-  %93 = getelementptr i8, ptr %raw.i51.i.i, i64 %spec.select.i.i52.i.i
-  store i8 0, ptr %93, align 1
-  %94 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i51.i.i)
-  %95 = ptrtoint ptr %raw.i51.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %95, i64 %94)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i51.i.i)
+"$printable.clean.exit53.i.i":                    ; preds = %then2.i.i52.i.i, %then15.i.i
+  %95 = getelementptr i8, ptr %raw.i50.i.i, i64 %spec.select.i.i51.i.i
+  store i8 0, ptr %95, align 1
+  %96 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i50.i.i)
+  %97 = ptrtoint ptr %raw.i50.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %97, i64 %96)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i50.i.i)
   br label %"$Plan.make.exit"
 
 merge5.i:                                         ; preds = %and.lhs.true12.i.i, %or.end.i.i
-  %96 = getelementptr i8, ptr %2, i64 240
-  %97 = load i64, ptr %96, align 8
-  %98 = getelementptr i8, ptr %2, i64 320
-  store i64 %97, ptr %98, align 8
-  %99 = icmp eq i64 %97, 0
-  br i1 %99, label %then.i75.i, label %"$Plan.choose_memory.exit.i"
+  %98 = getelementptr i8, ptr %2, i64 240
+  %99 = load i64, ptr %98, align 8
+  %100 = getelementptr i8, ptr %2, i64 320
+  store i64 %99, ptr %100, align 8
+  %101 = icmp eq i64 %99, 0
+  br i1 %101, label %then.i75.i, label %"$Plan.choose_memory.exit.i"
 
 then.i75.i:                                       ; preds = %merge5.i
-  %100 = getelementptr i8, ptr %2, i64 284
-  %101 = load i32, ptr %100, align 4
-  %102 = icmp eq i32 %101, 0
-  br i1 %102, label %then2.i76.i, label %merge1.i.i
+  %102 = getelementptr i8, ptr %2, i64 284
+  %103 = load i32, ptr %102, align 4
+  %104 = icmp eq i32 %103, 0
+  br i1 %104, label %then2.i76.i, label %merge1.i.i
 
 then2.i76.i:                                      ; preds = %then.i75.i
-  %103 = load i8, ptr %21, align 1
-  %104 = trunc i8 %103 to i1
-  %105 = select i1 %104, i32 90, i32 97
+  %105 = load i8, ptr %21, align 1
+  %106 = trunc i8 %105 to i1
+  %107 = select i1 %106, i32 90, i32 97
   br label %merge1.i.i
 
 merge1.i.i:                                       ; preds = %then2.i76.i, %then.i75.i
-  %hundredths.0.i.i = phi i32 [ %105, %then2.i76.i ], [ %101, %then.i75.i ]
-  %106 = getelementptr i8, ptr %14, i64 24
-  %107 = load i64, ptr %106, align 8
-  %108 = sdiv i64 %107, 100
-  %109 = sext i32 %hundredths.0.i.i to i64
-  %110 = mul i64 %108, %109
-  store i64 %110, ptr %98, align 8
+  %hundredths.0.i.i = phi i32 [ %107, %then2.i76.i ], [ %103, %then.i75.i ]
+  %108 = getelementptr i8, ptr %14, i64 24
+  %109 = load i64, ptr %108, align 8
+  %110 = sdiv i64 %109, 100
+  %111 = sext i32 %hundredths.0.i.i to i64
+  %112 = mul i64 %110, %111
+  store i64 %112, ptr %100, align 8
   br label %"$Plan.choose_memory.exit.i"
 
 "$Plan.choose_memory.exit.i":                     ; preds = %merge1.i.i, %merge5.i
   call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %unbound.i.i)
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %layout.i.i)
-  %111 = load ptr, ptr %20, align 8, !noalias !65
-  %112 = getelementptr i8, ptr %2, i64 208
-  %113 = load i32, ptr %112, align 4, !noalias !65
-  %114 = icmp eq i32 %35, 2
-  br i1 %114, label %and.rhs.i.i.i, label %"$Plan.layout.exit.i.i"
+  %113 = load ptr, ptr %20, align 8, !noalias !68
+  %114 = getelementptr i8, ptr %2, i64 164
+  %115 = load i32, ptr %114, align 4, !noalias !68
+  %116 = getelementptr i8, ptr %2, i64 208
+  %117 = load i32, ptr %116, align 4, !noalias !68
+  %118 = icmp eq i32 %35, 2
+  br i1 %118, label %and.rhs.i.i.i, label %"$Plan.layout.exit.i.i"
 
 and.rhs.i.i.i:                                    ; preds = %"$Plan.choose_memory.exit.i"
-  %115 = getelementptr i8, ptr %55, i64 753
-  %116 = load i8, ptr %115, align 1, !noalias !65
-  %117 = and i8 %116, 1
+  %119 = getelementptr i8, ptr %55, i64 753
+  %120 = load i8, ptr %119, align 1, !noalias !68
+  %121 = and i8 %120, 1
   br label %"$Plan.layout.exit.i.i"
 
 "$Plan.layout.exit.i.i":                          ; preds = %and.rhs.i.i.i, %"$Plan.choose_memory.exit.i"
-  %118 = phi i8 [ 0, %"$Plan.choose_memory.exit.i" ], [ %117, %and.rhs.i.i.i ]
-  %119 = getelementptr i8, ptr %55, i64 496
-  %120 = getelementptr i8, ptr %55, i64 24
-  store ptr %120, ptr %layout.i.i, align 8
+  %122 = phi i8 [ 0, %"$Plan.choose_memory.exit.i" ], [ %121, %and.rhs.i.i.i ]
+  %123 = getelementptr i8, ptr %55, i64 496
+  %124 = getelementptr i8, ptr %55, i64 24
+  store ptr %124, ptr %layout.i.i, align 8
   %.sroa.2.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 8
-  store ptr %119, ptr %.sroa.2.0.layout.sroa_idx.i.i, align 8
+  store ptr %123, ptr %.sroa.2.0.layout.sroa_idx.i.i, align 8
   %.sroa.3.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 16
-  store ptr %111, ptr %.sroa.3.0.layout.sroa_idx.i.i, align 8
+  store ptr %113, ptr %.sroa.3.0.layout.sroa_idx.i.i, align 8
   %.sroa.4.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 24
-  store i32 %57, ptr %.sroa.4.0.layout.sroa_idx.i.i, align 8
+  store i32 %115, ptr %.sroa.4.0.layout.sroa_idx.i.i, align 8
   %.sroa.5.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 28
   store i32 0, ptr %.sroa.5.0.layout.sroa_idx.i.i, align 4
   %.sroa.6.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 32
-  store i32 %113, ptr %.sroa.6.0.layout.sroa_idx.i.i, align 8
+  store i32 %117, ptr %.sroa.6.0.layout.sroa_idx.i.i, align 8
   %.sroa.7.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 36
-  store i8 %72, ptr %.sroa.7.0.layout.sroa_idx.i.i, align 4
+  store i8 %74, ptr %.sroa.7.0.layout.sroa_idx.i.i, align 4
   %.sroa.8.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 37
-  store i8 %118, ptr %.sroa.8.0.layout.sroa_idx.i.i, align 1
-  %121 = getelementptr i8, ptr %55, i64 100
-  %122 = load i32, ptr %121, align 4
-  %123 = srem i32 %122, %57
-  %.not.i.i.i.i = icmp eq i32 %123, 0
+  store i8 %122, ptr %.sroa.8.0.layout.sroa_idx.i.i, align 1
+  %125 = getelementptr i8, ptr %55, i64 100
+  %126 = load i32, ptr %125, align 4
+  %127 = srem i32 %126, %115
+  %.not.i.i.i.i = icmp eq i32 %127, 0
   br i1 %.not.i.i.i.i, label %merge.i.i.i, label %then.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Plan.layout.exit.i.i"
@@ -38690,31 +38698,31 @@ then.i.i.i.i:                                     ; preds = %"$Plan.layout.exit.
   br i1 %.not9.i.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i.i.i77.i
 
 then2.i.i.i77.i:                                  ; preds = %then.i.i.i.i
-  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i32 %57, ptr nonnull @"$string.171", i32 %122)
+  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i32 %115, ptr nonnull @"$string.171", i32 %126)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
-  %125 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %125, i64 1023)
-  %126 = icmp sgt i64 %125, 0
-  br i1 %126, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
+  %129 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %129, i64 1023)
+  %130 = icmp sgt i64 %129, 0
+  br i1 %130, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
 
 then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i77.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i.i"
 
 "$printable.clean.exit.i.i.i.i":                  ; preds = %then2.i.i.i.i.i.i, %then2.i.i.i77.i
-  %127 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
-  store i8 0, ptr %127, align 1
-  %128 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
-  %129 = ptrtoint ptr %raw.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %129, i64 %128)
+  %131 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
+  store i8 0, ptr %131, align 1
+  %132 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
+  %133 = ptrtoint ptr %raw.i.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %133, i64 %132)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   br label %"$Plan.measure_weights.exit.thread.i"
 
 merge.i.i.i:                                      ; preds = %"$Plan.layout.exit.i.i"
-  %130 = getelementptr i8, ptr %55, i64 104
-  %131 = load i32, ptr %130, align 4
-  %132 = srem i32 %131, %57
-  %.not.i63.i.i.i = icmp eq i32 %132, 0
+  %134 = getelementptr i8, ptr %55, i64 104
+  %135 = load i32, ptr %134, align 4
+  %136 = srem i32 %135, %115
+  %.not.i63.i.i.i = icmp eq i32 %136, 0
   br i1 %.not.i63.i.i.i, label %merge2.i.i.i, label %then.i64.i.i.i
 
 then.i64.i.i.i:                                   ; preds = %merge.i.i.i
@@ -38722,37 +38730,37 @@ then.i64.i.i.i:                                   ; preds = %merge.i.i.i
   br i1 %.not9.i65.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i66.i.i.i
 
 then2.i66.i.i.i:                                  ; preds = %then.i64.i.i.i
-  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i32 %57, ptr nonnull @"$string.172", i32 %131)
+  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i32 %115, ptr nonnull @"$string.172", i32 %135)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i.i)
-  %134 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i67.i.i.i = call i64 @llvm.smin.i64(i64 %134, i64 1023)
-  %135 = icmp sgt i64 %134, 0
-  br i1 %135, label %then2.i.i.i70.i.i.i, label %"$printable.clean.exit.i68.i.i.i"
+  %138 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i67.i.i.i = call i64 @llvm.smin.i64(i64 %138, i64 1023)
+  %139 = icmp sgt i64 %138, 0
+  br i1 %139, label %then2.i.i.i70.i.i.i, label %"$printable.clean.exit.i68.i.i.i"
 
 then2.i.i.i70.i.i.i:                              ; preds = %then2.i66.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i62.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i67.i.i.i, i1 false)
   br label %"$printable.clean.exit.i68.i.i.i"
 
 "$printable.clean.exit.i68.i.i.i":                ; preds = %then2.i.i.i70.i.i.i, %then2.i66.i.i.i
-  %136 = getelementptr i8, ptr %raw.i.i62.i.i.i, i64 %spec.select.i.i.i67.i.i.i
-  store i8 0, ptr %136, align 1
-  %137 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i62.i.i.i)
-  %138 = ptrtoint ptr %raw.i.i62.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %138, i64 %137)
+  %140 = getelementptr i8, ptr %raw.i.i62.i.i.i, i64 %spec.select.i.i.i67.i.i.i
+  store i8 0, ptr %140, align 1
+  %141 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i62.i.i.i)
+  %142 = ptrtoint ptr %raw.i.i62.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %142, i64 %141)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i62.i.i.i)
   br label %"$Plan.measure_weights.exit.thread.i"
 
 merge2.i.i.i:                                     ; preds = %merge.i.i.i
-  %139 = getelementptr i8, ptr %55, i64 148
-  %.val60.i.i.i = load i32, ptr %139, align 4
-  %140 = icmp sgt i32 %.val60.i.i.i, 0
-  br i1 %140, label %then7.i.i.i, label %merge6.i.i.i
+  %143 = getelementptr i8, ptr %55, i64 148
+  %.val61.i.i.i = load i32, ptr %143, align 4
+  %144 = icmp sgt i32 %.val61.i.i.i, 0
+  br i1 %144, label %then7.i.i.i, label %merge6.i.i.i
 
 then7.i.i.i:                                      ; preds = %merge2.i.i.i
-  %141 = getelementptr i8, ptr %55, i64 144
-  %142 = load i32, ptr %141, align 4
-  %143 = srem i32 %142, %57
-  %.not.i73.i.i.i = icmp eq i32 %143, 0
+  %145 = getelementptr i8, ptr %55, i64 144
+  %146 = load i32, ptr %145, align 4
+  %147 = srem i32 %146, %115
+  %.not.i73.i.i.i = icmp eq i32 %147, 0
   br i1 %.not.i73.i.i.i, label %merge6.i.i.i, label %then.i74.i.i.i
 
 then.i74.i.i.i:                                   ; preds = %then7.i.i.i
@@ -38760,40 +38768,40 @@ then.i74.i.i.i:                                   ; preds = %then7.i.i.i
   br i1 %.not9.i75.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i76.i.i.i
 
 then2.i76.i.i.i:                                  ; preds = %then.i74.i.i.i
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i32 %57, ptr nonnull @"$string.175", i32 %142)
+  %148 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i32 %115, ptr nonnull @"$string.175", i32 %146)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i72.i.i.i)
-  %145 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i77.i.i.i = call i64 @llvm.smin.i64(i64 %145, i64 1023)
-  %146 = icmp sgt i64 %145, 0
-  br i1 %146, label %then2.i.i.i80.i.i.i, label %"$printable.clean.exit.i78.i.i.i"
+  %149 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i77.i.i.i = call i64 @llvm.smin.i64(i64 %149, i64 1023)
+  %150 = icmp sgt i64 %149, 0
+  br i1 %150, label %then2.i.i.i80.i.i.i, label %"$printable.clean.exit.i78.i.i.i"
 
 then2.i.i.i80.i.i.i:                              ; preds = %then2.i76.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i72.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i77.i.i.i, i1 false)
   br label %"$printable.clean.exit.i78.i.i.i"
 
 "$printable.clean.exit.i78.i.i.i":                ; preds = %then2.i.i.i80.i.i.i, %then2.i76.i.i.i
-  %147 = getelementptr i8, ptr %raw.i.i72.i.i.i, i64 %spec.select.i.i.i77.i.i.i
-  store i8 0, ptr %147, align 1
-  %148 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i72.i.i.i)
-  %149 = ptrtoint ptr %raw.i.i72.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %149, i64 %148)
+  %151 = getelementptr i8, ptr %raw.i.i72.i.i.i, i64 %spec.select.i.i.i77.i.i.i
+  store i8 0, ptr %151, align 1
+  %152 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i72.i.i.i)
+  %153 = ptrtoint ptr %raw.i.i72.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %153, i64 %152)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i72.i.i.i)
   br label %"$Plan.measure_weights.exit.thread.i"
 
 merge6.i.i.i:                                     ; preds = %then7.i.i.i, %merge2.i.i.i
-  %150 = getelementptr i8, ptr %55, i64 92
-  %.val58.i.i.i = load i32, ptr %150, align 4
-  %151 = icmp slt i32 %.val60.i.i.i, %.val58.i.i.i
-  br i1 %151, label %merge14.i.i.i, label %merge.i79.i
+  %154 = getelementptr i8, ptr %55, i64 92
+  %.val59.i.i.i = load i32, ptr %154, align 4
+  %155 = icmp slt i32 %.val61.i.i.i, %.val59.i.i.i
+  br i1 %155, label %merge14.i.i.i, label %merge.i79.i
 
 merge14.i.i.i:                                    ; preds = %merge6.i.i.i
-  %152 = getelementptr i8, ptr %55, i64 160
-  %.val.i.i.i = load i32, ptr %152, align 4
-  %153 = getelementptr i8, ptr %55, i64 164
-  %.val57.i.i.i = load i32, ptr %153, align 4
-  %154 = mul i32 %.val57.i.i.i, %.val.i.i.i
-  %155 = srem i32 %154, %57
-  %.not.i83.i.i.i = icmp eq i32 %155, 0
+  %156 = getelementptr i8, ptr %55, i64 160
+  %.val.i.i.i = load i32, ptr %156, align 4
+  %157 = getelementptr i8, ptr %55, i64 164
+  %.val57.i.i.i = load i32, ptr %157, align 4
+  %158 = mul i32 %.val57.i.i.i, %.val.i.i.i
+  %159 = srem i32 %158, %115
+  %.not.i83.i.i.i = icmp eq i32 %159, 0
   br i1 %.not.i83.i.i.i, label %merge19.i.i.i, label %then.i84.i.i.i
 
 then.i84.i.i.i:                                   ; preds = %merge14.i.i.i
@@ -38801,94 +38809,94 @@ then.i84.i.i.i:                                   ; preds = %merge14.i.i.i
   br i1 %.not9.i85.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i86.i.i.i
 
 then2.i86.i.i.i:                                  ; preds = %then.i84.i.i.i
-  %156 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i32 %57, ptr nonnull @"$string.506", i32 %154)
+  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i32 %115, ptr nonnull @"$string.506", i32 %158)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i82.i.i.i)
-  %157 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i87.i.i.i = call i64 @llvm.smin.i64(i64 %157, i64 1023)
-  %158 = icmp sgt i64 %157, 0
-  br i1 %158, label %then2.i.i.i90.i.i.i, label %"$printable.clean.exit.i88.i.i.i"
+  %161 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i87.i.i.i = call i64 @llvm.smin.i64(i64 %161, i64 1023)
+  %162 = icmp sgt i64 %161, 0
+  br i1 %162, label %then2.i.i.i90.i.i.i, label %"$printable.clean.exit.i88.i.i.i"
 
 then2.i.i.i90.i.i.i:                              ; preds = %then2.i86.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i82.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i87.i.i.i, i1 false)
   br label %"$printable.clean.exit.i88.i.i.i"
 
 "$printable.clean.exit.i88.i.i.i":                ; preds = %then2.i.i.i90.i.i.i, %then2.i86.i.i.i
-  %159 = getelementptr i8, ptr %raw.i.i82.i.i.i, i64 %spec.select.i.i.i87.i.i.i
-  store i8 0, ptr %159, align 1
-  %160 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i82.i.i.i)
-  %161 = ptrtoint ptr %raw.i.i82.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %161, i64 %160)
+  %163 = getelementptr i8, ptr %raw.i.i82.i.i.i, i64 %spec.select.i.i.i87.i.i.i
+  store i8 0, ptr %163, align 1
+  %164 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i82.i.i.i)
+  %165 = ptrtoint ptr %raw.i.i82.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %165, i64 %164)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i82.i.i.i)
   br label %"$Plan.measure_weights.exit.thread.i"
 
 merge19.i.i.i:                                    ; preds = %merge14.i.i.i
-  %162 = icmp eq i32 %113, 2
-  br i1 %162, label %then24.i.i.i, label %merge23.i.i.i
+  %166 = icmp eq i32 %117, 2
+  br i1 %166, label %then24.i.i.i, label %merge23.i.i.i
 
 then24.i.i.i:                                     ; preds = %merge19.i.i.i
-  %163 = getelementptr i8, ptr %55, i64 152
-  %164 = load i32, ptr %163, align 4
-  %165 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.507", i32 %164, i32 %57, ptr %3)
+  %167 = getelementptr i8, ptr %55, i64 152
+  %168 = load i32, ptr %167, align 4
+  %169 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.507", i32 %168, i32 %115, ptr %3)
   br label %"$Layout.check.exit.i.i"
 
 merge23.i.i.i:                                    ; preds = %merge19.i.i.i
-  %166 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.508", i32 %.val57.i.i.i, i32 %57, ptr %3)
+  %170 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.508", i32 %.val57.i.i.i, i32 %115, ptr %3)
   br label %"$Layout.check.exit.i.i"
 
 "$Layout.check.exit.i.i":                         ; preds = %merge23.i.i.i, %then24.i.i.i
-  %common.ret.op.i.i.i = phi i32 [ %165, %then24.i.i.i ], [ %166, %merge23.i.i.i ]
+  %common.ret.op.i.i.i = phi i32 [ %169, %then24.i.i.i ], [ %170, %merge23.i.i.i ]
   %.not.i.i = icmp eq i32 %common.ret.op.i.i.i, 0
   br i1 %.not.i.i, label %merge.i79.i, label %"$Plan.measure_weights.exit.thread.i"
 
 merge.i79.i:                                      ; preds = %"$Layout.check.exit.i.i", %merge6.i.i.i
-  %167 = getelementptr i8, ptr %2, i64 360
-  %168 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i.i, ptr null, ptr nonnull %unbound.i.i, ptr %167, ptr %3)
-  %.not12.i.i = icmp eq i32 %168, 0
+  %171 = getelementptr i8, ptr %2, i64 360
+  %172 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i.i, ptr null, ptr nonnull %unbound.i.i, ptr %171, ptr %3)
+  %.not12.i.i = icmp eq i32 %172, 0
   br i1 %.not12.i.i, label %merge10.i, label %"$Plan.measure_weights.exit.thread.i"
 
 "$Plan.measure_weights.exit.thread.i":            ; preds = %merge.i79.i, %"$Layout.check.exit.i.i", %"$printable.clean.exit.i88.i.i.i", %then.i84.i.i.i, %"$printable.clean.exit.i78.i.i.i", %then.i74.i.i.i, %"$printable.clean.exit.i68.i.i.i", %then.i64.i.i.i, %"$printable.clean.exit.i.i.i.i", %then.i.i.i.i
-  %common.ret.op.i78.ph.i = phi i32 [ 1, %"$printable.clean.exit.i88.i.i.i" ], [ 1, %then.i84.i.i.i ], [ 1, %"$printable.clean.exit.i78.i.i.i" ], [ 1, %then.i74.i.i.i ], [ 1, %"$printable.clean.exit.i68.i.i.i" ], [ 1, %then.i64.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i.i" ], [ 1, %then.i.i.i.i ], [ %168, %merge.i79.i ], [ 1, %"$Layout.check.exit.i.i" ]
+  %common.ret.op.i78.ph.i = phi i32 [ 1, %"$printable.clean.exit.i88.i.i.i" ], [ 1, %then.i84.i.i.i ], [ 1, %"$printable.clean.exit.i78.i.i.i" ], [ 1, %then.i74.i.i.i ], [ 1, %"$printable.clean.exit.i68.i.i.i" ], [ 1, %then.i64.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i.i" ], [ 1, %then.i.i.i.i ], [ %172, %merge.i79.i ], [ 1, %"$Layout.check.exit.i.i" ]
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %unbound.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i.i)
   br label %"$Plan.make.exit"
 
 merge10.i:                                        ; preds = %merge.i79.i
-  %169 = load ptr, ptr %unbound.i.i, align 8
-  call void @free(ptr %169)
+  %173 = load ptr, ptr %unbound.i.i, align 8
+  call void @free(ptr %173)
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %unbound.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i.i)
   call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %cache.i.i)
-  %170 = load ptr, ptr %2, align 8, !noalias !68
-  %171 = load i32, ptr %56, align 4, !noalias !71
-  %172 = load i32, ptr %31, align 4, !noalias !68
-  %173 = getelementptr i8, ptr %170, i64 92
-  %174 = load i32, ptr %173, align 4, !noalias !68
-  %175 = getelementptr i8, ptr %2, i64 200
-  %176 = load i32, ptr %175, align 4, !noalias !68
-  %177 = getelementptr i8, ptr %170, i64 104
-  %layout.val.val.i.i.i = load i32, ptr %177, align 4, !noalias !68
-  %178 = sdiv i32 %layout.val.val.i.i.i, %171
-  %179 = getelementptr i8, ptr %170, i64 108
-  %180 = load i32, ptr %179, align 4, !noalias !68
+  %174 = load ptr, ptr %2, align 8, !noalias !71
+  %175 = load i32, ptr %114, align 4, !noalias !74
+  %176 = load i32, ptr %31, align 4, !noalias !71
+  %177 = getelementptr i8, ptr %174, i64 92
+  %178 = load i32, ptr %177, align 4, !noalias !71
+  %179 = getelementptr i8, ptr %2, i64 200
+  %180 = load i32, ptr %179, align 4, !noalias !71
+  %181 = getelementptr i8, ptr %174, i64 104
+  %layout.val.val.i.i.i = load i32, ptr %181, align 4, !noalias !71
+  %182 = sdiv i32 %layout.val.val.i.i.i, %175
+  %183 = getelementptr i8, ptr %174, i64 108
+  %184 = load i32, ptr %183, align 4, !noalias !71
   %.sroa.7.0.cache.sroa_idx.i.i = getelementptr inbounds i8, ptr %cache.i.i, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0.cache.sroa_idx.i.i, i8 0, i64 24, i1 false)
-  store i32 %172, ptr %cache.i.i, align 8
+  store i32 %176, ptr %cache.i.i, align 8
   %.sroa.2.0.cache.sroa_idx.i.i = getelementptr inbounds i8, ptr %cache.i.i, i64 4
-  store i32 %174, ptr %.sroa.2.0.cache.sroa_idx.i.i, align 4
+  store i32 %178, ptr %.sroa.2.0.cache.sroa_idx.i.i, align 4
   %.sroa.3.0.cache.sroa_idx.i.i = getelementptr inbounds i8, ptr %cache.i.i, i64 8
   store i32 1, ptr %.sroa.3.0.cache.sroa_idx.i.i, align 8
   %.sroa.4.0.cache.sroa_idx.i.i = getelementptr inbounds i8, ptr %cache.i.i, i64 12
-  store i32 %176, ptr %.sroa.4.0.cache.sroa_idx.i.i, align 4
+  store i32 %180, ptr %.sroa.4.0.cache.sroa_idx.i.i, align 4
   %.sroa.5.0.cache.sroa_idx.i.i = getelementptr inbounds i8, ptr %cache.i.i, i64 16
-  store i32 %178, ptr %.sroa.5.0.cache.sroa_idx.i.i, align 8
+  store i32 %182, ptr %.sroa.5.0.cache.sroa_idx.i.i, align 8
   %.sroa.6.0.cache.sroa_idx.i.i = getelementptr inbounds i8, ptr %cache.i.i, i64 20
-  store i32 %180, ptr %.sroa.6.0.cache.sroa_idx.i.i, align 4
-  %181 = load ptr, ptr %20, align 8
-  %182 = getelementptr i8, ptr %181, i64 152
-  %183 = load ptr, ptr %182, align 8
-  %184 = getelementptr i8, ptr %2, i64 352
-  %185 = call i32 %183(ptr nonnull %cache.i.i, ptr %184)
-  %.not.i81.i = icmp eq i32 %185, 0
+  store i32 %184, ptr %.sroa.6.0.cache.sroa_idx.i.i, align 4
+  %185 = load ptr, ptr %20, align 8
+  %186 = getelementptr i8, ptr %185, i64 152
+  %187 = load ptr, ptr %186, align 8
+  %188 = getelementptr i8, ptr %2, i64 352
+  %189 = call i32 %187(ptr nonnull %cache.i.i, ptr %188)
+  %.not.i81.i = icmp eq i32 %189, 0
   br i1 %.not.i81.i, label %or.lhs.false.i.i, label %then.i82.i
 
 then.i82.i:                                       ; preds = %or.lhs.false.i.i, %merge10.i
@@ -38896,53 +38904,53 @@ then.i82.i:                                       ; preds = %or.lhs.false.i.i, %
   br i1 %.not11.i.i, label %"$Plan.measure_page.exit.thread.i", label %then2.i83.i
 
 or.lhs.false.i.i:                                 ; preds = %merge10.i
-  %186 = load i64, ptr %184, align 8
-  %187 = icmp slt i64 %186, 1
-  br i1 %187, label %then.i82.i, label %merge15.i
+  %190 = load i64, ptr %188, align 8
+  %191 = icmp slt i64 %190, 1
+  br i1 %191, label %then.i82.i, label %merge15.i
 
 then2.i83.i:                                      ; preds = %then.i82.i
-  %188 = load i32, ptr %31, align 4
-  %189 = icmp ult i32 %188, 32
-  br i1 %189, label %switch.hole_check, label %merge53.i.i.i
+  %192 = load i32, ptr %31, align 4
+  %193 = icmp ult i32 %192, 32
+  br i1 %193, label %switch.hole_check, label %merge53.i.i.i
 
 merge53.i.i.i:                                    ; preds = %switch.hole_check, %then2.i83.i
-  %190 = icmp eq i32 %188, 32
-  %spec.select.i.i.i = select i1 %190, ptr @"$string.372", ptr @"$string.156"
+  %194 = icmp eq i32 %192, 32
+  %spec.select.i.i.i = select i1 %194, ptr @"$string.372", ptr @"$string.156"
   br label %"$dtypes.name.exit.i.i"
 
 switch.hole_check:                                ; preds = %then2.i83.i
-  %switch.shifted = lshr i32 -1048569, %188
+  %switch.shifted = lshr i32 -1048569, %192
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %191 = zext nneg i32 %188 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %191
+  %195 = zext nneg i32 %192 to i64
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %195
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$dtypes.name.exit.i.i"
 
 "$dtypes.name.exit.i.i":                          ; preds = %switch.lookup, %merge53.i.i.i
   %common.ret.op.i.i84.i = phi ptr [ %spec.select.i.i.i, %merge53.i.i.i ], [ %switch.load, %switch.lookup ]
-  %192 = load i32, ptr %.sroa.4.0.cache.sroa_idx.i.i, align 4
-  %193 = load i32, ptr %.sroa.5.0.cache.sroa_idx.i.i, align 8
-  %194 = load i32, ptr %.sroa.6.0.cache.sroa_idx.i.i, align 4
-  %195 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.511", ptr nonnull %common.ret.op.i.i84.i, i32 %192, i32 %193, i32 %194)
+  %196 = load i32, ptr %.sroa.4.0.cache.sroa_idx.i.i, align 4
+  %197 = load i32, ptr %.sroa.5.0.cache.sroa_idx.i.i, align 8
+  %198 = load i32, ptr %.sroa.6.0.cache.sroa_idx.i.i, align 4
+  %199 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.511", ptr nonnull %common.ret.op.i.i84.i, i32 %196, i32 %197, i32 %198)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i80.i)
-  %196 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i85.i = call i64 @llvm.smin.i64(i64 %196, i64 1023)
-  %197 = icmp sgt i64 %196, 0
-  br i1 %197, label %then2.i.i.i88.i, label %"$printable.clean.exit.i86.i"
+  %200 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i85.i = call i64 @llvm.smin.i64(i64 %200, i64 1023)
+  %201 = icmp sgt i64 %200, 0
+  br i1 %201, label %then2.i.i.i88.i, label %"$printable.clean.exit.i86.i"
 
 then2.i.i.i88.i:                                  ; preds = %"$dtypes.name.exit.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i80.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i85.i, i1 false)
   br label %"$printable.clean.exit.i86.i"
 
 "$printable.clean.exit.i86.i":                    ; preds = %then2.i.i.i88.i, %"$dtypes.name.exit.i.i"
-  %198 = getelementptr i8, ptr %raw.i.i80.i, i64 %spec.select.i.i.i85.i
-  store i8 0, ptr %198, align 1
-  %199 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i80.i)
-  %200 = ptrtoint ptr %raw.i.i80.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %200, i64 %199)
+  %202 = getelementptr i8, ptr %raw.i.i80.i, i64 %spec.select.i.i.i85.i
+  store i8 0, ptr %202, align 1
+  %203 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i80.i)
+  %204 = ptrtoint ptr %raw.i.i80.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %204, i64 %203)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i80.i)
   br label %"$Plan.measure_page.exit.thread.i"
 
@@ -38952,21 +38960,21 @@ then2.i.i.i88.i:                                  ; preds = %"$dtypes.name.exit.
 
 merge15.i:                                        ; preds = %or.lhs.false.i.i
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %cache.i.i)
-  %201 = call fastcc i32 @"$Plan.choose_sizes"(ptr nonnull %2, ptr %3)
-  %.not72.i = icmp eq i32 %201, 0
+  %205 = call fastcc i32 @"$Plan.choose_sizes"(ptr nonnull %2, ptr %3)
+  %.not72.i = icmp eq i32 %205, 0
   br i1 %.not72.i, label %merge20.i, label %"$Plan.make.exit"
 
 merge20.i:                                        ; preds = %merge15.i
-  %202 = call fastcc i32 @"$Plan.check_page_tables"(ptr nonnull %2, ptr %3)
-  %.not73.i = icmp eq i32 %202, 0
+  %206 = call fastcc i32 @"$Plan.check_page_tables"(ptr nonnull %2, ptr %3)
+  %.not73.i = icmp eq i32 %206, 0
   br i1 %.not73.i, label %merge25.i, label %"$Plan.make.exit"
 
 merge25.i:                                        ; preds = %merge20.i
   call fastcc void @"$Plan.choose_pages"(ptr nonnull %2)
   br label %"$Plan.make.exit"
 
-"$Plan.make.exit":                                ; preds = %entry, %then.i.i, %"$printable.clean.exit.i.i", %then10.i.i, %"$printable.clean.exit54.i.i", %"$Plan.measure_weights.exit.thread.i", %"$Plan.measure_page.exit.thread.i", %merge15.i, %merge20.i, %merge25.i
-  %common.ret.op.i = phi i32 [ 0, %merge25.i ], [ %25, %entry ], [ %201, %merge15.i ], [ 1, %merge20.i ], [ %common.ret.op.i78.ph.i, %"$Plan.measure_weights.exit.thread.i" ], [ 4, %"$Plan.measure_page.exit.thread.i" ], [ 4, %then.i.i ], [ 4, %"$printable.clean.exit.i.i" ], [ 4, %then10.i.i ], [ 4, %"$printable.clean.exit54.i.i" ]
+"$Plan.make.exit":                                ; preds = %entry, %then.i.i, %"$printable.clean.exit.i.i", %then10.i.i, %"$printable.clean.exit53.i.i", %"$Plan.measure_weights.exit.thread.i", %"$Plan.measure_page.exit.thread.i", %merge15.i, %merge20.i, %merge25.i
+  %common.ret.op.i = phi i32 [ 0, %merge25.i ], [ %25, %entry ], [ %205, %merge15.i ], [ 1, %merge20.i ], [ %common.ret.op.i78.ph.i, %"$Plan.measure_weights.exit.thread.i" ], [ 4, %"$Plan.measure_page.exit.thread.i" ], [ 4, %then.i.i ], [ 4, %"$printable.clean.exit.i.i" ], [ 4, %then10.i.i ], [ 4, %"$printable.clean.exit53.i.i" ]
   ret i32 %common.ret.op.i
 }
 
@@ -40220,7 +40228,7 @@ merge:                                            ; preds = %entry.merge_crit_ed
   %32 = getelementptr i8, ptr %0, i64 164
   %33 = load i32, ptr %32, align 4
   %34 = getelementptr i8, ptr %0, i64 208
-  %35 = load i32, ptr %34, align 4, !noalias !74
+  %35 = load i32, ptr %34, align 4, !noalias !77
   %36 = getelementptr i8, ptr %0, i64 315
   %37 = load i8, ptr %36, align 1
   %38 = getelementptr i8, ptr %0, i64 392
@@ -40698,7 +40706,7 @@ entry:
   tail call fastcc void @"$anon (./terra/scheduling/batch.t:114)"(ptr %0, ptr nonnull %3, ptr %2)
   %76 = getelementptr i8, ptr %0, i64 216
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i)
-  %77 = load i32, ptr %10, align 4, !noalias !77
+  %77 = load i32, ptr %10, align 4, !noalias !80
   store i32 %77, ptr %narrow.i, align 8
   %.sroa.2.0.narrow.sroa_idx.i = getelementptr inbounds i8, ptr %narrow.i, i64 4
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %10, i64 24, i1 false)
@@ -43841,7 +43849,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %161 = add <4 x i64> %157, %vec.phi39
   %index.next = add nuw i64 %index, 16
   %162 = icmp eq i64 %index.next, %n.vec
-  br i1 %162, label %middle.block, label %vector.body, !llvm.loop !80
+  br i1 %162, label %middle.block, label %vector.body, !llvm.loop !83
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = add <4 x i64> %159, %158
@@ -43866,7 +43874,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   %168 = add i64 %167, %count.01.i.i.i.i.i
   %169 = add nuw nsw i64 %i.02.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %169, %59
-  br i1 %exitcond.not.i.i.i.i.i, label %"$Scheduler.count_references.exit.i.i.i.i", label %forbody.i.i.i.i.i, !llvm.loop !81
+  br i1 %exitcond.not.i.i.i.i.i, label %"$Scheduler.count_references.exit.i.i.i.i", label %forbody.i.i.i.i.i, !llvm.loop !84
 
 "$Scheduler.count_references.exit.i.i.i.i":       ; preds = %forbody.i.i.i.i.i, %middle.block
   %.lcssa36 = phi i64 [ %163, %middle.block ], [ %168, %forbody.i.i.i.i.i ]
@@ -43991,7 +43999,7 @@ forbody.i.i.i.i.i.i.epil:                         ; preds = %merge1.i.i.i.i.i.i.
   %223 = add nuw nsw i64 %i.013.i.i.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i.i.i, label %forbody.i.i.i.i.i.i.epil, !llvm.loop !82
+  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i.i.i, label %forbody.i.i.i.i.i.i.epil, !llvm.loop !85
 
 merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.i.i.epil, %merge.i.i.i.i.i.i
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
@@ -44317,7 +44325,7 @@ forbody.i.i.i.i.epil:                             ; preds = %forcond1.preheader.
   %indvars.iv.next.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.epil, 1
   %epil.iter52.next = add i64 %epil.iter52, 1
   %epil.iter52.cmp.not = icmp eq i64 %epil.iter52.next, %xtraiter51
-  br i1 %epil.iter52.cmp.not, label %forcond1.preheader.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !83
+  br i1 %epil.iter52.cmp.not, label %forcond1.preheader.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !86
 
 forcond1.preheader.i.i.i.i:                       ; preds = %forcond1.preheader.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil, %merge8.i.i
   br i1 %337, label %forbody2.lr.ph.i.i.i.i, label %merge3.i.i.i.i
@@ -44625,7 +44633,7 @@ merge.i.i.i.i.i.epil:                             ; preds = %forbody9.i.i.i.i.ep
   %indvars.iv.next77.i.i.i.i.epil = add nuw nsw i64 %indvars.iv76.i.i.i.i.epil, 1
   %epil.iter57.next = add i64 %epil.iter57, 1
   %epil.iter57.cmp.not = icmp eq i64 %epil.iter57.next, %xtraiter56
-  br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !84
+  br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !87
 
 merge10.i.i.i.i:                                  ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil", %merge7.i.i.i.i
   %481 = getelementptr i8, ptr %24, i64 6556
@@ -46457,17 +46465,17 @@ then.i.i:                                         ; preds = %merge
   %37 = getelementptr i8, ptr %25, i64 7552
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   %39 = getelementptr i8, ptr %25, i64 6416
-  %40 = load ptr, ptr %39, align 8, !noalias !85
+  %40 = load ptr, ptr %39, align 8, !noalias !88
   %41 = getelementptr i8, ptr %40, i64 72
-  %42 = load i32, ptr %41, align 4, !noalias !85
+  %42 = load i32, ptr %41, align 4, !noalias !88
   %43 = getelementptr i8, ptr %25, i64 6432
-  %44 = load i32, ptr %43, align 4, !noalias !85
+  %44 = load i32, ptr %43, align 4, !noalias !88
   %45 = getelementptr i8, ptr %25, i64 6468
-  %46 = load i32, ptr %45, align 4, !noalias !85
+  %46 = load i32, ptr %45, align 4, !noalias !88
   %47 = getelementptr i8, ptr %25, i64 6428
-  %48 = load i32, ptr %47, align 4, !noalias !85
+  %48 = load i32, ptr %47, align 4, !noalias !88
   %49 = getelementptr i8, ptr %25, i64 8936
-  %50 = load i32, ptr %49, align 4, !noalias !85
+  %50 = load i32, ptr %49, align 4, !noalias !88
   store i32 %42, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
   store i32 %44, ptr %.sroa.2.0.limits.sroa_idx.i, align 4
@@ -47377,8 +47385,8 @@ then2.i.i.i.i32.i:                                ; preds = %then2.i.i28.i
   br label %then6.i
 
 merge.i33.i:                                      ; preds = %merge.i
-  %396 = load i32, ptr %47, align 4, !noalias !88
-  %397 = load i32, ptr %49, align 4, !noalias !88
+  %396 = load i32, ptr %47, align 4, !noalias !91
+  %397 = load i32, ptr %49, align 4, !noalias !91
   %.val63.i.i = load i32, ptr %157, align 4
   %.val64.i.i = load i32, ptr %134, align 4
   %398 = add i32 %396, -2
@@ -48512,7 +48520,7 @@ forbody.i.i.i.i.epil:                             ; preds = %merge1.i.i.i.i.loop
   %137 = add nuw nsw i64 %i.013.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !91
+  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !94
 
 merge1.i.i.i.i:                                   ; preds = %merge1.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil, %merge.i.i.i.i
   call void @free(ptr %.pre.i.i.i.i)
@@ -48636,7 +48644,7 @@ forbody.i.i27.i.i.epil:                           ; preds = %merge1.i.i25.i.i.lo
   %185 = add nuw nsw i64 %i.013.i.i28.i.i.epil, 1
   %epil.iter78.next = add i64 %epil.iter78, 1
   %epil.iter78.cmp.not = icmp eq i64 %epil.iter78.next, %xtraiter77
-  br i1 %epil.iter78.cmp.not, label %merge1.i.i25.i.i, label %forbody.i.i27.i.i.epil, !llvm.loop !92
+  br i1 %epil.iter78.cmp.not, label %merge1.i.i25.i.i, label %forbody.i.i27.i.i.epil, !llvm.loop !95
 
 merge1.i.i25.i.i:                                 ; preds = %merge1.i.i25.i.i.loopexit.unr-lcssa, %forbody.i.i27.i.i.epil, %merge.i.i23.i.i
   call void @free(ptr %.pre.i.i24.i.i)
@@ -48931,7 +48939,7 @@ forbody.i.i.i14.i.epil:                           ; preds = %"$Loop.take_masks.e
   %326 = add nuw nsw i64 %i.04.i.i.i.i.epil, 1
   %epil.iter83.next = add i64 %epil.iter83, 1
   %epil.iter83.cmp.not = icmp eq i64 %epil.iter83.next, %xtraiter82
-  br i1 %epil.iter83.cmp.not, label %"$Loop.take_masks.exit.i.i.i", label %forbody.i.i.i14.i.epil, !llvm.loop !93
+  br i1 %epil.iter83.cmp.not, label %"$Loop.take_masks.exit.i.i.i", label %forbody.i.i.i14.i.epil, !llvm.loop !96
 
 "$Loop.take_masks.exit.i.i.i":                    ; preds = %"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i14.i.epil, %merge.i.i10.i
   store i8 0, ptr %13, align 1
@@ -49784,7 +49792,7 @@ forbody.i.i.i.i.i.i.i.i.i.epil:                   ; preds = %"$PagePool.prefix_h
   %indvars.iv.next.i.i.i.i.i.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.i.i.epil, 1
   %epil.iter88.next = add i64 %epil.iter88, 1
   %epil.iter88.cmp.not = icmp eq i64 %epil.iter88.next, %xtraiter87
-  br i1 %epil.iter88.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i.i.i.epil, !llvm.loop !94
+  br i1 %epil.iter88.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i.i.i.epil, !llvm.loop !97
 
 "$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i":     ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i.i.i.i.i.epil, %merge.i.i.i.i.i.i.i.i.i
   %hash.1.lcssa.i.i.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i.i.i ], [ %.lcssa68.ph, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %737, %forbody.i.i.i.i.i.i.i.i.i.epil ]
@@ -49990,7 +49998,7 @@ forbody.i35.i.i.i.i.i.i.epil:                     ; preds = %"$Scheduler.count_c
   %indvars.iv.next.i37.i.i.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i36.i.i.i.i.i.i.epil, 1
   %epil.iter94.next = add i64 %epil.iter94, 1
   %epil.iter94.cmp.not = icmp eq i64 %epil.iter94.next, %xtraiter93
-  br i1 %epil.iter94.cmp.not, label %"$Scheduler.count_cached.exit.i.i.i.i.i.i", label %forbody.i35.i.i.i.i.i.i.epil, !llvm.loop !95
+  br i1 %epil.iter94.cmp.not, label %"$Scheduler.count_cached.exit.i.i.i.i.i.i", label %forbody.i35.i.i.i.i.i.i.epil, !llvm.loop !98
 
 "$Scheduler.count_cached.exit.i.i.i.i.i.i":       ; preds = %"$Scheduler.count_cached.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.epil", %"$Scheduler.find_prefix.exit.i.i.i.i.i.i"
   %count.0.lcssa.i.i.i.i.i.i.i = phi i32 [ 0, %"$Scheduler.find_prefix.exit.i.i.i.i.i.i" ], [ %.lcssa72.ph, %"$Scheduler.count_cached.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %823, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.epil" ]
@@ -55101,20 +55109,20 @@ merge18.i:                                        ; preds = %then15.i
 merge14.i:                                        ; preds = %merge18.i, %merge6.i
   %158 = getelementptr i8, ptr %.val48, i64 344
   %159 = load i32, ptr %158, align 4
-  %160 = load ptr, ptr %.val48, align 8, !noalias !96
+  %160 = load ptr, ptr %.val48, align 8, !noalias !99
   %161 = getelementptr i8, ptr %.val48, i64 164
-  %162 = load i32, ptr %161, align 4, !noalias !99
+  %162 = load i32, ptr %161, align 4, !noalias !102
   %163 = getelementptr i8, ptr %.val48, i64 308
-  %164 = load i32, ptr %163, align 4, !noalias !96
+  %164 = load i32, ptr %163, align 4, !noalias !99
   %165 = getelementptr i8, ptr %160, i64 92
-  %166 = load i32, ptr %165, align 4, !noalias !96
+  %166 = load i32, ptr %165, align 4, !noalias !99
   %167 = getelementptr i8, ptr %.val48, i64 200
-  %168 = load i32, ptr %167, align 4, !noalias !96
+  %168 = load i32, ptr %167, align 4, !noalias !99
   %169 = getelementptr i8, ptr %160, i64 104
-  %layout.val.val.i.i = load i32, ptr %169, align 4, !noalias !96
+  %layout.val.val.i.i = load i32, ptr %169, align 4, !noalias !99
   %170 = sdiv i32 %layout.val.val.i.i, %162
   %171 = getelementptr i8, ptr %160, i64 108
-  %172 = load i32, ptr %171, align 4, !noalias !96
+  %172 = load i32, ptr %171, align 4, !noalias !99
   %173 = getelementptr i8, ptr %0, i64 1920
   store i32 %164, ptr %173, align 8
   %.sroa.2.0..sroa_idx.i = getelementptr i8, ptr %0, i64 1924
@@ -55322,7 +55330,7 @@ forbody:                                          ; preds = %entry, %forbody
   tail call fastcc void @"$anon (./terra/scheduling/batch.t:114)"(ptr %12, ptr nonnull readonly %4, ptr %79)
   %80 = getelementptr i8, ptr %12, i64 216
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i.i)
-  %81 = load i32, ptr %5, align 4, !noalias !102
+  %81 = load i32, ptr %5, align 4, !noalias !105
   store i32 %81, ptr %narrow.i.i, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %5, i64 24, i1 false)
   %82 = load ptr, ptr %12, align 8
@@ -55473,23 +55481,23 @@ entry:
   %bytes = alloca i64, align 8
   %layout = alloca %99, align 8
   %3 = load i32, ptr %0, align 4
-  %4 = load ptr, ptr %1, align 8, !noalias !105
+  %4 = load ptr, ptr %1, align 8, !noalias !108
   %5 = getelementptr i8, ptr %1, i64 8
-  %6 = load ptr, ptr %5, align 8, !noalias !105
+  %6 = load ptr, ptr %5, align 8, !noalias !108
   %7 = getelementptr i8, ptr %1, i64 164
-  %8 = load i32, ptr %7, align 4, !noalias !105
+  %8 = load i32, ptr %7, align 4, !noalias !108
   %9 = getelementptr i8, ptr %1, i64 208
-  %10 = load i32, ptr %9, align 4, !noalias !105
+  %10 = load i32, ptr %9, align 4, !noalias !108
   %11 = getelementptr i8, ptr %1, i64 315
-  %12 = load i8, ptr %11, align 1, !noalias !105
+  %12 = load i8, ptr %11, align 1, !noalias !108
   %13 = getelementptr i8, ptr %1, i64 308
-  %14 = load i32, ptr %13, align 4, !noalias !105
+  %14 = load i32, ptr %13, align 4, !noalias !108
   %15 = icmp eq i32 %14, 2
   br i1 %15, label %and.rhs.i, label %"$Plan.layout.exit"
 
 and.rhs.i:                                        ; preds = %entry
   %16 = getelementptr i8, ptr %4, i64 753
-  %17 = load i8, ptr %16, align 1, !noalias !105
+  %17 = load i8, ptr %16, align 1, !noalias !108
   %18 = and i8 %17, 1
   br label %"$Plan.layout.exit"
 
@@ -55659,7 +55667,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %78, align 4
   %index.next = add nuw i64 %index, 32
   %79 = icmp eq i64 %index.next, %n.vec
-  br i1 %79, label %middle.block, label %vector.body, !llvm.loop !108
+  br i1 %79, label %middle.block, label %vector.body, !llvm.loop !111
 
 middle.block:                                     ; preds = %vector.body
   %cmp.n = icmp eq i64 %n.vec, %wide.trip.count.i.i
@@ -55696,7 +55704,7 @@ forbody.i.i:                                      ; preds = %forbody.i.i.prehead
   store float 1.000000e+00, ptr %86, align 4
   %indvars.iv.next.i.i = add nuw nsw i64 %indvars.iv.i.i, 1
   %exitcond.not.i.i = icmp eq i64 %indvars.iv.next.i.i, %wide.trip.count.i.i
-  br i1 %exitcond.not.i.i, label %then.i94, label %forbody.i.i, !llvm.loop !109
+  br i1 %exitcond.not.i.i, label %then.i94, label %forbody.i.i, !llvm.loop !112
 
 then.i94:                                         ; preds = %forbody.i.i, %middle.block, %forcond.preheader.i.i
   %87 = getelementptr i8, ptr %0, i64 48
@@ -57349,7 +57357,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %22 = mul <4 x i64> %wide.load20, %vec.phi17
   %index.next = add nuw i64 %index, 16
   %23 = icmp eq i64 %index.next, %n.vec
-  br i1 %23, label %middle.block, label %vector.body, !llvm.loop !110
+  br i1 %23, label %middle.block, label %vector.body, !llvm.loop !113
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = mul <4 x i64> %20, %19
@@ -57372,7 +57380,7 @@ forbody.i:                                        ; preds = %forbody.i.preheader
   %27 = mul i64 %26, %count.04.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit.loopexit", label %forbody.i, !llvm.loop !111
+  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit.loopexit", label %forbody.i, !llvm.loop !114
 
 "$TensorView.num_elements.exit.loopexit":         ; preds = %forbody.i, %middle.block
   %.lcssa = phi i64 [ %24, %middle.block ], [ %27, %forbody.i ]
@@ -57548,7 +57556,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %30 = mul <4 x i64> %26, %vec.phi32
   %index.next = add nuw i64 %index, 16
   %31 = icmp eq i64 %index.next, %n.vec
-  br i1 %31, label %middle.block, label %vector.body, !llvm.loop !112
+  br i1 %31, label %middle.block, label %vector.body, !llvm.loop !115
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = mul <4 x i64> %28, %27
@@ -57572,7 +57580,7 @@ forbody.i:                                        ; preds = %forbody.i.preheader
   %35 = mul i64 %.fr20, %count.04.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit", label %forbody.i, !llvm.loop !113
+  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit", label %forbody.i, !llvm.loop !116
 
 "$TensorView.num_elements.exit":                  ; preds = %forbody.i, %middle.block
   %.lcssa = phi i64 [ %32, %middle.block ], [ %35, %forbody.i ]
@@ -58124,7 +58132,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   store <4 x i32> %34, ptr %plan, align 16
   store i32 %32, ptr %.sroa.5.0.plan.sroa_idx, align 16
   store i32 %32, ptr %.sroa.6.0.plan.sroa_idx, align 4
-  %35 = load <2 x i32>, ptr %24, align 4, !noalias !114
+  %35 = load <2 x i32>, ptr %24, align 4, !noalias !117
   store <2 x i32> %35, ptr %.sroa.7.0.plan.sroa_idx, align 8
   store i64 0, ptr %.sroa.9.0.plan.sroa_idx, align 16
   %36 = load ptr, ptr %12, align 8
@@ -59672,17 +59680,17 @@ then2.i.i.i.i:                                    ; preds = %then.i.i
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %73 = tail call i32 @pthread_mutex_unlock(ptr %60)
   %74 = getelementptr i8, ptr %35, i64 6416
-  %75 = load ptr, ptr %74, align 8, !noalias !117
+  %75 = load ptr, ptr %74, align 8, !noalias !120
   %76 = getelementptr i8, ptr %75, i64 72
-  %77 = load i32, ptr %76, align 4, !noalias !117
+  %77 = load i32, ptr %76, align 4, !noalias !120
   %78 = getelementptr i8, ptr %35, i64 6432
-  %79 = load i32, ptr %78, align 4, !noalias !117
+  %79 = load i32, ptr %78, align 4, !noalias !120
   %80 = getelementptr i8, ptr %35, i64 6468
-  %81 = load i32, ptr %80, align 4, !noalias !117
+  %81 = load i32, ptr %80, align 4, !noalias !120
   %82 = getelementptr i8, ptr %35, i64 6428
-  %83 = load i32, ptr %82, align 4, !noalias !117
+  %83 = load i32, ptr %82, align 4, !noalias !120
   %84 = getelementptr i8, ptr %35, i64 8936
-  %85 = load i32, ptr %84, align 4, !noalias !117
+  %85 = load i32, ptr %84, align 4, !noalias !120
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
   store i32 %79, ptr %.sroa.2.0.limits.sroa_idx.i.i, align 4
@@ -60118,7 +60126,7 @@ forbody.i.epil:                                   ; preds = %merge1.i.loopexit.u
   %133 = add nuw nsw i32 %row.055.i.epil, 1
   %epil.iter.next = add i32 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i32 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i, label %forbody.i.epil, !llvm.loop !120
+  br i1 %epil.iter.cmp.not, label %merge1.i, label %forbody.i.epil, !llvm.loop !123
 
 merge1.i:                                         ; preds = %merge1.i.loopexit.unr-lcssa, %forbody.i.epil, %forcond.preheader.i
   %134 = sext i32 %47 to i64
@@ -61586,55 +61594,58 @@ attributes #29 = { nocallback nofree nosync nounwind willreturn memory(argmem: r
 !66 = distinct !{!66, !67, !"$Plan.layout: argument 0"}
 !67 = distinct !{!67, !"$Plan.layout"}
 !68 = !{!69}
-!69 = distinct !{!69, !70, !"$Plan.cache: argument 0"}
-!70 = distinct !{!70, !"$Plan.cache"}
-!71 = !{!72, !69}
-!72 = distinct !{!72, !73, !"$Plan.layout: argument 0"}
-!73 = distinct !{!73, !"$Plan.layout"}
-!74 = !{!75}
+!69 = distinct !{!69, !70, !"$Plan.layout: argument 0"}
+!70 = distinct !{!70, !"$Plan.layout"}
+!71 = !{!72}
+!72 = distinct !{!72, !73, !"$Plan.cache: argument 0"}
+!73 = distinct !{!73, !"$Plan.cache"}
+!74 = !{!75, !72}
 !75 = distinct !{!75, !76, !"$Plan.layout: argument 0"}
 !76 = distinct !{!76, !"$Plan.layout"}
 !77 = !{!78}
-!78 = distinct !{!78, !79, !"$StepShape.for_decode: argument 0"}
-!79 = distinct !{!79, !"$StepShape.for_decode"}
-!80 = distinct !{!80, !42, !43}
-!81 = distinct !{!81, !43, !42}
-!82 = distinct !{!82, !1}
-!83 = distinct !{!83, !1}
-!84 = distinct !{!84, !1}
-!85 = !{!86}
-!86 = distinct !{!86, !87, !"$Loop.limits: argument 0"}
-!87 = distinct !{!87, !"$Loop.limits"}
+!78 = distinct !{!78, !79, !"$Plan.layout: argument 0"}
+!79 = distinct !{!79, !"$Plan.layout"}
+!80 = !{!81}
+!81 = distinct !{!81, !82, !"$StepShape.for_decode: argument 0"}
+!82 = distinct !{!82, !"$StepShape.for_decode"}
+!83 = distinct !{!83, !42, !43}
+!84 = distinct !{!84, !43, !42}
+!85 = distinct !{!85, !1}
+!86 = distinct !{!86, !1}
+!87 = distinct !{!87, !1}
 !88 = !{!89}
 !89 = distinct !{!89, !90, !"$Loop.limits: argument 0"}
 !90 = distinct !{!90, !"$Loop.limits"}
-!91 = distinct !{!91, !1}
-!92 = distinct !{!92, !1}
-!93 = distinct !{!93, !1}
+!91 = !{!92}
+!92 = distinct !{!92, !93, !"$Loop.limits: argument 0"}
+!93 = distinct !{!93, !"$Loop.limits"}
 !94 = distinct !{!94, !1}
 !95 = distinct !{!95, !1}
-!96 = !{!97}
-!97 = distinct !{!97, !98, !"$Plan.cache: argument 0"}
-!98 = distinct !{!98, !"$Plan.cache"}
-!99 = !{!100, !97}
-!100 = distinct !{!100, !101, !"$Plan.layout: argument 0"}
-!101 = distinct !{!101, !"$Plan.layout"}
-!102 = !{!103}
-!103 = distinct !{!103, !104, !"$StepShape.for_decode: argument 0"}
-!104 = distinct !{!104, !"$StepShape.for_decode"}
+!96 = distinct !{!96, !1}
+!97 = distinct !{!97, !1}
+!98 = distinct !{!98, !1}
+!99 = !{!100}
+!100 = distinct !{!100, !101, !"$Plan.cache: argument 0"}
+!101 = distinct !{!101, !"$Plan.cache"}
+!102 = !{!103, !100}
+!103 = distinct !{!103, !104, !"$Plan.layout: argument 0"}
+!104 = distinct !{!104, !"$Plan.layout"}
 !105 = !{!106}
-!106 = distinct !{!106, !107, !"$Plan.layout: argument 0"}
-!107 = distinct !{!107, !"$Plan.layout"}
-!108 = distinct !{!108, !42, !43}
-!109 = distinct !{!109, !43, !42}
-!110 = distinct !{!110, !42, !43}
-!111 = distinct !{!111, !43, !42}
-!112 = distinct !{!112, !42, !43}
-!113 = distinct !{!113, !43, !42}
-!114 = !{!115}
-!115 = distinct !{!115, !116, !"$decode_plan: argument 0"}
-!116 = distinct !{!116, !"$decode_plan"}
+!106 = distinct !{!106, !107, !"$StepShape.for_decode: argument 0"}
+!107 = distinct !{!107, !"$StepShape.for_decode"}
+!108 = !{!109}
+!109 = distinct !{!109, !110, !"$Plan.layout: argument 0"}
+!110 = distinct !{!110, !"$Plan.layout"}
+!111 = distinct !{!111, !42, !43}
+!112 = distinct !{!112, !43, !42}
+!113 = distinct !{!113, !42, !43}
+!114 = distinct !{!114, !43, !42}
+!115 = distinct !{!115, !42, !43}
+!116 = distinct !{!116, !43, !42}
 !117 = !{!118}
-!118 = distinct !{!118, !119, !"$Loop.limits: argument 0"}
-!119 = distinct !{!119, !"$Loop.limits"}
-!120 = distinct !{!120, !1}
+!118 = distinct !{!118, !119, !"$decode_plan: argument 0"}
+!119 = distinct !{!119, !"$decode_plan"}
+!120 = !{!121}
+!121 = distinct !{!121, !122, !"$Loop.limits: argument 0"}
+!122 = distinct !{!122, !"$Loop.limits"}
+!123 = distinct !{!123, !1}
