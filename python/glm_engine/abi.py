@@ -57,6 +57,7 @@ STRUCTS = {
         ("memory_limit_percent", "int32_t"),
         ("device_memory_bytes", "int64_t"),
         ("kv_events", "int32_t"),
+        ("ranks_per_device", "int32_t"),
     ],
     "engine_sampling": [
         ("temperature", "float"),

@@ -59,6 +59,7 @@ class EngineOptions:
     memory_limit_percent: int | None = None
     device_memory_bytes: int | None = None
     kv_events: bool | None = None
+    ranks_per_device: int | None = None
     progress: Callable[[int, int, str], None] | None = None
 
     def numbers(self):

@@ -1,5 +1,6 @@
 local abi = require("terra.base.abi")
 local buffers = require("terra.plan.buffers")
+local groups = require("terra.execution.groups")
 local rank = require("terra.execution.rank")
 local status = require("terra.base.status")
 local threads = require("terra.base.threads")
@@ -227,7 +228,7 @@ terra RankGroup:start_threads(message : &C.glm_message) : int32
   return C.GLM_OK
 end
 
-terra RankGroup:init(backend : &C.glm_backend, world_size : int32, message : &C.glm_message) : int32
+terra RankGroup:init(backend : &C.glm_backend, world_size : int32, ranks_per_device : int32, message : &C.glm_message) : int32
   C.memset(self, 0, sizeof(RankGroup))
   self.backend = backend
   self.world_size = world_size
@@ -251,8 +252,7 @@ terra RankGroup:init(backend : &C.glm_backend, world_size : int32, message : &C.
   if world_size == 1 then
     return C.GLM_OK
   end
-  var options = C.glm_group_options { struct_size = sizeof(C.glm_group_options), world_size = world_size, devices = nil }
-  status.try(backend.group_create(&options, &self.group, message))
+  status.try(groups.create(backend, world_size, ranks_per_device, &self.group, message))
   return self:start_threads(message)
 end
 

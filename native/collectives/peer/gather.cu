@@ -99,7 +99,8 @@ void launch_as(const char* where, cudaStream_t stream, const Gather& gather,
   const int64_t units = blocks.num_rows * blocks.row_bytes / sizeof(Unit);
   const int64_t each = kThreads * kUnitsPerThread;
   const int64_t wanted = std::max<int64_t>(1, (units + each - 1) / each);
-  const dim3 grid(static_cast<uint32_t>(std::min(wanted, kMaxBlocks)));
+  const dim3 grid(static_cast<uint32_t>(
+      std::min({wanted, kMaxBlocks, gather.most_blocks})));
   launch(where, stream, {grid, dim3(kThreads)}, gather_blocks<Unit>, gather,
          blocks);
 }

@@ -20,6 +20,7 @@ struct GatherFlags {
 struct Gather {
   int32_t rank;
   int32_t world_size;
+  int64_t most_blocks;
   GatherFlags* flags[kMaxRanks];
   char* output[kMaxRanks];
   Stop stop;

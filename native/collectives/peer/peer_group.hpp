@@ -29,6 +29,8 @@ class PeerGroup {
   int32_t ordinal(int32_t rank) const {
     return ordinals_[static_cast<size_t>(rank)];
   }
+  int32_t ranks_per_gpu() const;
+  int64_t most_blocks() const;
   void enable_access(int32_t rank) const;
   std::vector<SharedMemory> gather(int32_t rank, const SharedMemory& mine);
   Stop stop_of(int32_t rank, uint32_t* has_stopped) const;

@@ -91,6 +91,7 @@ Exchange PeerRank::next_exchange(const char* where, int64_t width) {
   exchange.rank = rank_;
   exchange.row_chunks = row_chunks(width);
   exchange.stop = stop();
+  exchange.lets_successor_start = group_.ranks_per_gpu() == 1;
   for (int32_t peer = 0; peer < world_size(); ++peer) {
     exchange.received[peer] = received + peer * each;
     exchange.sent[peer] = at(peer, received + rank_ * each);
@@ -103,6 +104,7 @@ Gather PeerRank::gather_of(const char* where, void* output) {
   Gather gather = {};
   gather.rank = rank_;
   gather.world_size = world_size();
+  gather.most_blocks = group_.most_blocks();
   gather.stop = stop();
   for (int32_t peer = 0; peer < world_size(); ++peer) {
     gather.flags[peer] = at(peer, reinterpret_cast<GatherFlags*>(region_));

@@ -78,6 +78,7 @@ typedef struct engine_options {
   int32_t memory_limit_percent;
   int64_t device_memory_bytes;
   int32_t kv_events;
+  int32_t ranks_per_device;
 } engine_options;
 
 typedef struct engine_sampling {

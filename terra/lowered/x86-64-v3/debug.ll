@@ -33,7 +33,7 @@ target triple = "x86_64-pc-linux-gnu"
 %27 = type { %28, i64 }
 %28 = type { ptr, i64, i64 }
 %29 = type { ptr, ptr, %30, %30, i32, i32, i8, i8, i8, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %31, %32, i8, [512 x i8] }
-%30 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32, i32, i64, i32 }
+%30 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32, i32, i64, i32, i32 }
 %31 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
 %32 = type { i32, i32, i32, i32, i32, i32, i32 }
 %33 = type { i32, ptr, ptr, ptr, ptr, i32, %34, %35, %35, i64, i32, i8, i8, i8, ptr, ptr, ptr, ptr, ptr, [2 x %36], i64, i64, i64, i64 }
@@ -168,11 +168,11 @@ target triple = "x86_64-pc-linux-gnu"
 %162 = type { ptr, i32, i32, [8 x i64], ptr, i64, i64, i32, i8, i8, i8 }
 %163 = type { ptr, i64 }
 %164 = type { ptr, i64 }
-%165 = type { ptr, ptr, ptr, ptr, ptr }
-%166 = type { ptr, ptr, ptr, ptr, ptr }
-%167 = type { i32, i32, ptr }
-%168 = type { i64, i32, ptr }
-%169 = type { i32, i32, i32, i32, ptr }
+%165 = type { ptr, ptr, ptr, ptr, ptr, i32 }
+%166 = type { ptr, ptr, ptr, ptr, ptr, i32 }
+%167 = type { i32, i32, i32, i32, ptr }
+%168 = type { i32, i32, ptr }
+%169 = type { i64, i32, ptr }
 %170 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
 %171 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
 %172 = type { ptr, i64, ptr, ptr }
@@ -193,45 +193,44 @@ target triple = "x86_64-pc-linux-gnu"
 %187 = type { i32, float }
 %188 = type { ptr, i32, i32, i8 }
 %189 = type { i32, i32, [128 x i8], [64 x i8], i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i32, i32, i32, i32, i32 }
-%190 = type { i64, i32, ptr }
-%191 = type { { i32 } }
-%192 = type { ptr, i32 }
+%190 = type { { i32 } }
+%191 = type { ptr, i32 }
+%192 = type { ptr, ptr, i32 }
 %193 = type { ptr, ptr, i32 }
-%194 = type { ptr, ptr, i32 }
-%195 = type { double, i32, i32, ptr, ptr }
-%196 = type { ptr, ptr, i64, i64 }
-%197 = type { ptr, ptr, i32, i64 }
-%198 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
-%199 = type { ptr, ptr, ptr, ptr, i32, ptr, ptr }
-%200 = type { ptr, i64, float }
-%201 = type { ptr, i32, i32, ptr }
+%194 = type { double, i32, i32, ptr, ptr }
+%195 = type { ptr, ptr, i64, i64 }
+%196 = type { ptr, ptr, i32, i64 }
+%197 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
+%198 = type { ptr, ptr, ptr, ptr, i32, ptr, ptr }
+%199 = type { ptr, i64, float }
+%200 = type { ptr, i32, i32, ptr }
+%201 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
 %202 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
-%203 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
-%204 = type { ptr, i32, i32, i64, i64 }
-%205 = type { ptr, i32, i32, i64, i32 }
-%206 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
-%207 = type { ptr, i32, i32, i32, i64 }
-%208 = type { %209, %210, %11, ptr, i8 }
-%209 = type { ptr, ptr, %38, %39, %46, %49, %34, %35, %35, i64, i8, i8, i8, i8, i8, i8, %5, %50, %50, %50, i32, %51, i32, i64, i64, ptr, %52, i64, i64, i64, i64, %53, %53, %54, i8 }
-%210 = type { i8, i32, i32, %32, ptr, ptr, ptr, i32, i32, i32, i32, i8, %48, [2 x %48], ptr, i32, i32 }
-%211 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
-%212 = type { i32, i32, i32, i32, i32, i32, i32 }
-%213 = type { i32, i32, i32, i32, i32 }
-%214 = type { ptr, i64, i64 }
-%215 = type { %15, %216, %17 }
-%216 = type { ptr, i64, i64 }
+%203 = type { ptr, i32, i32, i64, i64 }
+%204 = type { ptr, i32, i32, i64, i32 }
+%205 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
+%206 = type { ptr, i32, i32, i32, i64 }
+%207 = type { %208, %209, %11, ptr, i8 }
+%208 = type { ptr, ptr, %38, %39, %46, %49, %34, %35, %35, i64, i8, i8, i8, i8, i8, i8, %5, %50, %50, %50, i32, %51, i32, i64, i64, ptr, %52, i64, i64, i64, i64, %53, %53, %54, i8 }
+%209 = type { i8, i32, i32, %32, ptr, ptr, ptr, i32, i32, i32, i32, i8, %48, [2 x %48], ptr, i32, i32 }
+%210 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
+%211 = type { i32, i32, i32, i32, i32, i32, i32 }
+%212 = type { i32, i32, i32, i32, i32 }
+%213 = type { ptr, i64, i64 }
+%214 = type { %15, %215, %17 }
+%215 = type { ptr, i64, i64 }
+%216 = type { %62, i64, i64 }
 %217 = type { %62, i64, i64 }
-%218 = type { %62, i64, i64 }
-%219 = type { [2 x i64] }
+%218 = type { [2 x i64] }
+%219 = type { ptr, i64 }
 %220 = type { ptr, i64 }
 %221 = type { ptr, i64 }
-%222 = type { ptr, i64 }
-%223 = type { ptr, ptr, ptr, ptr }
+%222 = type { ptr, ptr, ptr, ptr }
+%223 = type { ptr, i64 }
 %224 = type { ptr, i64 }
 %225 = type { ptr, i64 }
-%226 = type { ptr, i64 }
-%227 = type { i32, i32, i32, i32, i32 }
-%228 = type { i32, i32, i32, i32, i32, i32, i8, i8 }
+%226 = type { i32, i32, i32, i32, i32 }
+%227 = type { i32, i32, i32, i32, i32, i32, i8, i8 }
 
 @"$string" = private unnamed_addr constant [2 x i8] c"w\00", align 1
 @"$string.1" = private unnamed_addr constant [29 x i8] c"%s:%d: invariant broken: %s\0A\00", align 1
@@ -686,219 +685,221 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.534" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
 @"$string.535" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
 @"$string.536" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
-@"$string.537" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.538" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
-@"$string.539" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.540" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
-@"$string.541" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
-@"$string.542" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.543" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
-@"$string.544" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
-@"$string.545" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
-@"$string.546" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.547" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.548" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.549" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.550" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.551" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.552" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.553" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.554" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.558" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.559" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.560" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.561" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.562" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.563" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.564" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.565" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.566" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.567" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.568" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.569" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.570" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.571" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.572" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.573" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.574" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.575" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
-@"$string.576" = private unnamed_addr constant [7 x i8] c"option\00", align 1
-@"$string.577" = private unnamed_addr constant [6 x i8] c"model\00", align 1
-@"$string.578" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.579" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
-@"$string.580" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
-@"$string.581" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.582" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
-@"$string.583" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.584" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.585" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.586" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.587" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.588" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.589" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.590" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.591" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.592" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.593" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.594" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.595" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.596" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.597" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.598" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.599" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.600" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.601" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.602" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.603" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.604" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.605" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.606" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.607" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.608" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.609" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.610" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.611" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.612" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.613" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.614" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.615" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.616" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.617" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.618" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.619" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.620" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.621" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.622" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.623" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.624" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.625" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.626" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.627" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.628" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.629" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
-@"$string.630" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.631" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.632" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.633" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.634" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.635" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.636" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.637" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.638" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.639" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.640" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.641" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.642" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
-@"$string.643" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
-@"$string.644" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.645" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.646" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.647" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.648" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.649" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.650" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
-@"$string.651" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
-@"$string.652" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.653" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.654" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.655" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.656" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.657" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.658" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.659" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.660" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.661" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.662" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.663" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.664" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.665" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.666" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.667" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.668" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.669" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.670" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.671" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.672" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.673" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.674" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.675" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.676" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.677" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.678" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.679" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.680" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.681" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.682" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.683" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.684" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.685" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.686" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.687" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.688" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.689" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.692" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.693" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.694" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.695" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.696" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.698" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.699" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.700" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.701" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
-@"$string.702" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.711" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.712" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.713" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
-@"$string.714" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.715" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.716" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.717" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.718" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.719" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.720" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.721" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.722" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.723" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.724" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.725" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.726" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.728" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.729" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.734" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.735" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.736" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.737" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.738" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.739" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.741" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.742" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.743" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.744" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.745" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.746" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.749" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.750" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.751" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.772" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.796" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.807" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.809" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.810" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.817" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.818" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.819" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.820" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.821" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.822" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.823" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"$string.845" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
-@"$string.859" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.860" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.861" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.862" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.869" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.871" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.881" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.537" = private unnamed_addr constant [54 x i8] c"option ranks_per_device is %lld, outside %lld to %lld\00", align 1
+@"$string.538" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.539" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
+@"$string.540" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.541" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
+@"$string.542" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
+@"$string.543" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.544" = private unnamed_addr constant [71 x i8] c"world_size is %d; expected a multiple of ranks_per_device, which is %d\00", align 1
+@"$string.545" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
+@"$string.546" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
+@"$string.547" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
+@"$string.548" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
+@"$string.549" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.550" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.551" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.552" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.553" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.554" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.555" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.556" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.560" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.561" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.562" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.563" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.564" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.565" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.566" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.567" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.568" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.569" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.570" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.571" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.572" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.573" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.574" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.575" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.576" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.577" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.578" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.579" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.580" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.581" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.582" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.583" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.584" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.585" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.586" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.587" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.588" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.589" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.590" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.591" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.592" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.593" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.594" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.595" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.596" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.597" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.598" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.599" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.600" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.601" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.602" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.603" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.604" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.605" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.606" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.607" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.608" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.609" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.610" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.611" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.612" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.613" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.614" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.615" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.616" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.617" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.618" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.619" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.620" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.621" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.622" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.623" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.624" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.625" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.626" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.627" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.628" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.629" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.630" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.631" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
+@"$string.632" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.633" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.634" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.635" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.636" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.637" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.638" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.639" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.640" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.641" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.642" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.643" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.644" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
+@"$string.645" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
+@"$string.646" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.647" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.648" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.649" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.650" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.651" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.652" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
+@"$string.653" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
+@"$string.654" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.655" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.656" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.657" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.658" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.659" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.660" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.661" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.662" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.663" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.664" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.665" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.666" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.667" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.668" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.669" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.670" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.671" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.672" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.673" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.674" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.675" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.676" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.677" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.678" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.679" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.680" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.681" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.682" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.683" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.684" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.685" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.686" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.687" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.688" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.689" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.690" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.691" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.694" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.695" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.696" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.697" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.698" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
+@"$string.700" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.701" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.702" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.703" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
+@"$string.704" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.713" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.714" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.715" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.716" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.717" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.718" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.719" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.720" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.721" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.722" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.723" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.724" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.725" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.726" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.727" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.728" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.730" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.731" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.736" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.737" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.738" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.739" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.740" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.741" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.743" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.744" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.745" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.746" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.747" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.748" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.751" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.752" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.753" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.774" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.798" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.809" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.811" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.812" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.819" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.820" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.821" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.822" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.823" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.824" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.825" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.847" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.861" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.862" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.863" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.864" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.871" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.873" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.883" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -19111,14 +19112,17 @@ entry:
   %44 = getelementptr %30, ptr %43, i32 0, i32 27
   store i32 0, ptr %44, align 4
   %45 = load ptr, ptr %target, align 8
-  %46 = getelementptr %30, ptr %45, i32 0, i32 17
-  store i64 0, ptr %46, align 8
+  %46 = getelementptr %30, ptr %45, i32 0, i32 28
+  store i32 1, ptr %46, align 4
   %47 = load ptr, ptr %target, align 8
-  %48 = getelementptr %30, ptr %47, i32 0, i32 25
-  store i32 0, ptr %48, align 4
+  %48 = getelementptr %30, ptr %47, i32 0, i32 17
+  store i64 0, ptr %48, align 8
   %49 = load ptr, ptr %target, align 8
-  %50 = getelementptr %30, ptr %49, i32 0, i32 26
-  store i64 0, ptr %50, align 8
+  %50 = getelementptr %30, ptr %49, i32 0, i32 25
+  store i32 0, ptr %50, align 4
+  %51 = load ptr, ptr %target, align 8
+  %52 = getelementptr %30, ptr %51, i32 0, i32 26
+  store i64 0, ptr %52, align 8
   ret void
 }
 
@@ -52526,53 +52530,61 @@ merge1:                                           ; preds = %else3, %dead
   %28 = load ptr, ptr %source, align 8
   %29 = load ptr, ptr %library, align 8
   %30 = load ptr, ptr %given, align 8
-  %31 = getelementptr %166, ptr %7, i32 0, i32 0
-  store ptr %26, ptr %31, align 8
-  %32 = getelementptr %166, ptr %7, i32 0, i32 1
-  store ptr %27, ptr %32, align 8
-  %33 = getelementptr %166, ptr %7, i32 0, i32 2
-  store ptr %28, ptr %33, align 8
-  %34 = getelementptr %166, ptr %7, i32 0, i32 3
-  store ptr %29, ptr %34, align 8
-  %35 = getelementptr %166, ptr %7, i32 0, i32 4
-  store ptr %30, ptr %35, align 8
-  %36 = load %166, ptr %7, align 8
-  store %166 %36, ptr %"<structcast>", align 8
-  %37 = getelementptr %165, ptr %6, i32 0, i32 0
-  %38 = getelementptr %166, ptr %"<structcast>", i32 0, i32 0
-  %39 = load ptr, ptr %38, align 8
-  store ptr %39, ptr %37, align 8
-  %40 = getelementptr %165, ptr %6, i32 0, i32 1
-  %41 = getelementptr %166, ptr %"<structcast>", i32 0, i32 1
+  %31 = getelementptr %30, ptr %checked, i32 0, i32 28
+  %32 = load i32, ptr %31, align 4
+  %33 = getelementptr %166, ptr %7, i32 0, i32 0
+  store ptr %26, ptr %33, align 8
+  %34 = getelementptr %166, ptr %7, i32 0, i32 1
+  store ptr %27, ptr %34, align 8
+  %35 = getelementptr %166, ptr %7, i32 0, i32 2
+  store ptr %28, ptr %35, align 8
+  %36 = getelementptr %166, ptr %7, i32 0, i32 3
+  store ptr %29, ptr %36, align 8
+  %37 = getelementptr %166, ptr %7, i32 0, i32 4
+  store ptr %30, ptr %37, align 8
+  %38 = getelementptr %166, ptr %7, i32 0, i32 5
+  store i32 %32, ptr %38, align 4
+  %39 = load %166, ptr %7, align 8
+  store %166 %39, ptr %"<structcast>", align 8
+  %40 = getelementptr %165, ptr %6, i32 0, i32 0
+  %41 = getelementptr %166, ptr %"<structcast>", i32 0, i32 0
   %42 = load ptr, ptr %41, align 8
   store ptr %42, ptr %40, align 8
-  %43 = getelementptr %165, ptr %6, i32 0, i32 2
-  %44 = getelementptr %166, ptr %"<structcast>", i32 0, i32 2
+  %43 = getelementptr %165, ptr %6, i32 0, i32 1
+  %44 = getelementptr %166, ptr %"<structcast>", i32 0, i32 1
   %45 = load ptr, ptr %44, align 8
   store ptr %45, ptr %43, align 8
-  %46 = getelementptr %165, ptr %6, i32 0, i32 3
-  %47 = getelementptr %166, ptr %"<structcast>", i32 0, i32 3
+  %46 = getelementptr %165, ptr %6, i32 0, i32 2
+  %47 = getelementptr %166, ptr %"<structcast>", i32 0, i32 2
   %48 = load ptr, ptr %47, align 8
   store ptr %48, ptr %46, align 8
-  %49 = getelementptr %165, ptr %6, i32 0, i32 4
-  %50 = getelementptr %166, ptr %"<structcast>", i32 0, i32 4
+  %49 = getelementptr %165, ptr %6, i32 0, i32 3
+  %50 = getelementptr %166, ptr %"<structcast>", i32 0, i32 3
   %51 = load ptr, ptr %50, align 8
   store ptr %51, ptr %49, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %planning, ptr align 8 %6, i64 40, i1 false)
-  %52 = getelementptr %30, ptr %first, i32 0, i32 1
-  %53 = load i32, ptr %52, align 4
-  %54 = load ptr, ptr %message, align 8
-  %55 = call i32 @"$Planning.plan_for"(ptr %planning, i32 %53, ptr %54)
-  store i32 %55, ptr %code4, align 4
-  %56 = load i32, ptr %code4, align 4
-  %57 = icmp ne i32 %56, 0
-  %58 = zext i1 %57 to i8
-  %59 = trunc i8 %58 to i1
-  br i1 %59, label %then6, label %else7
+  %52 = getelementptr %165, ptr %6, i32 0, i32 4
+  %53 = getelementptr %166, ptr %"<structcast>", i32 0, i32 4
+  %54 = load ptr, ptr %53, align 8
+  store ptr %54, ptr %52, align 8
+  %55 = getelementptr %165, ptr %6, i32 0, i32 5
+  %56 = getelementptr %166, ptr %"<structcast>", i32 0, i32 5
+  %57 = load i32, ptr %56, align 4
+  store i32 %57, ptr %55, align 4
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %planning, ptr align 8 %6, i64 48, i1 false)
+  %58 = getelementptr %30, ptr %first, i32 0, i32 1
+  %59 = load i32, ptr %58, align 4
+  %60 = load ptr, ptr %message, align 8
+  %61 = call i32 @"$Planning.plan_for"(ptr %planning, i32 %59, ptr %60)
+  store i32 %61, ptr %code4, align 4
+  %62 = load i32, ptr %code4, align 4
+  %63 = icmp ne i32 %62, 0
+  %64 = zext i1 %63 to i8
+  %65 = trunc i8 %64 to i1
+  br i1 %65, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  %60 = load i32, ptr %code4, align 4
-  ret i32 %60
+  %66 = load i32, ptr %code4, align 4
+  ret i32 %66
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -52581,23 +52593,23 @@ else7:                                            ; preds = %merge1
   br label %merge5
 
 merge5:                                           ; preds = %else7, %dead8
-  %61 = load ptr, ptr %given, align 8
-  %62 = getelementptr %30, ptr %61, i32 0, i32 1
-  %63 = load i32, ptr %62, align 4
-  %64 = icmp sgt i32 %63, 0
-  %65 = zext i1 %64 to i8
-  %66 = trunc i8 %65 to i1
-  br i1 %66, label %then10, label %or.lhs.false
+  %67 = load ptr, ptr %given, align 8
+  %68 = getelementptr %30, ptr %67, i32 0, i32 1
+  %69 = load i32, ptr %68, align 4
+  %70 = icmp sgt i32 %69, 0
+  %71 = zext i1 %70 to i8
+  %72 = trunc i8 %71 to i1
+  br i1 %72, label %then10, label %or.lhs.false
 
 then10:                                           ; preds = %or.lhs.false, %merge5
   ret i32 0
 
 or.lhs.false:                                     ; preds = %merge5
-  %67 = load ptr, ptr %library, align 8
-  %68 = call zeroext i1 @"$Library.shares_memory"(ptr %67)
-  %69 = zext i1 %68 to i8
-  %70 = trunc i8 %69 to i1
-  br i1 %70, label %then10, label %else11
+  %73 = load ptr, ptr %library, align 8
+  %74 = call zeroext i1 @"$Library.shares_memory"(ptr %73)
+  %75 = zext i1 %74 to i8
+  %76 = trunc i8 %75 to i1
+  br i1 %76, label %then10, label %else11
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -52606,9 +52618,9 @@ else11:                                           ; preds = %or.lhs.false
   br label %merge9
 
 merge9:                                           ; preds = %else11, %dead12
-  %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Planning.grow"(ptr %planning, ptr %71)
-  ret i32 %72
+  %77 = load ptr, ptr %message, align 8
+  %78 = call i32 @"$Planning.grow"(ptr %planning, ptr %77)
+  ret i32 %78
 
 dead13:                                           ; No predecessors!
   ret i32 undef
@@ -52715,7 +52727,7 @@ then10:                                           ; preds = %then7
   %49 = load ptr, ptr %resolved, align 8
   %50 = getelementptr %30, ptr %49, i32 0, i32 24
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.540", i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.541", i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -52768,7 +52780,7 @@ then19:                                           ; preds = %then14
   %76 = getelementptr %5, ptr %75, i32 0, i32 0
   %77 = getelementptr [1024 x i8], ptr %76, i32 0, i32 0
   %78 = getelementptr i8, ptr %77, i64 0
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.541")
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.542")
   %80 = load ptr, ptr %target17, align 8
   %81 = getelementptr %5, ptr %80, i32 0, i32 0
   %82 = getelementptr [1024 x i8], ptr %81, i32 0, i32 0
@@ -52821,7 +52833,7 @@ then27:                                           ; preds = %then23
   %106 = load ptr, ptr %model, align 8
   %107 = getelementptr %11, ptr %106, i32 0, i32 10
   %108 = load i32, ptr %107, align 4
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %102, i64 1024, ptr @"$string.542", i32 %105, i32 %108)
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %102, i64 1024, ptr @"$string.543", i32 %105, i32 %108)
   %110 = load ptr, ptr %target25, align 8
   %111 = getelementptr %5, ptr %110, i32 0, i32 0
   %112 = getelementptr [1024 x i8], ptr %111, i32 0, i32 0
@@ -53135,17 +53147,17 @@ else42:                                           ; preds = %merge37
 
 merge40:                                          ; preds = %else42, %then41
   %121 = load ptr, ptr %target, align 8
-  %122 = getelementptr %30, ptr %121, i32 0, i32 17
-  %123 = load i64, ptr %122, align 8
-  %124 = icmp eq i64 %123, 0
+  %122 = getelementptr %30, ptr %121, i32 0, i32 28
+  %123 = load i32, ptr %122, align 4
+  %124 = icmp eq i32 %123, 0
   %125 = zext i1 %124 to i8
   %126 = trunc i8 %125 to i1
   br i1 %126, label %then44, label %else45
 
 then44:                                           ; preds = %merge40
   %127 = load ptr, ptr %target, align 8
-  %128 = getelementptr %30, ptr %127, i32 0, i32 17
-  store i64 0, ptr %128, align 8
+  %128 = getelementptr %30, ptr %127, i32 0, i32 28
+  store i32 1, ptr %128, align 4
   br label %merge43
 
 else45:                                           ; preds = %merge40
@@ -53153,17 +53165,17 @@ else45:                                           ; preds = %merge40
 
 merge43:                                          ; preds = %else45, %then44
   %129 = load ptr, ptr %target, align 8
-  %130 = getelementptr %30, ptr %129, i32 0, i32 25
-  %131 = load i32, ptr %130, align 4
-  %132 = icmp eq i32 %131, 0
+  %130 = getelementptr %30, ptr %129, i32 0, i32 17
+  %131 = load i64, ptr %130, align 8
+  %132 = icmp eq i64 %131, 0
   %133 = zext i1 %132 to i8
   %134 = trunc i8 %133 to i1
   br i1 %134, label %then47, label %else48
 
 then47:                                           ; preds = %merge43
   %135 = load ptr, ptr %target, align 8
-  %136 = getelementptr %30, ptr %135, i32 0, i32 25
-  store i32 0, ptr %136, align 4
+  %136 = getelementptr %30, ptr %135, i32 0, i32 17
+  store i64 0, ptr %136, align 8
   br label %merge46
 
 else48:                                           ; preds = %merge43
@@ -53171,118 +53183,138 @@ else48:                                           ; preds = %merge43
 
 merge46:                                          ; preds = %else48, %then47
   %137 = load ptr, ptr %target, align 8
-  %138 = getelementptr %30, ptr %137, i32 0, i32 26
-  %139 = load i64, ptr %138, align 8
-  %140 = icmp eq i64 %139, 0
+  %138 = getelementptr %30, ptr %137, i32 0, i32 25
+  %139 = load i32, ptr %138, align 4
+  %140 = icmp eq i32 %139, 0
   %141 = zext i1 %140 to i8
   %142 = trunc i8 %141 to i1
   br i1 %142, label %then50, label %else51
 
 then50:                                           ; preds = %merge46
   %143 = load ptr, ptr %target, align 8
-  %144 = getelementptr %30, ptr %143, i32 0, i32 26
-  store i64 0, ptr %144, align 8
+  %144 = getelementptr %30, ptr %143, i32 0, i32 25
+  store i32 0, ptr %144, align 4
   br label %merge49
 
 else51:                                           ; preds = %merge46
   br label %merge49
 
 merge49:                                          ; preds = %else51, %then50
+  %145 = load ptr, ptr %target, align 8
+  %146 = getelementptr %30, ptr %145, i32 0, i32 26
+  %147 = load i64, ptr %146, align 8
+  %148 = icmp eq i64 %147, 0
+  %149 = zext i1 %148 to i8
+  %150 = trunc i8 %149 to i1
+  br i1 %150, label %then53, label %else54
+
+then53:                                           ; preds = %merge49
+  %151 = load ptr, ptr %target, align 8
+  %152 = getelementptr %30, ptr %151, i32 0, i32 26
+  store i64 0, ptr %152, align 8
+  br label %merge52
+
+else54:                                           ; preds = %merge49
+  br label %merge52
+
+merge52:                                          ; preds = %else54, %then53
   ret void
 }
 
 define internal i32 @"$options.check_ranges"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %target188 = alloca ptr, align 8
+  %target197 = alloca ptr, align 8
   %3 = alloca %4, align 8
-  %target179 = alloca ptr, align 8
+  %target188 = alloca ptr, align 8
   %4 = alloca %4, align 8
-  %target170 = alloca ptr, align 8
+  %target179 = alloca ptr, align 8
   %5 = alloca %4, align 8
-  %target161 = alloca ptr, align 8
+  %target170 = alloca ptr, align 8
   %6 = alloca %4, align 8
-  %target152 = alloca ptr, align 8
+  %target161 = alloca ptr, align 8
   %7 = alloca %4, align 8
-  %target143 = alloca ptr, align 8
+  %target152 = alloca ptr, align 8
   %8 = alloca %4, align 8
-  %target134 = alloca ptr, align 8
+  %target143 = alloca ptr, align 8
   %9 = alloca %4, align 8
-  %target125 = alloca ptr, align 8
+  %target134 = alloca ptr, align 8
   %10 = alloca %4, align 8
-  %target116 = alloca ptr, align 8
+  %target125 = alloca ptr, align 8
   %11 = alloca %4, align 8
-  %target107 = alloca ptr, align 8
+  %target116 = alloca ptr, align 8
   %12 = alloca %4, align 8
-  %target98 = alloca ptr, align 8
+  %target107 = alloca ptr, align 8
   %13 = alloca %4, align 8
-  %target89 = alloca ptr, align 8
+  %target98 = alloca ptr, align 8
   %14 = alloca %4, align 8
-  %target80 = alloca ptr, align 8
+  %target89 = alloca ptr, align 8
   %15 = alloca %4, align 8
-  %target71 = alloca ptr, align 8
+  %target80 = alloca ptr, align 8
   %16 = alloca %4, align 8
-  %target62 = alloca ptr, align 8
+  %target71 = alloca ptr, align 8
   %17 = alloca %4, align 8
-  %target53 = alloca ptr, align 8
+  %target62 = alloca ptr, align 8
   %18 = alloca %4, align 8
-  %target44 = alloca ptr, align 8
+  %target53 = alloca ptr, align 8
   %19 = alloca %4, align 8
-  %target35 = alloca ptr, align 8
+  %target44 = alloca ptr, align 8
   %20 = alloca %4, align 8
-  %target26 = alloca ptr, align 8
+  %target35 = alloca ptr, align 8
   %21 = alloca %4, align 8
-  %target17 = alloca ptr, align 8
+  %target26 = alloca ptr, align 8
   %22 = alloca %4, align 8
-  %target8 = alloca ptr, align 8
+  %target17 = alloca ptr, align 8
   %23 = alloca %4, align 8
+  %target8 = alloca ptr, align 8
+  %24 = alloca %4, align 8
   %target = alloca ptr, align 8
   %message = alloca ptr, align 8
   %given = alloca ptr, align 8
   store ptr %0, ptr %given, align 8
   store ptr %1, ptr %message, align 8
-  %24 = load ptr, ptr %given, align 8
-  %25 = getelementptr %30, ptr %24, i32 0, i32 1
-  %26 = load i32, ptr %25, align 4
-  %27 = icmp slt i32 %26, 0
-  %28 = zext i1 %27 to i8
-  %29 = trunc i8 %28 to i1
-  br i1 %29, label %then, label %or.lhs.false
+  %25 = load ptr, ptr %given, align 8
+  %26 = getelementptr %30, ptr %25, i32 0, i32 1
+  %27 = load i32, ptr %26, align 4
+  %28 = icmp slt i32 %27, 0
+  %29 = zext i1 %28 to i8
+  %30 = trunc i8 %29 to i1
+  br i1 %30, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  %30 = load ptr, ptr %message, align 8
-  store ptr %30, ptr %target, align 8
-  %31 = load ptr, ptr %target, align 8
-  %32 = icmp ne ptr %31, null
-  %33 = zext i1 %32 to i8
-  %34 = trunc i8 %33 to i1
-  br i1 %34, label %then2, label %else3
+  %31 = load ptr, ptr %message, align 8
+  store ptr %31, ptr %target, align 8
+  %32 = load ptr, ptr %target, align 8
+  %33 = icmp ne ptr %32, null
+  %34 = zext i1 %33 to i8
+  %35 = trunc i8 %34 to i1
+  br i1 %35, label %then2, label %else3
 
 or.lhs.false:                                     ; preds = %entry
-  %35 = load ptr, ptr %given, align 8
-  %36 = getelementptr %30, ptr %35, i32 0, i32 1
-  %37 = load i32, ptr %36, align 4
-  %38 = icmp sgt i32 %37, 64
-  %39 = zext i1 %38 to i8
-  %40 = trunc i8 %39 to i1
-  br i1 %40, label %then, label %else
+  %36 = load ptr, ptr %given, align 8
+  %37 = getelementptr %30, ptr %36, i32 0, i32 1
+  %38 = load i32, ptr %37, align 4
+  %39 = icmp sgt i32 %38, 64
+  %40 = zext i1 %39 to i8
+  %41 = trunc i8 %40 to i1
+  br i1 %41, label %then, label %else
 
 then2:                                            ; preds = %then
-  %41 = load ptr, ptr %target, align 8
-  %42 = getelementptr %5, ptr %41, i32 0, i32 0
-  %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
-  %44 = getelementptr i8, ptr %43, i64 0
-  %45 = load ptr, ptr %given, align 8
-  %46 = getelementptr %30, ptr %45, i32 0, i32 1
-  %47 = load i32, ptr %46, align 4
-  %48 = sext i32 %47 to i64
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.518", i64 %48, i64 0, i64 64)
-  %50 = load ptr, ptr %target, align 8
-  %51 = getelementptr %5, ptr %50, i32 0, i32 0
-  %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
-  %53 = getelementptr i8, ptr %52, i64 0
-  call void @"$printable.clean"(ptr %53, i64 1024)
-  %54 = load %4, ptr %23, align 1
+  %42 = load ptr, ptr %target, align 8
+  %43 = getelementptr %5, ptr %42, i32 0, i32 0
+  %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
+  %45 = getelementptr i8, ptr %44, i64 0
+  %46 = load ptr, ptr %given, align 8
+  %47 = getelementptr %30, ptr %46, i32 0, i32 1
+  %48 = load i32, ptr %47, align 4
+  %49 = sext i32 %48 to i64
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.518", i64 %49, i64 0, i64 64)
+  %51 = load ptr, ptr %target, align 8
+  %52 = getelementptr %5, ptr %51, i32 0, i32 0
+  %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
+  %54 = getelementptr i8, ptr %53, i64 0
+  call void @"$printable.clean"(ptr %54, i64 1024)
+  %55 = load %4, ptr %24, align 1
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -53298,48 +53330,48 @@ else:                                             ; preds = %or.lhs.false
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %55 = load ptr, ptr %given, align 8
-  %56 = getelementptr %30, ptr %55, i32 0, i32 5
-  %57 = load i32, ptr %56, align 4
-  %58 = icmp slt i32 %57, 0
-  %59 = zext i1 %58 to i8
-  %60 = trunc i8 %59 to i1
-  br i1 %60, label %then5, label %or.lhs.false7
+  %56 = load ptr, ptr %given, align 8
+  %57 = getelementptr %30, ptr %56, i32 0, i32 5
+  %58 = load i32, ptr %57, align 4
+  %59 = icmp slt i32 %58, 0
+  %60 = zext i1 %59 to i8
+  %61 = trunc i8 %60 to i1
+  br i1 %61, label %then5, label %or.lhs.false7
 
 then5:                                            ; preds = %or.lhs.false7, %merge
-  %61 = load ptr, ptr %message, align 8
-  store ptr %61, ptr %target8, align 8
-  %62 = load ptr, ptr %target8, align 8
-  %63 = icmp ne ptr %62, null
-  %64 = zext i1 %63 to i8
-  %65 = trunc i8 %64 to i1
-  br i1 %65, label %then10, label %else11
+  %62 = load ptr, ptr %message, align 8
+  store ptr %62, ptr %target8, align 8
+  %63 = load ptr, ptr %target8, align 8
+  %64 = icmp ne ptr %63, null
+  %65 = zext i1 %64 to i8
+  %66 = trunc i8 %65 to i1
+  br i1 %66, label %then10, label %else11
 
 or.lhs.false7:                                    ; preds = %merge
-  %66 = load ptr, ptr %given, align 8
-  %67 = getelementptr %30, ptr %66, i32 0, i32 5
-  %68 = load i32, ptr %67, align 4
-  %69 = icmp sgt i32 %68, 65536
-  %70 = zext i1 %69 to i8
-  %71 = trunc i8 %70 to i1
-  br i1 %71, label %then5, label %else6
+  %67 = load ptr, ptr %given, align 8
+  %68 = getelementptr %30, ptr %67, i32 0, i32 5
+  %69 = load i32, ptr %68, align 4
+  %70 = icmp sgt i32 %69, 65536
+  %71 = zext i1 %70 to i8
+  %72 = trunc i8 %71 to i1
+  br i1 %72, label %then5, label %else6
 
 then10:                                           ; preds = %then5
-  %72 = load ptr, ptr %target8, align 8
-  %73 = getelementptr %5, ptr %72, i32 0, i32 0
-  %74 = getelementptr [1024 x i8], ptr %73, i32 0, i32 0
-  %75 = getelementptr i8, ptr %74, i64 0
-  %76 = load ptr, ptr %given, align 8
-  %77 = getelementptr %30, ptr %76, i32 0, i32 5
-  %78 = load i32, ptr %77, align 4
-  %79 = sext i32 %78 to i64
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.519", i64 %79, i64 0, i64 65536)
-  %81 = load ptr, ptr %target8, align 8
-  %82 = getelementptr %5, ptr %81, i32 0, i32 0
-  %83 = getelementptr [1024 x i8], ptr %82, i32 0, i32 0
-  %84 = getelementptr i8, ptr %83, i64 0
-  call void @"$printable.clean"(ptr %84, i64 1024)
-  %85 = load %4, ptr %22, align 1
+  %73 = load ptr, ptr %target8, align 8
+  %74 = getelementptr %5, ptr %73, i32 0, i32 0
+  %75 = getelementptr [1024 x i8], ptr %74, i32 0, i32 0
+  %76 = getelementptr i8, ptr %75, i64 0
+  %77 = load ptr, ptr %given, align 8
+  %78 = getelementptr %30, ptr %77, i32 0, i32 5
+  %79 = load i32, ptr %78, align 4
+  %80 = sext i32 %79 to i64
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.519", i64 %80, i64 0, i64 65536)
+  %82 = load ptr, ptr %target8, align 8
+  %83 = getelementptr %5, ptr %82, i32 0, i32 0
+  %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
+  %85 = getelementptr i8, ptr %84, i64 0
+  call void @"$printable.clean"(ptr %85, i64 1024)
+  %86 = load %4, ptr %23, align 1
   br label %merge9
 
 else11:                                           ; preds = %then5
@@ -53355,48 +53387,48 @@ else6:                                            ; preds = %or.lhs.false7
   br label %merge4
 
 merge4:                                           ; preds = %else6, %dead12
-  %86 = load ptr, ptr %given, align 8
-  %87 = getelementptr %30, ptr %86, i32 0, i32 6
-  %88 = load i32, ptr %87, align 4
-  %89 = icmp slt i32 %88, 0
-  %90 = zext i1 %89 to i8
-  %91 = trunc i8 %90 to i1
-  br i1 %91, label %then14, label %or.lhs.false16
+  %87 = load ptr, ptr %given, align 8
+  %88 = getelementptr %30, ptr %87, i32 0, i32 6
+  %89 = load i32, ptr %88, align 4
+  %90 = icmp slt i32 %89, 0
+  %91 = zext i1 %90 to i8
+  %92 = trunc i8 %91 to i1
+  br i1 %92, label %then14, label %or.lhs.false16
 
 then14:                                           ; preds = %or.lhs.false16, %merge4
-  %92 = load ptr, ptr %message, align 8
-  store ptr %92, ptr %target17, align 8
-  %93 = load ptr, ptr %target17, align 8
-  %94 = icmp ne ptr %93, null
-  %95 = zext i1 %94 to i8
-  %96 = trunc i8 %95 to i1
-  br i1 %96, label %then19, label %else20
+  %93 = load ptr, ptr %message, align 8
+  store ptr %93, ptr %target17, align 8
+  %94 = load ptr, ptr %target17, align 8
+  %95 = icmp ne ptr %94, null
+  %96 = zext i1 %95 to i8
+  %97 = trunc i8 %96 to i1
+  br i1 %97, label %then19, label %else20
 
 or.lhs.false16:                                   ; preds = %merge4
-  %97 = load ptr, ptr %given, align 8
-  %98 = getelementptr %30, ptr %97, i32 0, i32 6
-  %99 = load i32, ptr %98, align 4
-  %100 = icmp sgt i32 %99, 67108864
-  %101 = zext i1 %100 to i8
-  %102 = trunc i8 %101 to i1
-  br i1 %102, label %then14, label %else15
+  %98 = load ptr, ptr %given, align 8
+  %99 = getelementptr %30, ptr %98, i32 0, i32 6
+  %100 = load i32, ptr %99, align 4
+  %101 = icmp sgt i32 %100, 67108864
+  %102 = zext i1 %101 to i8
+  %103 = trunc i8 %102 to i1
+  br i1 %103, label %then14, label %else15
 
 then19:                                           ; preds = %then14
-  %103 = load ptr, ptr %target17, align 8
-  %104 = getelementptr %5, ptr %103, i32 0, i32 0
-  %105 = getelementptr [1024 x i8], ptr %104, i32 0, i32 0
-  %106 = getelementptr i8, ptr %105, i64 0
-  %107 = load ptr, ptr %given, align 8
-  %108 = getelementptr %30, ptr %107, i32 0, i32 6
-  %109 = load i32, ptr %108, align 4
-  %110 = sext i32 %109 to i64
-  %111 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.520", i64 %110, i64 0, i64 67108864)
-  %112 = load ptr, ptr %target17, align 8
-  %113 = getelementptr %5, ptr %112, i32 0, i32 0
-  %114 = getelementptr [1024 x i8], ptr %113, i32 0, i32 0
-  %115 = getelementptr i8, ptr %114, i64 0
-  call void @"$printable.clean"(ptr %115, i64 1024)
-  %116 = load %4, ptr %21, align 1
+  %104 = load ptr, ptr %target17, align 8
+  %105 = getelementptr %5, ptr %104, i32 0, i32 0
+  %106 = getelementptr [1024 x i8], ptr %105, i32 0, i32 0
+  %107 = getelementptr i8, ptr %106, i64 0
+  %108 = load ptr, ptr %given, align 8
+  %109 = getelementptr %30, ptr %108, i32 0, i32 6
+  %110 = load i32, ptr %109, align 4
+  %111 = sext i32 %110 to i64
+  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.520", i64 %111, i64 0, i64 67108864)
+  %113 = load ptr, ptr %target17, align 8
+  %114 = getelementptr %5, ptr %113, i32 0, i32 0
+  %115 = getelementptr [1024 x i8], ptr %114, i32 0, i32 0
+  %116 = getelementptr i8, ptr %115, i64 0
+  call void @"$printable.clean"(ptr %116, i64 1024)
+  %117 = load %4, ptr %22, align 1
   br label %merge18
 
 else20:                                           ; preds = %then14
@@ -53412,48 +53444,48 @@ else15:                                           ; preds = %or.lhs.false16
   br label %merge13
 
 merge13:                                          ; preds = %else15, %dead21
-  %117 = load ptr, ptr %given, align 8
-  %118 = getelementptr %30, ptr %117, i32 0, i32 7
-  %119 = load i32, ptr %118, align 4
-  %120 = icmp slt i32 %119, 1
-  %121 = zext i1 %120 to i8
-  %122 = trunc i8 %121 to i1
-  br i1 %122, label %then23, label %or.lhs.false25
+  %118 = load ptr, ptr %given, align 8
+  %119 = getelementptr %30, ptr %118, i32 0, i32 7
+  %120 = load i32, ptr %119, align 4
+  %121 = icmp slt i32 %120, 1
+  %122 = zext i1 %121 to i8
+  %123 = trunc i8 %122 to i1
+  br i1 %123, label %then23, label %or.lhs.false25
 
 then23:                                           ; preds = %or.lhs.false25, %merge13
-  %123 = load ptr, ptr %message, align 8
-  store ptr %123, ptr %target26, align 8
-  %124 = load ptr, ptr %target26, align 8
-  %125 = icmp ne ptr %124, null
-  %126 = zext i1 %125 to i8
-  %127 = trunc i8 %126 to i1
-  br i1 %127, label %then28, label %else29
+  %124 = load ptr, ptr %message, align 8
+  store ptr %124, ptr %target26, align 8
+  %125 = load ptr, ptr %target26, align 8
+  %126 = icmp ne ptr %125, null
+  %127 = zext i1 %126 to i8
+  %128 = trunc i8 %127 to i1
+  br i1 %128, label %then28, label %else29
 
 or.lhs.false25:                                   ; preds = %merge13
-  %128 = load ptr, ptr %given, align 8
-  %129 = getelementptr %30, ptr %128, i32 0, i32 7
-  %130 = load i32, ptr %129, align 4
-  %131 = icmp sgt i32 %130, 65536
-  %132 = zext i1 %131 to i8
-  %133 = trunc i8 %132 to i1
-  br i1 %133, label %then23, label %else24
+  %129 = load ptr, ptr %given, align 8
+  %130 = getelementptr %30, ptr %129, i32 0, i32 7
+  %131 = load i32, ptr %130, align 4
+  %132 = icmp sgt i32 %131, 65536
+  %133 = zext i1 %132 to i8
+  %134 = trunc i8 %133 to i1
+  br i1 %134, label %then23, label %else24
 
 then28:                                           ; preds = %then23
-  %134 = load ptr, ptr %target26, align 8
-  %135 = getelementptr %5, ptr %134, i32 0, i32 0
-  %136 = getelementptr [1024 x i8], ptr %135, i32 0, i32 0
-  %137 = getelementptr i8, ptr %136, i64 0
-  %138 = load ptr, ptr %given, align 8
-  %139 = getelementptr %30, ptr %138, i32 0, i32 7
-  %140 = load i32, ptr %139, align 4
-  %141 = sext i32 %140 to i64
-  %142 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %137, i64 1024, ptr @"$string.521", i64 %141, i64 1, i64 65536)
-  %143 = load ptr, ptr %target26, align 8
-  %144 = getelementptr %5, ptr %143, i32 0, i32 0
-  %145 = getelementptr [1024 x i8], ptr %144, i32 0, i32 0
-  %146 = getelementptr i8, ptr %145, i64 0
-  call void @"$printable.clean"(ptr %146, i64 1024)
-  %147 = load %4, ptr %20, align 1
+  %135 = load ptr, ptr %target26, align 8
+  %136 = getelementptr %5, ptr %135, i32 0, i32 0
+  %137 = getelementptr [1024 x i8], ptr %136, i32 0, i32 0
+  %138 = getelementptr i8, ptr %137, i64 0
+  %139 = load ptr, ptr %given, align 8
+  %140 = getelementptr %30, ptr %139, i32 0, i32 7
+  %141 = load i32, ptr %140, align 4
+  %142 = sext i32 %141 to i64
+  %143 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %138, i64 1024, ptr @"$string.521", i64 %142, i64 1, i64 65536)
+  %144 = load ptr, ptr %target26, align 8
+  %145 = getelementptr %5, ptr %144, i32 0, i32 0
+  %146 = getelementptr [1024 x i8], ptr %145, i32 0, i32 0
+  %147 = getelementptr i8, ptr %146, i64 0
+  call void @"$printable.clean"(ptr %147, i64 1024)
+  %148 = load %4, ptr %21, align 1
   br label %merge27
 
 else29:                                           ; preds = %then23
@@ -53469,48 +53501,48 @@ else24:                                           ; preds = %or.lhs.false25
   br label %merge22
 
 merge22:                                          ; preds = %else24, %dead30
-  %148 = load ptr, ptr %given, align 8
-  %149 = getelementptr %30, ptr %148, i32 0, i32 8
-  %150 = load i32, ptr %149, align 4
-  %151 = icmp slt i32 %150, 0
-  %152 = zext i1 %151 to i8
-  %153 = trunc i8 %152 to i1
-  br i1 %153, label %then32, label %or.lhs.false34
+  %149 = load ptr, ptr %given, align 8
+  %150 = getelementptr %30, ptr %149, i32 0, i32 8
+  %151 = load i32, ptr %150, align 4
+  %152 = icmp slt i32 %151, 0
+  %153 = zext i1 %152 to i8
+  %154 = trunc i8 %153 to i1
+  br i1 %154, label %then32, label %or.lhs.false34
 
 then32:                                           ; preds = %or.lhs.false34, %merge22
-  %154 = load ptr, ptr %message, align 8
-  store ptr %154, ptr %target35, align 8
-  %155 = load ptr, ptr %target35, align 8
-  %156 = icmp ne ptr %155, null
-  %157 = zext i1 %156 to i8
-  %158 = trunc i8 %157 to i1
-  br i1 %158, label %then37, label %else38
+  %155 = load ptr, ptr %message, align 8
+  store ptr %155, ptr %target35, align 8
+  %156 = load ptr, ptr %target35, align 8
+  %157 = icmp ne ptr %156, null
+  %158 = zext i1 %157 to i8
+  %159 = trunc i8 %158 to i1
+  br i1 %159, label %then37, label %else38
 
 or.lhs.false34:                                   ; preds = %merge22
-  %159 = load ptr, ptr %given, align 8
-  %160 = getelementptr %30, ptr %159, i32 0, i32 8
-  %161 = load i32, ptr %160, align 4
-  %162 = icmp sgt i32 %161, 1073741824
-  %163 = zext i1 %162 to i8
-  %164 = trunc i8 %163 to i1
-  br i1 %164, label %then32, label %else33
+  %160 = load ptr, ptr %given, align 8
+  %161 = getelementptr %30, ptr %160, i32 0, i32 8
+  %162 = load i32, ptr %161, align 4
+  %163 = icmp sgt i32 %162, 1073741824
+  %164 = zext i1 %163 to i8
+  %165 = trunc i8 %164 to i1
+  br i1 %165, label %then32, label %else33
 
 then37:                                           ; preds = %then32
-  %165 = load ptr, ptr %target35, align 8
-  %166 = getelementptr %5, ptr %165, i32 0, i32 0
-  %167 = getelementptr [1024 x i8], ptr %166, i32 0, i32 0
-  %168 = getelementptr i8, ptr %167, i64 0
-  %169 = load ptr, ptr %given, align 8
-  %170 = getelementptr %30, ptr %169, i32 0, i32 8
-  %171 = load i32, ptr %170, align 4
-  %172 = sext i32 %171 to i64
-  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %168, i64 1024, ptr @"$string.522", i64 %172, i64 0, i64 1073741824)
-  %174 = load ptr, ptr %target35, align 8
-  %175 = getelementptr %5, ptr %174, i32 0, i32 0
-  %176 = getelementptr [1024 x i8], ptr %175, i32 0, i32 0
-  %177 = getelementptr i8, ptr %176, i64 0
-  call void @"$printable.clean"(ptr %177, i64 1024)
-  %178 = load %4, ptr %19, align 1
+  %166 = load ptr, ptr %target35, align 8
+  %167 = getelementptr %5, ptr %166, i32 0, i32 0
+  %168 = getelementptr [1024 x i8], ptr %167, i32 0, i32 0
+  %169 = getelementptr i8, ptr %168, i64 0
+  %170 = load ptr, ptr %given, align 8
+  %171 = getelementptr %30, ptr %170, i32 0, i32 8
+  %172 = load i32, ptr %171, align 4
+  %173 = sext i32 %172 to i64
+  %174 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %169, i64 1024, ptr @"$string.522", i64 %173, i64 0, i64 1073741824)
+  %175 = load ptr, ptr %target35, align 8
+  %176 = getelementptr %5, ptr %175, i32 0, i32 0
+  %177 = getelementptr [1024 x i8], ptr %176, i32 0, i32 0
+  %178 = getelementptr i8, ptr %177, i64 0
+  call void @"$printable.clean"(ptr %178, i64 1024)
+  %179 = load %4, ptr %20, align 1
   br label %merge36
 
 else38:                                           ; preds = %then32
@@ -53526,48 +53558,48 @@ else33:                                           ; preds = %or.lhs.false34
   br label %merge31
 
 merge31:                                          ; preds = %else33, %dead39
-  %179 = load ptr, ptr %given, align 8
-  %180 = getelementptr %30, ptr %179, i32 0, i32 9
-  %181 = load i32, ptr %180, align 4
-  %182 = icmp slt i32 %181, 0
-  %183 = zext i1 %182 to i8
-  %184 = trunc i8 %183 to i1
-  br i1 %184, label %then41, label %or.lhs.false43
+  %180 = load ptr, ptr %given, align 8
+  %181 = getelementptr %30, ptr %180, i32 0, i32 9
+  %182 = load i32, ptr %181, align 4
+  %183 = icmp slt i32 %182, 0
+  %184 = zext i1 %183 to i8
+  %185 = trunc i8 %184 to i1
+  br i1 %185, label %then41, label %or.lhs.false43
 
 then41:                                           ; preds = %or.lhs.false43, %merge31
-  %185 = load ptr, ptr %message, align 8
-  store ptr %185, ptr %target44, align 8
-  %186 = load ptr, ptr %target44, align 8
-  %187 = icmp ne ptr %186, null
-  %188 = zext i1 %187 to i8
-  %189 = trunc i8 %188 to i1
-  br i1 %189, label %then46, label %else47
+  %186 = load ptr, ptr %message, align 8
+  store ptr %186, ptr %target44, align 8
+  %187 = load ptr, ptr %target44, align 8
+  %188 = icmp ne ptr %187, null
+  %189 = zext i1 %188 to i8
+  %190 = trunc i8 %189 to i1
+  br i1 %190, label %then46, label %else47
 
 or.lhs.false43:                                   ; preds = %merge31
-  %190 = load ptr, ptr %given, align 8
-  %191 = getelementptr %30, ptr %190, i32 0, i32 9
-  %192 = load i32, ptr %191, align 4
-  %193 = icmp sgt i32 %192, 2
-  %194 = zext i1 %193 to i8
-  %195 = trunc i8 %194 to i1
-  br i1 %195, label %then41, label %else42
+  %191 = load ptr, ptr %given, align 8
+  %192 = getelementptr %30, ptr %191, i32 0, i32 9
+  %193 = load i32, ptr %192, align 4
+  %194 = icmp sgt i32 %193, 2
+  %195 = zext i1 %194 to i8
+  %196 = trunc i8 %195 to i1
+  br i1 %196, label %then41, label %else42
 
 then46:                                           ; preds = %then41
-  %196 = load ptr, ptr %target44, align 8
-  %197 = getelementptr %5, ptr %196, i32 0, i32 0
-  %198 = getelementptr [1024 x i8], ptr %197, i32 0, i32 0
-  %199 = getelementptr i8, ptr %198, i64 0
-  %200 = load ptr, ptr %given, align 8
-  %201 = getelementptr %30, ptr %200, i32 0, i32 9
-  %202 = load i32, ptr %201, align 4
-  %203 = sext i32 %202 to i64
-  %204 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %199, i64 1024, ptr @"$string.523", i64 %203, i64 0, i64 2)
-  %205 = load ptr, ptr %target44, align 8
-  %206 = getelementptr %5, ptr %205, i32 0, i32 0
-  %207 = getelementptr [1024 x i8], ptr %206, i32 0, i32 0
-  %208 = getelementptr i8, ptr %207, i64 0
-  call void @"$printable.clean"(ptr %208, i64 1024)
-  %209 = load %4, ptr %18, align 1
+  %197 = load ptr, ptr %target44, align 8
+  %198 = getelementptr %5, ptr %197, i32 0, i32 0
+  %199 = getelementptr [1024 x i8], ptr %198, i32 0, i32 0
+  %200 = getelementptr i8, ptr %199, i64 0
+  %201 = load ptr, ptr %given, align 8
+  %202 = getelementptr %30, ptr %201, i32 0, i32 9
+  %203 = load i32, ptr %202, align 4
+  %204 = sext i32 %203 to i64
+  %205 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %200, i64 1024, ptr @"$string.523", i64 %204, i64 0, i64 2)
+  %206 = load ptr, ptr %target44, align 8
+  %207 = getelementptr %5, ptr %206, i32 0, i32 0
+  %208 = getelementptr [1024 x i8], ptr %207, i32 0, i32 0
+  %209 = getelementptr i8, ptr %208, i64 0
+  call void @"$printable.clean"(ptr %209, i64 1024)
+  %210 = load %4, ptr %19, align 1
   br label %merge45
 
 else47:                                           ; preds = %then41
@@ -53583,48 +53615,48 @@ else42:                                           ; preds = %or.lhs.false43
   br label %merge40
 
 merge40:                                          ; preds = %else42, %dead48
-  %210 = load ptr, ptr %given, align 8
-  %211 = getelementptr %30, ptr %210, i32 0, i32 10
-  %212 = load i32, ptr %211, align 4
-  %213 = icmp slt i32 %212, 0
-  %214 = zext i1 %213 to i8
-  %215 = trunc i8 %214 to i1
-  br i1 %215, label %then50, label %or.lhs.false52
+  %211 = load ptr, ptr %given, align 8
+  %212 = getelementptr %30, ptr %211, i32 0, i32 10
+  %213 = load i32, ptr %212, align 4
+  %214 = icmp slt i32 %213, 0
+  %215 = zext i1 %214 to i8
+  %216 = trunc i8 %215 to i1
+  br i1 %216, label %then50, label %or.lhs.false52
 
 then50:                                           ; preds = %or.lhs.false52, %merge40
-  %216 = load ptr, ptr %message, align 8
-  store ptr %216, ptr %target53, align 8
-  %217 = load ptr, ptr %target53, align 8
-  %218 = icmp ne ptr %217, null
-  %219 = zext i1 %218 to i8
-  %220 = trunc i8 %219 to i1
-  br i1 %220, label %then55, label %else56
+  %217 = load ptr, ptr %message, align 8
+  store ptr %217, ptr %target53, align 8
+  %218 = load ptr, ptr %target53, align 8
+  %219 = icmp ne ptr %218, null
+  %220 = zext i1 %219 to i8
+  %221 = trunc i8 %220 to i1
+  br i1 %221, label %then55, label %else56
 
 or.lhs.false52:                                   ; preds = %merge40
-  %221 = load ptr, ptr %given, align 8
-  %222 = getelementptr %30, ptr %221, i32 0, i32 10
-  %223 = load i32, ptr %222, align 4
-  %224 = icmp sgt i32 %223, 4096
-  %225 = zext i1 %224 to i8
-  %226 = trunc i8 %225 to i1
-  br i1 %226, label %then50, label %else51
+  %222 = load ptr, ptr %given, align 8
+  %223 = getelementptr %30, ptr %222, i32 0, i32 10
+  %224 = load i32, ptr %223, align 4
+  %225 = icmp sgt i32 %224, 4096
+  %226 = zext i1 %225 to i8
+  %227 = trunc i8 %226 to i1
+  br i1 %227, label %then50, label %else51
 
 then55:                                           ; preds = %then50
-  %227 = load ptr, ptr %target53, align 8
-  %228 = getelementptr %5, ptr %227, i32 0, i32 0
-  %229 = getelementptr [1024 x i8], ptr %228, i32 0, i32 0
-  %230 = getelementptr i8, ptr %229, i64 0
-  %231 = load ptr, ptr %given, align 8
-  %232 = getelementptr %30, ptr %231, i32 0, i32 10
-  %233 = load i32, ptr %232, align 4
-  %234 = sext i32 %233 to i64
-  %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %230, i64 1024, ptr @"$string.524", i64 %234, i64 0, i64 4096)
-  %236 = load ptr, ptr %target53, align 8
-  %237 = getelementptr %5, ptr %236, i32 0, i32 0
-  %238 = getelementptr [1024 x i8], ptr %237, i32 0, i32 0
-  %239 = getelementptr i8, ptr %238, i64 0
-  call void @"$printable.clean"(ptr %239, i64 1024)
-  %240 = load %4, ptr %17, align 1
+  %228 = load ptr, ptr %target53, align 8
+  %229 = getelementptr %5, ptr %228, i32 0, i32 0
+  %230 = getelementptr [1024 x i8], ptr %229, i32 0, i32 0
+  %231 = getelementptr i8, ptr %230, i64 0
+  %232 = load ptr, ptr %given, align 8
+  %233 = getelementptr %30, ptr %232, i32 0, i32 10
+  %234 = load i32, ptr %233, align 4
+  %235 = sext i32 %234 to i64
+  %236 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %231, i64 1024, ptr @"$string.524", i64 %235, i64 0, i64 4096)
+  %237 = load ptr, ptr %target53, align 8
+  %238 = getelementptr %5, ptr %237, i32 0, i32 0
+  %239 = getelementptr [1024 x i8], ptr %238, i32 0, i32 0
+  %240 = getelementptr i8, ptr %239, i64 0
+  call void @"$printable.clean"(ptr %240, i64 1024)
+  %241 = load %4, ptr %18, align 1
   br label %merge54
 
 else56:                                           ; preds = %then50
@@ -53640,48 +53672,48 @@ else51:                                           ; preds = %or.lhs.false52
   br label %merge49
 
 merge49:                                          ; preds = %else51, %dead57
-  %241 = load ptr, ptr %given, align 8
-  %242 = getelementptr %30, ptr %241, i32 0, i32 11
-  %243 = load i32, ptr %242, align 4
-  %244 = icmp slt i32 %243, 1
-  %245 = zext i1 %244 to i8
-  %246 = trunc i8 %245 to i1
-  br i1 %246, label %then59, label %or.lhs.false61
+  %242 = load ptr, ptr %given, align 8
+  %243 = getelementptr %30, ptr %242, i32 0, i32 11
+  %244 = load i32, ptr %243, align 4
+  %245 = icmp slt i32 %244, 1
+  %246 = zext i1 %245 to i8
+  %247 = trunc i8 %246 to i1
+  br i1 %247, label %then59, label %or.lhs.false61
 
 then59:                                           ; preds = %or.lhs.false61, %merge49
-  %247 = load ptr, ptr %message, align 8
-  store ptr %247, ptr %target62, align 8
-  %248 = load ptr, ptr %target62, align 8
-  %249 = icmp ne ptr %248, null
-  %250 = zext i1 %249 to i8
-  %251 = trunc i8 %250 to i1
-  br i1 %251, label %then64, label %else65
+  %248 = load ptr, ptr %message, align 8
+  store ptr %248, ptr %target62, align 8
+  %249 = load ptr, ptr %target62, align 8
+  %250 = icmp ne ptr %249, null
+  %251 = zext i1 %250 to i8
+  %252 = trunc i8 %251 to i1
+  br i1 %252, label %then64, label %else65
 
 or.lhs.false61:                                   ; preds = %merge49
-  %252 = load ptr, ptr %given, align 8
-  %253 = getelementptr %30, ptr %252, i32 0, i32 11
-  %254 = load i32, ptr %253, align 4
-  %255 = icmp sgt i32 %254, 1048576
-  %256 = zext i1 %255 to i8
-  %257 = trunc i8 %256 to i1
-  br i1 %257, label %then59, label %else60
+  %253 = load ptr, ptr %given, align 8
+  %254 = getelementptr %30, ptr %253, i32 0, i32 11
+  %255 = load i32, ptr %254, align 4
+  %256 = icmp sgt i32 %255, 1048576
+  %257 = zext i1 %256 to i8
+  %258 = trunc i8 %257 to i1
+  br i1 %258, label %then59, label %else60
 
 then64:                                           ; preds = %then59
-  %258 = load ptr, ptr %target62, align 8
-  %259 = getelementptr %5, ptr %258, i32 0, i32 0
-  %260 = getelementptr [1024 x i8], ptr %259, i32 0, i32 0
-  %261 = getelementptr i8, ptr %260, i64 0
-  %262 = load ptr, ptr %given, align 8
-  %263 = getelementptr %30, ptr %262, i32 0, i32 11
-  %264 = load i32, ptr %263, align 4
-  %265 = sext i32 %264 to i64
-  %266 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %261, i64 1024, ptr @"$string.525", i64 %265, i64 1, i64 1048576)
-  %267 = load ptr, ptr %target62, align 8
-  %268 = getelementptr %5, ptr %267, i32 0, i32 0
-  %269 = getelementptr [1024 x i8], ptr %268, i32 0, i32 0
-  %270 = getelementptr i8, ptr %269, i64 0
-  call void @"$printable.clean"(ptr %270, i64 1024)
-  %271 = load %4, ptr %16, align 1
+  %259 = load ptr, ptr %target62, align 8
+  %260 = getelementptr %5, ptr %259, i32 0, i32 0
+  %261 = getelementptr [1024 x i8], ptr %260, i32 0, i32 0
+  %262 = getelementptr i8, ptr %261, i64 0
+  %263 = load ptr, ptr %given, align 8
+  %264 = getelementptr %30, ptr %263, i32 0, i32 11
+  %265 = load i32, ptr %264, align 4
+  %266 = sext i32 %265 to i64
+  %267 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %262, i64 1024, ptr @"$string.525", i64 %266, i64 1, i64 1048576)
+  %268 = load ptr, ptr %target62, align 8
+  %269 = getelementptr %5, ptr %268, i32 0, i32 0
+  %270 = getelementptr [1024 x i8], ptr %269, i32 0, i32 0
+  %271 = getelementptr i8, ptr %270, i64 0
+  call void @"$printable.clean"(ptr %271, i64 1024)
+  %272 = load %4, ptr %17, align 1
   br label %merge63
 
 else65:                                           ; preds = %then59
@@ -53697,48 +53729,48 @@ else60:                                           ; preds = %or.lhs.false61
   br label %merge58
 
 merge58:                                          ; preds = %else60, %dead66
-  %272 = load ptr, ptr %given, align 8
-  %273 = getelementptr %30, ptr %272, i32 0, i32 12
-  %274 = load i32, ptr %273, align 4
-  %275 = icmp slt i32 %274, 0
-  %276 = zext i1 %275 to i8
-  %277 = trunc i8 %276 to i1
-  br i1 %277, label %then68, label %or.lhs.false70
+  %273 = load ptr, ptr %given, align 8
+  %274 = getelementptr %30, ptr %273, i32 0, i32 12
+  %275 = load i32, ptr %274, align 4
+  %276 = icmp slt i32 %275, 0
+  %277 = zext i1 %276 to i8
+  %278 = trunc i8 %277 to i1
+  br i1 %278, label %then68, label %or.lhs.false70
 
 then68:                                           ; preds = %or.lhs.false70, %merge58
-  %278 = load ptr, ptr %message, align 8
-  store ptr %278, ptr %target71, align 8
-  %279 = load ptr, ptr %target71, align 8
-  %280 = icmp ne ptr %279, null
-  %281 = zext i1 %280 to i8
-  %282 = trunc i8 %281 to i1
-  br i1 %282, label %then73, label %else74
+  %279 = load ptr, ptr %message, align 8
+  store ptr %279, ptr %target71, align 8
+  %280 = load ptr, ptr %target71, align 8
+  %281 = icmp ne ptr %280, null
+  %282 = zext i1 %281 to i8
+  %283 = trunc i8 %282 to i1
+  br i1 %283, label %then73, label %else74
 
 or.lhs.false70:                                   ; preds = %merge58
-  %283 = load ptr, ptr %given, align 8
-  %284 = getelementptr %30, ptr %283, i32 0, i32 12
-  %285 = load i32, ptr %284, align 4
-  %286 = icmp sgt i32 %285, 67108864
-  %287 = zext i1 %286 to i8
-  %288 = trunc i8 %287 to i1
-  br i1 %288, label %then68, label %else69
+  %284 = load ptr, ptr %given, align 8
+  %285 = getelementptr %30, ptr %284, i32 0, i32 12
+  %286 = load i32, ptr %285, align 4
+  %287 = icmp sgt i32 %286, 67108864
+  %288 = zext i1 %287 to i8
+  %289 = trunc i8 %288 to i1
+  br i1 %289, label %then68, label %else69
 
 then73:                                           ; preds = %then68
-  %289 = load ptr, ptr %target71, align 8
-  %290 = getelementptr %5, ptr %289, i32 0, i32 0
-  %291 = getelementptr [1024 x i8], ptr %290, i32 0, i32 0
-  %292 = getelementptr i8, ptr %291, i64 0
-  %293 = load ptr, ptr %given, align 8
-  %294 = getelementptr %30, ptr %293, i32 0, i32 12
-  %295 = load i32, ptr %294, align 4
-  %296 = sext i32 %295 to i64
-  %297 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %292, i64 1024, ptr @"$string.526", i64 %296, i64 0, i64 67108864)
-  %298 = load ptr, ptr %target71, align 8
-  %299 = getelementptr %5, ptr %298, i32 0, i32 0
-  %300 = getelementptr [1024 x i8], ptr %299, i32 0, i32 0
-  %301 = getelementptr i8, ptr %300, i64 0
-  call void @"$printable.clean"(ptr %301, i64 1024)
-  %302 = load %4, ptr %15, align 1
+  %290 = load ptr, ptr %target71, align 8
+  %291 = getelementptr %5, ptr %290, i32 0, i32 0
+  %292 = getelementptr [1024 x i8], ptr %291, i32 0, i32 0
+  %293 = getelementptr i8, ptr %292, i64 0
+  %294 = load ptr, ptr %given, align 8
+  %295 = getelementptr %30, ptr %294, i32 0, i32 12
+  %296 = load i32, ptr %295, align 4
+  %297 = sext i32 %296 to i64
+  %298 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %293, i64 1024, ptr @"$string.526", i64 %297, i64 0, i64 67108864)
+  %299 = load ptr, ptr %target71, align 8
+  %300 = getelementptr %5, ptr %299, i32 0, i32 0
+  %301 = getelementptr [1024 x i8], ptr %300, i32 0, i32 0
+  %302 = getelementptr i8, ptr %301, i64 0
+  call void @"$printable.clean"(ptr %302, i64 1024)
+  %303 = load %4, ptr %16, align 1
   br label %merge72
 
 else74:                                           ; preds = %then68
@@ -53754,48 +53786,48 @@ else69:                                           ; preds = %or.lhs.false70
   br label %merge67
 
 merge67:                                          ; preds = %else69, %dead75
-  %303 = load ptr, ptr %given, align 8
-  %304 = getelementptr %30, ptr %303, i32 0, i32 13
-  %305 = load i32, ptr %304, align 4
-  %306 = icmp slt i32 %305, 1
-  %307 = zext i1 %306 to i8
-  %308 = trunc i8 %307 to i1
-  br i1 %308, label %then77, label %or.lhs.false79
+  %304 = load ptr, ptr %given, align 8
+  %305 = getelementptr %30, ptr %304, i32 0, i32 13
+  %306 = load i32, ptr %305, align 4
+  %307 = icmp slt i32 %306, 1
+  %308 = zext i1 %307 to i8
+  %309 = trunc i8 %308 to i1
+  br i1 %309, label %then77, label %or.lhs.false79
 
 then77:                                           ; preds = %or.lhs.false79, %merge67
-  %309 = load ptr, ptr %message, align 8
-  store ptr %309, ptr %target80, align 8
-  %310 = load ptr, ptr %target80, align 8
-  %311 = icmp ne ptr %310, null
-  %312 = zext i1 %311 to i8
-  %313 = trunc i8 %312 to i1
-  br i1 %313, label %then82, label %else83
+  %310 = load ptr, ptr %message, align 8
+  store ptr %310, ptr %target80, align 8
+  %311 = load ptr, ptr %target80, align 8
+  %312 = icmp ne ptr %311, null
+  %313 = zext i1 %312 to i8
+  %314 = trunc i8 %313 to i1
+  br i1 %314, label %then82, label %else83
 
 or.lhs.false79:                                   ; preds = %merge67
-  %314 = load ptr, ptr %given, align 8
-  %315 = getelementptr %30, ptr %314, i32 0, i32 13
-  %316 = load i32, ptr %315, align 4
-  %317 = icmp sgt i32 %316, 16777216
-  %318 = zext i1 %317 to i8
-  %319 = trunc i8 %318 to i1
-  br i1 %319, label %then77, label %else78
+  %315 = load ptr, ptr %given, align 8
+  %316 = getelementptr %30, ptr %315, i32 0, i32 13
+  %317 = load i32, ptr %316, align 4
+  %318 = icmp sgt i32 %317, 16777216
+  %319 = zext i1 %318 to i8
+  %320 = trunc i8 %319 to i1
+  br i1 %320, label %then77, label %else78
 
 then82:                                           ; preds = %then77
-  %320 = load ptr, ptr %target80, align 8
-  %321 = getelementptr %5, ptr %320, i32 0, i32 0
-  %322 = getelementptr [1024 x i8], ptr %321, i32 0, i32 0
-  %323 = getelementptr i8, ptr %322, i64 0
-  %324 = load ptr, ptr %given, align 8
-  %325 = getelementptr %30, ptr %324, i32 0, i32 13
-  %326 = load i32, ptr %325, align 4
-  %327 = sext i32 %326 to i64
-  %328 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %323, i64 1024, ptr @"$string.527", i64 %327, i64 1, i64 16777216)
-  %329 = load ptr, ptr %target80, align 8
-  %330 = getelementptr %5, ptr %329, i32 0, i32 0
-  %331 = getelementptr [1024 x i8], ptr %330, i32 0, i32 0
-  %332 = getelementptr i8, ptr %331, i64 0
-  call void @"$printable.clean"(ptr %332, i64 1024)
-  %333 = load %4, ptr %14, align 1
+  %321 = load ptr, ptr %target80, align 8
+  %322 = getelementptr %5, ptr %321, i32 0, i32 0
+  %323 = getelementptr [1024 x i8], ptr %322, i32 0, i32 0
+  %324 = getelementptr i8, ptr %323, i64 0
+  %325 = load ptr, ptr %given, align 8
+  %326 = getelementptr %30, ptr %325, i32 0, i32 13
+  %327 = load i32, ptr %326, align 4
+  %328 = sext i32 %327 to i64
+  %329 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %324, i64 1024, ptr @"$string.527", i64 %328, i64 1, i64 16777216)
+  %330 = load ptr, ptr %target80, align 8
+  %331 = getelementptr %5, ptr %330, i32 0, i32 0
+  %332 = getelementptr [1024 x i8], ptr %331, i32 0, i32 0
+  %333 = getelementptr i8, ptr %332, i64 0
+  call void @"$printable.clean"(ptr %333, i64 1024)
+  %334 = load %4, ptr %15, align 1
   br label %merge81
 
 else83:                                           ; preds = %then77
@@ -53811,48 +53843,48 @@ else78:                                           ; preds = %or.lhs.false79
   br label %merge76
 
 merge76:                                          ; preds = %else78, %dead84
-  %334 = load ptr, ptr %given, align 8
-  %335 = getelementptr %30, ptr %334, i32 0, i32 14
-  %336 = load i32, ptr %335, align 4
-  %337 = icmp slt i32 %336, 0
-  %338 = zext i1 %337 to i8
-  %339 = trunc i8 %338 to i1
-  br i1 %339, label %then86, label %or.lhs.false88
+  %335 = load ptr, ptr %given, align 8
+  %336 = getelementptr %30, ptr %335, i32 0, i32 14
+  %337 = load i32, ptr %336, align 4
+  %338 = icmp slt i32 %337, 0
+  %339 = zext i1 %338 to i8
+  %340 = trunc i8 %339 to i1
+  br i1 %340, label %then86, label %or.lhs.false88
 
 then86:                                           ; preds = %or.lhs.false88, %merge76
-  %340 = load ptr, ptr %message, align 8
-  store ptr %340, ptr %target89, align 8
-  %341 = load ptr, ptr %target89, align 8
-  %342 = icmp ne ptr %341, null
-  %343 = zext i1 %342 to i8
-  %344 = trunc i8 %343 to i1
-  br i1 %344, label %then91, label %else92
+  %341 = load ptr, ptr %message, align 8
+  store ptr %341, ptr %target89, align 8
+  %342 = load ptr, ptr %target89, align 8
+  %343 = icmp ne ptr %342, null
+  %344 = zext i1 %343 to i8
+  %345 = trunc i8 %344 to i1
+  br i1 %345, label %then91, label %else92
 
 or.lhs.false88:                                   ; preds = %merge76
-  %345 = load ptr, ptr %given, align 8
-  %346 = getelementptr %30, ptr %345, i32 0, i32 14
-  %347 = load i32, ptr %346, align 4
-  %348 = icmp sgt i32 %347, 1
-  %349 = zext i1 %348 to i8
-  %350 = trunc i8 %349 to i1
-  br i1 %350, label %then86, label %else87
+  %346 = load ptr, ptr %given, align 8
+  %347 = getelementptr %30, ptr %346, i32 0, i32 14
+  %348 = load i32, ptr %347, align 4
+  %349 = icmp sgt i32 %348, 1
+  %350 = zext i1 %349 to i8
+  %351 = trunc i8 %350 to i1
+  br i1 %351, label %then86, label %else87
 
 then91:                                           ; preds = %then86
-  %351 = load ptr, ptr %target89, align 8
-  %352 = getelementptr %5, ptr %351, i32 0, i32 0
-  %353 = getelementptr [1024 x i8], ptr %352, i32 0, i32 0
-  %354 = getelementptr i8, ptr %353, i64 0
-  %355 = load ptr, ptr %given, align 8
-  %356 = getelementptr %30, ptr %355, i32 0, i32 14
-  %357 = load i32, ptr %356, align 4
-  %358 = sext i32 %357 to i64
-  %359 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %354, i64 1024, ptr @"$string.528", i64 %358, i64 0, i64 1)
-  %360 = load ptr, ptr %target89, align 8
-  %361 = getelementptr %5, ptr %360, i32 0, i32 0
-  %362 = getelementptr [1024 x i8], ptr %361, i32 0, i32 0
-  %363 = getelementptr i8, ptr %362, i64 0
-  call void @"$printable.clean"(ptr %363, i64 1024)
-  %364 = load %4, ptr %13, align 1
+  %352 = load ptr, ptr %target89, align 8
+  %353 = getelementptr %5, ptr %352, i32 0, i32 0
+  %354 = getelementptr [1024 x i8], ptr %353, i32 0, i32 0
+  %355 = getelementptr i8, ptr %354, i64 0
+  %356 = load ptr, ptr %given, align 8
+  %357 = getelementptr %30, ptr %356, i32 0, i32 14
+  %358 = load i32, ptr %357, align 4
+  %359 = sext i32 %358 to i64
+  %360 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %355, i64 1024, ptr @"$string.528", i64 %359, i64 0, i64 1)
+  %361 = load ptr, ptr %target89, align 8
+  %362 = getelementptr %5, ptr %361, i32 0, i32 0
+  %363 = getelementptr [1024 x i8], ptr %362, i32 0, i32 0
+  %364 = getelementptr i8, ptr %363, i64 0
+  call void @"$printable.clean"(ptr %364, i64 1024)
+  %365 = load %4, ptr %14, align 1
   br label %merge90
 
 else92:                                           ; preds = %then86
@@ -53868,48 +53900,48 @@ else87:                                           ; preds = %or.lhs.false88
   br label %merge85
 
 merge85:                                          ; preds = %else87, %dead93
-  %365 = load ptr, ptr %given, align 8
-  %366 = getelementptr %30, ptr %365, i32 0, i32 15
-  %367 = load i32, ptr %366, align 4
-  %368 = icmp slt i32 %367, -1
-  %369 = zext i1 %368 to i8
-  %370 = trunc i8 %369 to i1
-  br i1 %370, label %then95, label %or.lhs.false97
+  %366 = load ptr, ptr %given, align 8
+  %367 = getelementptr %30, ptr %366, i32 0, i32 15
+  %368 = load i32, ptr %367, align 4
+  %369 = icmp slt i32 %368, -1
+  %370 = zext i1 %369 to i8
+  %371 = trunc i8 %370 to i1
+  br i1 %371, label %then95, label %or.lhs.false97
 
 then95:                                           ; preds = %or.lhs.false97, %merge85
-  %371 = load ptr, ptr %message, align 8
-  store ptr %371, ptr %target98, align 8
-  %372 = load ptr, ptr %target98, align 8
-  %373 = icmp ne ptr %372, null
-  %374 = zext i1 %373 to i8
-  %375 = trunc i8 %374 to i1
-  br i1 %375, label %then100, label %else101
+  %372 = load ptr, ptr %message, align 8
+  store ptr %372, ptr %target98, align 8
+  %373 = load ptr, ptr %target98, align 8
+  %374 = icmp ne ptr %373, null
+  %375 = zext i1 %374 to i8
+  %376 = trunc i8 %375 to i1
+  br i1 %376, label %then100, label %else101
 
 or.lhs.false97:                                   ; preds = %merge85
-  %376 = load ptr, ptr %given, align 8
-  %377 = getelementptr %30, ptr %376, i32 0, i32 15
-  %378 = load i32, ptr %377, align 4
-  %379 = icmp sgt i32 %378, 2
-  %380 = zext i1 %379 to i8
-  %381 = trunc i8 %380 to i1
-  br i1 %381, label %then95, label %else96
+  %377 = load ptr, ptr %given, align 8
+  %378 = getelementptr %30, ptr %377, i32 0, i32 15
+  %379 = load i32, ptr %378, align 4
+  %380 = icmp sgt i32 %379, 2
+  %381 = zext i1 %380 to i8
+  %382 = trunc i8 %381 to i1
+  br i1 %382, label %then95, label %else96
 
 then100:                                          ; preds = %then95
-  %382 = load ptr, ptr %target98, align 8
-  %383 = getelementptr %5, ptr %382, i32 0, i32 0
-  %384 = getelementptr [1024 x i8], ptr %383, i32 0, i32 0
-  %385 = getelementptr i8, ptr %384, i64 0
-  %386 = load ptr, ptr %given, align 8
-  %387 = getelementptr %30, ptr %386, i32 0, i32 15
-  %388 = load i32, ptr %387, align 4
-  %389 = sext i32 %388 to i64
-  %390 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %385, i64 1024, ptr @"$string.529", i64 %389, i64 -1, i64 2)
-  %391 = load ptr, ptr %target98, align 8
-  %392 = getelementptr %5, ptr %391, i32 0, i32 0
-  %393 = getelementptr [1024 x i8], ptr %392, i32 0, i32 0
-  %394 = getelementptr i8, ptr %393, i64 0
-  call void @"$printable.clean"(ptr %394, i64 1024)
-  %395 = load %4, ptr %12, align 1
+  %383 = load ptr, ptr %target98, align 8
+  %384 = getelementptr %5, ptr %383, i32 0, i32 0
+  %385 = getelementptr [1024 x i8], ptr %384, i32 0, i32 0
+  %386 = getelementptr i8, ptr %385, i64 0
+  %387 = load ptr, ptr %given, align 8
+  %388 = getelementptr %30, ptr %387, i32 0, i32 15
+  %389 = load i32, ptr %388, align 4
+  %390 = sext i32 %389 to i64
+  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %386, i64 1024, ptr @"$string.529", i64 %390, i64 -1, i64 2)
+  %392 = load ptr, ptr %target98, align 8
+  %393 = getelementptr %5, ptr %392, i32 0, i32 0
+  %394 = getelementptr [1024 x i8], ptr %393, i32 0, i32 0
+  %395 = getelementptr i8, ptr %394, i64 0
+  call void @"$printable.clean"(ptr %395, i64 1024)
+  %396 = load %4, ptr %13, align 1
   br label %merge99
 
 else101:                                          ; preds = %then95
@@ -53925,48 +53957,48 @@ else96:                                           ; preds = %or.lhs.false97
   br label %merge94
 
 merge94:                                          ; preds = %else96, %dead102
-  %396 = load ptr, ptr %given, align 8
-  %397 = getelementptr %30, ptr %396, i32 0, i32 16
-  %398 = load i32, ptr %397, align 4
-  %399 = icmp slt i32 %398, 0
-  %400 = zext i1 %399 to i8
-  %401 = trunc i8 %400 to i1
-  br i1 %401, label %then104, label %or.lhs.false106
+  %397 = load ptr, ptr %given, align 8
+  %398 = getelementptr %30, ptr %397, i32 0, i32 16
+  %399 = load i32, ptr %398, align 4
+  %400 = icmp slt i32 %399, 0
+  %401 = zext i1 %400 to i8
+  %402 = trunc i8 %401 to i1
+  br i1 %402, label %then104, label %or.lhs.false106
 
 then104:                                          ; preds = %or.lhs.false106, %merge94
-  %402 = load ptr, ptr %message, align 8
-  store ptr %402, ptr %target107, align 8
-  %403 = load ptr, ptr %target107, align 8
-  %404 = icmp ne ptr %403, null
-  %405 = zext i1 %404 to i8
-  %406 = trunc i8 %405 to i1
-  br i1 %406, label %then109, label %else110
+  %403 = load ptr, ptr %message, align 8
+  store ptr %403, ptr %target107, align 8
+  %404 = load ptr, ptr %target107, align 8
+  %405 = icmp ne ptr %404, null
+  %406 = zext i1 %405 to i8
+  %407 = trunc i8 %406 to i1
+  br i1 %407, label %then109, label %else110
 
 or.lhs.false106:                                  ; preds = %merge94
-  %407 = load ptr, ptr %given, align 8
-  %408 = getelementptr %30, ptr %407, i32 0, i32 16
-  %409 = load i32, ptr %408, align 4
-  %410 = icmp sgt i32 %409, 65536
-  %411 = zext i1 %410 to i8
-  %412 = trunc i8 %411 to i1
-  br i1 %412, label %then104, label %else105
+  %408 = load ptr, ptr %given, align 8
+  %409 = getelementptr %30, ptr %408, i32 0, i32 16
+  %410 = load i32, ptr %409, align 4
+  %411 = icmp sgt i32 %410, 65536
+  %412 = zext i1 %411 to i8
+  %413 = trunc i8 %412 to i1
+  br i1 %413, label %then104, label %else105
 
 then109:                                          ; preds = %then104
-  %413 = load ptr, ptr %target107, align 8
-  %414 = getelementptr %5, ptr %413, i32 0, i32 0
-  %415 = getelementptr [1024 x i8], ptr %414, i32 0, i32 0
-  %416 = getelementptr i8, ptr %415, i64 0
-  %417 = load ptr, ptr %given, align 8
-  %418 = getelementptr %30, ptr %417, i32 0, i32 16
-  %419 = load i32, ptr %418, align 4
-  %420 = sext i32 %419 to i64
-  %421 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %416, i64 1024, ptr @"$string.530", i64 %420, i64 0, i64 65536)
-  %422 = load ptr, ptr %target107, align 8
-  %423 = getelementptr %5, ptr %422, i32 0, i32 0
-  %424 = getelementptr [1024 x i8], ptr %423, i32 0, i32 0
-  %425 = getelementptr i8, ptr %424, i64 0
-  call void @"$printable.clean"(ptr %425, i64 1024)
-  %426 = load %4, ptr %11, align 1
+  %414 = load ptr, ptr %target107, align 8
+  %415 = getelementptr %5, ptr %414, i32 0, i32 0
+  %416 = getelementptr [1024 x i8], ptr %415, i32 0, i32 0
+  %417 = getelementptr i8, ptr %416, i64 0
+  %418 = load ptr, ptr %given, align 8
+  %419 = getelementptr %30, ptr %418, i32 0, i32 16
+  %420 = load i32, ptr %419, align 4
+  %421 = sext i32 %420 to i64
+  %422 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %417, i64 1024, ptr @"$string.530", i64 %421, i64 0, i64 65536)
+  %423 = load ptr, ptr %target107, align 8
+  %424 = getelementptr %5, ptr %423, i32 0, i32 0
+  %425 = getelementptr [1024 x i8], ptr %424, i32 0, i32 0
+  %426 = getelementptr i8, ptr %425, i64 0
+  call void @"$printable.clean"(ptr %426, i64 1024)
+  %427 = load %4, ptr %12, align 1
   br label %merge108
 
 else110:                                          ; preds = %then104
@@ -53982,48 +54014,48 @@ else105:                                          ; preds = %or.lhs.false106
   br label %merge103
 
 merge103:                                         ; preds = %else105, %dead111
-  %427 = load ptr, ptr %given, align 8
-  %428 = getelementptr %30, ptr %427, i32 0, i32 20
-  %429 = load i32, ptr %428, align 4
-  %430 = icmp slt i32 %429, -1
-  %431 = zext i1 %430 to i8
-  %432 = trunc i8 %431 to i1
-  br i1 %432, label %then113, label %or.lhs.false115
+  %428 = load ptr, ptr %given, align 8
+  %429 = getelementptr %30, ptr %428, i32 0, i32 20
+  %430 = load i32, ptr %429, align 4
+  %431 = icmp slt i32 %430, -1
+  %432 = zext i1 %431 to i8
+  %433 = trunc i8 %432 to i1
+  br i1 %433, label %then113, label %or.lhs.false115
 
 then113:                                          ; preds = %or.lhs.false115, %merge103
-  %433 = load ptr, ptr %message, align 8
-  store ptr %433, ptr %target116, align 8
-  %434 = load ptr, ptr %target116, align 8
-  %435 = icmp ne ptr %434, null
-  %436 = zext i1 %435 to i8
-  %437 = trunc i8 %436 to i1
-  br i1 %437, label %then118, label %else119
+  %434 = load ptr, ptr %message, align 8
+  store ptr %434, ptr %target116, align 8
+  %435 = load ptr, ptr %target116, align 8
+  %436 = icmp ne ptr %435, null
+  %437 = zext i1 %436 to i8
+  %438 = trunc i8 %437 to i1
+  br i1 %438, label %then118, label %else119
 
 or.lhs.false115:                                  ; preds = %merge103
-  %438 = load ptr, ptr %given, align 8
-  %439 = getelementptr %30, ptr %438, i32 0, i32 20
-  %440 = load i32, ptr %439, align 4
-  %441 = icmp sgt i32 %440, 1
-  %442 = zext i1 %441 to i8
-  %443 = trunc i8 %442 to i1
-  br i1 %443, label %then113, label %else114
+  %439 = load ptr, ptr %given, align 8
+  %440 = getelementptr %30, ptr %439, i32 0, i32 20
+  %441 = load i32, ptr %440, align 4
+  %442 = icmp sgt i32 %441, 1
+  %443 = zext i1 %442 to i8
+  %444 = trunc i8 %443 to i1
+  br i1 %444, label %then113, label %else114
 
 then118:                                          ; preds = %then113
-  %444 = load ptr, ptr %target116, align 8
-  %445 = getelementptr %5, ptr %444, i32 0, i32 0
-  %446 = getelementptr [1024 x i8], ptr %445, i32 0, i32 0
-  %447 = getelementptr i8, ptr %446, i64 0
-  %448 = load ptr, ptr %given, align 8
-  %449 = getelementptr %30, ptr %448, i32 0, i32 20
-  %450 = load i32, ptr %449, align 4
-  %451 = sext i32 %450 to i64
-  %452 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %447, i64 1024, ptr @"$string.531", i64 %451, i64 -1, i64 1)
-  %453 = load ptr, ptr %target116, align 8
-  %454 = getelementptr %5, ptr %453, i32 0, i32 0
-  %455 = getelementptr [1024 x i8], ptr %454, i32 0, i32 0
-  %456 = getelementptr i8, ptr %455, i64 0
-  call void @"$printable.clean"(ptr %456, i64 1024)
-  %457 = load %4, ptr %10, align 1
+  %445 = load ptr, ptr %target116, align 8
+  %446 = getelementptr %5, ptr %445, i32 0, i32 0
+  %447 = getelementptr [1024 x i8], ptr %446, i32 0, i32 0
+  %448 = getelementptr i8, ptr %447, i64 0
+  %449 = load ptr, ptr %given, align 8
+  %450 = getelementptr %30, ptr %449, i32 0, i32 20
+  %451 = load i32, ptr %450, align 4
+  %452 = sext i32 %451 to i64
+  %453 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %448, i64 1024, ptr @"$string.531", i64 %452, i64 -1, i64 1)
+  %454 = load ptr, ptr %target116, align 8
+  %455 = getelementptr %5, ptr %454, i32 0, i32 0
+  %456 = getelementptr [1024 x i8], ptr %455, i32 0, i32 0
+  %457 = getelementptr i8, ptr %456, i64 0
+  call void @"$printable.clean"(ptr %457, i64 1024)
+  %458 = load %4, ptr %11, align 1
   br label %merge117
 
 else119:                                          ; preds = %then113
@@ -54039,48 +54071,48 @@ else114:                                          ; preds = %or.lhs.false115
   br label %merge112
 
 merge112:                                         ; preds = %else114, %dead120
-  %458 = load ptr, ptr %given, align 8
-  %459 = getelementptr %30, ptr %458, i32 0, i32 21
-  %460 = load i32, ptr %459, align 4
-  %461 = icmp slt i32 %460, -1
-  %462 = zext i1 %461 to i8
-  %463 = trunc i8 %462 to i1
-  br i1 %463, label %then122, label %or.lhs.false124
+  %459 = load ptr, ptr %given, align 8
+  %460 = getelementptr %30, ptr %459, i32 0, i32 21
+  %461 = load i32, ptr %460, align 4
+  %462 = icmp slt i32 %461, -1
+  %463 = zext i1 %462 to i8
+  %464 = trunc i8 %463 to i1
+  br i1 %464, label %then122, label %or.lhs.false124
 
 then122:                                          ; preds = %or.lhs.false124, %merge112
-  %464 = load ptr, ptr %message, align 8
-  store ptr %464, ptr %target125, align 8
-  %465 = load ptr, ptr %target125, align 8
-  %466 = icmp ne ptr %465, null
-  %467 = zext i1 %466 to i8
-  %468 = trunc i8 %467 to i1
-  br i1 %468, label %then127, label %else128
+  %465 = load ptr, ptr %message, align 8
+  store ptr %465, ptr %target125, align 8
+  %466 = load ptr, ptr %target125, align 8
+  %467 = icmp ne ptr %466, null
+  %468 = zext i1 %467 to i8
+  %469 = trunc i8 %468 to i1
+  br i1 %469, label %then127, label %else128
 
 or.lhs.false124:                                  ; preds = %merge112
-  %469 = load ptr, ptr %given, align 8
-  %470 = getelementptr %30, ptr %469, i32 0, i32 21
-  %471 = load i32, ptr %470, align 4
-  %472 = icmp sgt i32 %471, 1
-  %473 = zext i1 %472 to i8
-  %474 = trunc i8 %473 to i1
-  br i1 %474, label %then122, label %else123
+  %470 = load ptr, ptr %given, align 8
+  %471 = getelementptr %30, ptr %470, i32 0, i32 21
+  %472 = load i32, ptr %471, align 4
+  %473 = icmp sgt i32 %472, 1
+  %474 = zext i1 %473 to i8
+  %475 = trunc i8 %474 to i1
+  br i1 %475, label %then122, label %else123
 
 then127:                                          ; preds = %then122
-  %475 = load ptr, ptr %target125, align 8
-  %476 = getelementptr %5, ptr %475, i32 0, i32 0
-  %477 = getelementptr [1024 x i8], ptr %476, i32 0, i32 0
-  %478 = getelementptr i8, ptr %477, i64 0
-  %479 = load ptr, ptr %given, align 8
-  %480 = getelementptr %30, ptr %479, i32 0, i32 21
-  %481 = load i32, ptr %480, align 4
-  %482 = sext i32 %481 to i64
-  %483 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %478, i64 1024, ptr @"$string.532", i64 %482, i64 -1, i64 1)
-  %484 = load ptr, ptr %target125, align 8
-  %485 = getelementptr %5, ptr %484, i32 0, i32 0
-  %486 = getelementptr [1024 x i8], ptr %485, i32 0, i32 0
-  %487 = getelementptr i8, ptr %486, i64 0
-  call void @"$printable.clean"(ptr %487, i64 1024)
-  %488 = load %4, ptr %9, align 1
+  %476 = load ptr, ptr %target125, align 8
+  %477 = getelementptr %5, ptr %476, i32 0, i32 0
+  %478 = getelementptr [1024 x i8], ptr %477, i32 0, i32 0
+  %479 = getelementptr i8, ptr %478, i64 0
+  %480 = load ptr, ptr %given, align 8
+  %481 = getelementptr %30, ptr %480, i32 0, i32 21
+  %482 = load i32, ptr %481, align 4
+  %483 = sext i32 %482 to i64
+  %484 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %479, i64 1024, ptr @"$string.532", i64 %483, i64 -1, i64 1)
+  %485 = load ptr, ptr %target125, align 8
+  %486 = getelementptr %5, ptr %485, i32 0, i32 0
+  %487 = getelementptr [1024 x i8], ptr %486, i32 0, i32 0
+  %488 = getelementptr i8, ptr %487, i64 0
+  call void @"$printable.clean"(ptr %488, i64 1024)
+  %489 = load %4, ptr %10, align 1
   br label %merge126
 
 else128:                                          ; preds = %then122
@@ -54096,48 +54128,48 @@ else123:                                          ; preds = %or.lhs.false124
   br label %merge121
 
 merge121:                                         ; preds = %else123, %dead129
-  %489 = load ptr, ptr %given, align 8
-  %490 = getelementptr %30, ptr %489, i32 0, i32 22
-  %491 = load i32, ptr %490, align 4
-  %492 = icmp slt i32 %491, 0
-  %493 = zext i1 %492 to i8
-  %494 = trunc i8 %493 to i1
-  br i1 %494, label %then131, label %or.lhs.false133
+  %490 = load ptr, ptr %given, align 8
+  %491 = getelementptr %30, ptr %490, i32 0, i32 22
+  %492 = load i32, ptr %491, align 4
+  %493 = icmp slt i32 %492, 0
+  %494 = zext i1 %493 to i8
+  %495 = trunc i8 %494 to i1
+  br i1 %495, label %then131, label %or.lhs.false133
 
 then131:                                          ; preds = %or.lhs.false133, %merge121
-  %495 = load ptr, ptr %message, align 8
-  store ptr %495, ptr %target134, align 8
-  %496 = load ptr, ptr %target134, align 8
-  %497 = icmp ne ptr %496, null
-  %498 = zext i1 %497 to i8
-  %499 = trunc i8 %498 to i1
-  br i1 %499, label %then136, label %else137
+  %496 = load ptr, ptr %message, align 8
+  store ptr %496, ptr %target134, align 8
+  %497 = load ptr, ptr %target134, align 8
+  %498 = icmp ne ptr %497, null
+  %499 = zext i1 %498 to i8
+  %500 = trunc i8 %499 to i1
+  br i1 %500, label %then136, label %else137
 
 or.lhs.false133:                                  ; preds = %merge121
-  %500 = load ptr, ptr %given, align 8
-  %501 = getelementptr %30, ptr %500, i32 0, i32 22
-  %502 = load i32, ptr %501, align 4
-  %503 = icmp sgt i32 %502, 1
-  %504 = zext i1 %503 to i8
-  %505 = trunc i8 %504 to i1
-  br i1 %505, label %then131, label %else132
+  %501 = load ptr, ptr %given, align 8
+  %502 = getelementptr %30, ptr %501, i32 0, i32 22
+  %503 = load i32, ptr %502, align 4
+  %504 = icmp sgt i32 %503, 1
+  %505 = zext i1 %504 to i8
+  %506 = trunc i8 %505 to i1
+  br i1 %506, label %then131, label %else132
 
 then136:                                          ; preds = %then131
-  %506 = load ptr, ptr %target134, align 8
-  %507 = getelementptr %5, ptr %506, i32 0, i32 0
-  %508 = getelementptr [1024 x i8], ptr %507, i32 0, i32 0
-  %509 = getelementptr i8, ptr %508, i64 0
-  %510 = load ptr, ptr %given, align 8
-  %511 = getelementptr %30, ptr %510, i32 0, i32 22
-  %512 = load i32, ptr %511, align 4
-  %513 = sext i32 %512 to i64
-  %514 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %509, i64 1024, ptr @"$string.533", i64 %513, i64 0, i64 1)
-  %515 = load ptr, ptr %target134, align 8
-  %516 = getelementptr %5, ptr %515, i32 0, i32 0
-  %517 = getelementptr [1024 x i8], ptr %516, i32 0, i32 0
-  %518 = getelementptr i8, ptr %517, i64 0
-  call void @"$printable.clean"(ptr %518, i64 1024)
-  %519 = load %4, ptr %8, align 1
+  %507 = load ptr, ptr %target134, align 8
+  %508 = getelementptr %5, ptr %507, i32 0, i32 0
+  %509 = getelementptr [1024 x i8], ptr %508, i32 0, i32 0
+  %510 = getelementptr i8, ptr %509, i64 0
+  %511 = load ptr, ptr %given, align 8
+  %512 = getelementptr %30, ptr %511, i32 0, i32 22
+  %513 = load i32, ptr %512, align 4
+  %514 = sext i32 %513 to i64
+  %515 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %510, i64 1024, ptr @"$string.533", i64 %514, i64 0, i64 1)
+  %516 = load ptr, ptr %target134, align 8
+  %517 = getelementptr %5, ptr %516, i32 0, i32 0
+  %518 = getelementptr [1024 x i8], ptr %517, i32 0, i32 0
+  %519 = getelementptr i8, ptr %518, i64 0
+  call void @"$printable.clean"(ptr %519, i64 1024)
+  %520 = load %4, ptr %9, align 1
   br label %merge135
 
 else137:                                          ; preds = %then131
@@ -54153,48 +54185,48 @@ else132:                                          ; preds = %or.lhs.false133
   br label %merge130
 
 merge130:                                         ; preds = %else132, %dead138
-  %520 = load ptr, ptr %given, align 8
-  %521 = getelementptr %30, ptr %520, i32 0, i32 23
-  %522 = load i32, ptr %521, align 4
-  %523 = icmp slt i32 %522, 0
-  %524 = zext i1 %523 to i8
-  %525 = trunc i8 %524 to i1
-  br i1 %525, label %then140, label %or.lhs.false142
+  %521 = load ptr, ptr %given, align 8
+  %522 = getelementptr %30, ptr %521, i32 0, i32 23
+  %523 = load i32, ptr %522, align 4
+  %524 = icmp slt i32 %523, 0
+  %525 = zext i1 %524 to i8
+  %526 = trunc i8 %525 to i1
+  br i1 %526, label %then140, label %or.lhs.false142
 
 then140:                                          ; preds = %or.lhs.false142, %merge130
-  %526 = load ptr, ptr %message, align 8
-  store ptr %526, ptr %target143, align 8
-  %527 = load ptr, ptr %target143, align 8
-  %528 = icmp ne ptr %527, null
-  %529 = zext i1 %528 to i8
-  %530 = trunc i8 %529 to i1
-  br i1 %530, label %then145, label %else146
+  %527 = load ptr, ptr %message, align 8
+  store ptr %527, ptr %target143, align 8
+  %528 = load ptr, ptr %target143, align 8
+  %529 = icmp ne ptr %528, null
+  %530 = zext i1 %529 to i8
+  %531 = trunc i8 %530 to i1
+  br i1 %531, label %then145, label %else146
 
 or.lhs.false142:                                  ; preds = %merge130
-  %531 = load ptr, ptr %given, align 8
-  %532 = getelementptr %30, ptr %531, i32 0, i32 23
-  %533 = load i32, ptr %532, align 4
-  %534 = icmp sgt i32 %533, 1
-  %535 = zext i1 %534 to i8
-  %536 = trunc i8 %535 to i1
-  br i1 %536, label %then140, label %else141
+  %532 = load ptr, ptr %given, align 8
+  %533 = getelementptr %30, ptr %532, i32 0, i32 23
+  %534 = load i32, ptr %533, align 4
+  %535 = icmp sgt i32 %534, 1
+  %536 = zext i1 %535 to i8
+  %537 = trunc i8 %536 to i1
+  br i1 %537, label %then140, label %else141
 
 then145:                                          ; preds = %then140
-  %537 = load ptr, ptr %target143, align 8
-  %538 = getelementptr %5, ptr %537, i32 0, i32 0
-  %539 = getelementptr [1024 x i8], ptr %538, i32 0, i32 0
-  %540 = getelementptr i8, ptr %539, i64 0
-  %541 = load ptr, ptr %given, align 8
-  %542 = getelementptr %30, ptr %541, i32 0, i32 23
-  %543 = load i32, ptr %542, align 4
-  %544 = sext i32 %543 to i64
-  %545 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %540, i64 1024, ptr @"$string.534", i64 %544, i64 0, i64 1)
-  %546 = load ptr, ptr %target143, align 8
-  %547 = getelementptr %5, ptr %546, i32 0, i32 0
-  %548 = getelementptr [1024 x i8], ptr %547, i32 0, i32 0
-  %549 = getelementptr i8, ptr %548, i64 0
-  call void @"$printable.clean"(ptr %549, i64 1024)
-  %550 = load %4, ptr %7, align 1
+  %538 = load ptr, ptr %target143, align 8
+  %539 = getelementptr %5, ptr %538, i32 0, i32 0
+  %540 = getelementptr [1024 x i8], ptr %539, i32 0, i32 0
+  %541 = getelementptr i8, ptr %540, i64 0
+  %542 = load ptr, ptr %given, align 8
+  %543 = getelementptr %30, ptr %542, i32 0, i32 23
+  %544 = load i32, ptr %543, align 4
+  %545 = sext i32 %544 to i64
+  %546 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %541, i64 1024, ptr @"$string.534", i64 %545, i64 0, i64 1)
+  %547 = load ptr, ptr %target143, align 8
+  %548 = getelementptr %5, ptr %547, i32 0, i32 0
+  %549 = getelementptr [1024 x i8], ptr %548, i32 0, i32 0
+  %550 = getelementptr i8, ptr %549, i64 0
+  call void @"$printable.clean"(ptr %550, i64 1024)
+  %551 = load %4, ptr %8, align 1
   br label %merge144
 
 else146:                                          ; preds = %then140
@@ -54210,48 +54242,48 @@ else141:                                          ; preds = %or.lhs.false142
   br label %merge139
 
 merge139:                                         ; preds = %else141, %dead147
-  %551 = load ptr, ptr %given, align 8
-  %552 = getelementptr %30, ptr %551, i32 0, i32 24
-  %553 = load i32, ptr %552, align 4
-  %554 = icmp slt i32 %553, 0
-  %555 = zext i1 %554 to i8
-  %556 = trunc i8 %555 to i1
-  br i1 %556, label %then149, label %or.lhs.false151
+  %552 = load ptr, ptr %given, align 8
+  %553 = getelementptr %30, ptr %552, i32 0, i32 24
+  %554 = load i32, ptr %553, align 4
+  %555 = icmp slt i32 %554, 0
+  %556 = zext i1 %555 to i8
+  %557 = trunc i8 %556 to i1
+  br i1 %557, label %then149, label %or.lhs.false151
 
 then149:                                          ; preds = %or.lhs.false151, %merge139
-  %557 = load ptr, ptr %message, align 8
-  store ptr %557, ptr %target152, align 8
-  %558 = load ptr, ptr %target152, align 8
-  %559 = icmp ne ptr %558, null
-  %560 = zext i1 %559 to i8
-  %561 = trunc i8 %560 to i1
-  br i1 %561, label %then154, label %else155
+  %558 = load ptr, ptr %message, align 8
+  store ptr %558, ptr %target152, align 8
+  %559 = load ptr, ptr %target152, align 8
+  %560 = icmp ne ptr %559, null
+  %561 = zext i1 %560 to i8
+  %562 = trunc i8 %561 to i1
+  br i1 %562, label %then154, label %else155
 
 or.lhs.false151:                                  ; preds = %merge139
-  %562 = load ptr, ptr %given, align 8
-  %563 = getelementptr %30, ptr %562, i32 0, i32 24
-  %564 = load i32, ptr %563, align 4
-  %565 = icmp sgt i32 %564, 65536
-  %566 = zext i1 %565 to i8
-  %567 = trunc i8 %566 to i1
-  br i1 %567, label %then149, label %else150
+  %563 = load ptr, ptr %given, align 8
+  %564 = getelementptr %30, ptr %563, i32 0, i32 24
+  %565 = load i32, ptr %564, align 4
+  %566 = icmp sgt i32 %565, 65536
+  %567 = zext i1 %566 to i8
+  %568 = trunc i8 %567 to i1
+  br i1 %568, label %then149, label %else150
 
 then154:                                          ; preds = %then149
-  %568 = load ptr, ptr %target152, align 8
-  %569 = getelementptr %5, ptr %568, i32 0, i32 0
-  %570 = getelementptr [1024 x i8], ptr %569, i32 0, i32 0
-  %571 = getelementptr i8, ptr %570, i64 0
-  %572 = load ptr, ptr %given, align 8
-  %573 = getelementptr %30, ptr %572, i32 0, i32 24
-  %574 = load i32, ptr %573, align 4
-  %575 = sext i32 %574 to i64
-  %576 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %571, i64 1024, ptr @"$string.535", i64 %575, i64 0, i64 65536)
-  %577 = load ptr, ptr %target152, align 8
-  %578 = getelementptr %5, ptr %577, i32 0, i32 0
-  %579 = getelementptr [1024 x i8], ptr %578, i32 0, i32 0
-  %580 = getelementptr i8, ptr %579, i64 0
-  call void @"$printable.clean"(ptr %580, i64 1024)
-  %581 = load %4, ptr %6, align 1
+  %569 = load ptr, ptr %target152, align 8
+  %570 = getelementptr %5, ptr %569, i32 0, i32 0
+  %571 = getelementptr [1024 x i8], ptr %570, i32 0, i32 0
+  %572 = getelementptr i8, ptr %571, i64 0
+  %573 = load ptr, ptr %given, align 8
+  %574 = getelementptr %30, ptr %573, i32 0, i32 24
+  %575 = load i32, ptr %574, align 4
+  %576 = sext i32 %575 to i64
+  %577 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %572, i64 1024, ptr @"$string.535", i64 %576, i64 0, i64 65536)
+  %578 = load ptr, ptr %target152, align 8
+  %579 = getelementptr %5, ptr %578, i32 0, i32 0
+  %580 = getelementptr [1024 x i8], ptr %579, i32 0, i32 0
+  %581 = getelementptr i8, ptr %580, i64 0
+  call void @"$printable.clean"(ptr %581, i64 1024)
+  %582 = load %4, ptr %7, align 1
   br label %merge153
 
 else155:                                          ; preds = %then149
@@ -54267,48 +54299,48 @@ else150:                                          ; preds = %or.lhs.false151
   br label %merge148
 
 merge148:                                         ; preds = %else150, %dead156
-  %582 = load ptr, ptr %given, align 8
-  %583 = getelementptr %30, ptr %582, i32 0, i32 27
-  %584 = load i32, ptr %583, align 4
-  %585 = icmp slt i32 %584, 0
-  %586 = zext i1 %585 to i8
-  %587 = trunc i8 %586 to i1
-  br i1 %587, label %then158, label %or.lhs.false160
+  %583 = load ptr, ptr %given, align 8
+  %584 = getelementptr %30, ptr %583, i32 0, i32 27
+  %585 = load i32, ptr %584, align 4
+  %586 = icmp slt i32 %585, 0
+  %587 = zext i1 %586 to i8
+  %588 = trunc i8 %587 to i1
+  br i1 %588, label %then158, label %or.lhs.false160
 
 then158:                                          ; preds = %or.lhs.false160, %merge148
-  %588 = load ptr, ptr %message, align 8
-  store ptr %588, ptr %target161, align 8
-  %589 = load ptr, ptr %target161, align 8
-  %590 = icmp ne ptr %589, null
-  %591 = zext i1 %590 to i8
-  %592 = trunc i8 %591 to i1
-  br i1 %592, label %then163, label %else164
+  %589 = load ptr, ptr %message, align 8
+  store ptr %589, ptr %target161, align 8
+  %590 = load ptr, ptr %target161, align 8
+  %591 = icmp ne ptr %590, null
+  %592 = zext i1 %591 to i8
+  %593 = trunc i8 %592 to i1
+  br i1 %593, label %then163, label %else164
 
 or.lhs.false160:                                  ; preds = %merge148
-  %593 = load ptr, ptr %given, align 8
-  %594 = getelementptr %30, ptr %593, i32 0, i32 27
-  %595 = load i32, ptr %594, align 4
-  %596 = icmp sgt i32 %595, 1
-  %597 = zext i1 %596 to i8
-  %598 = trunc i8 %597 to i1
-  br i1 %598, label %then158, label %else159
+  %594 = load ptr, ptr %given, align 8
+  %595 = getelementptr %30, ptr %594, i32 0, i32 27
+  %596 = load i32, ptr %595, align 4
+  %597 = icmp sgt i32 %596, 1
+  %598 = zext i1 %597 to i8
+  %599 = trunc i8 %598 to i1
+  br i1 %599, label %then158, label %else159
 
 then163:                                          ; preds = %then158
-  %599 = load ptr, ptr %target161, align 8
-  %600 = getelementptr %5, ptr %599, i32 0, i32 0
-  %601 = getelementptr [1024 x i8], ptr %600, i32 0, i32 0
-  %602 = getelementptr i8, ptr %601, i64 0
-  %603 = load ptr, ptr %given, align 8
-  %604 = getelementptr %30, ptr %603, i32 0, i32 27
-  %605 = load i32, ptr %604, align 4
-  %606 = sext i32 %605 to i64
-  %607 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %602, i64 1024, ptr @"$string.536", i64 %606, i64 0, i64 1)
-  %608 = load ptr, ptr %target161, align 8
-  %609 = getelementptr %5, ptr %608, i32 0, i32 0
-  %610 = getelementptr [1024 x i8], ptr %609, i32 0, i32 0
-  %611 = getelementptr i8, ptr %610, i64 0
-  call void @"$printable.clean"(ptr %611, i64 1024)
-  %612 = load %4, ptr %5, align 1
+  %600 = load ptr, ptr %target161, align 8
+  %601 = getelementptr %5, ptr %600, i32 0, i32 0
+  %602 = getelementptr [1024 x i8], ptr %601, i32 0, i32 0
+  %603 = getelementptr i8, ptr %602, i64 0
+  %604 = load ptr, ptr %given, align 8
+  %605 = getelementptr %30, ptr %604, i32 0, i32 27
+  %606 = load i32, ptr %605, align 4
+  %607 = sext i32 %606 to i64
+  %608 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %603, i64 1024, ptr @"$string.536", i64 %607, i64 0, i64 1)
+  %609 = load ptr, ptr %target161, align 8
+  %610 = getelementptr %5, ptr %609, i32 0, i32 0
+  %611 = getelementptr [1024 x i8], ptr %610, i32 0, i32 0
+  %612 = getelementptr i8, ptr %611, i64 0
+  call void @"$printable.clean"(ptr %612, i64 1024)
+  %613 = load %4, ptr %6, align 1
   br label %merge162
 
 else164:                                          ; preds = %then158
@@ -54324,29 +54356,28 @@ else159:                                          ; preds = %or.lhs.false160
   br label %merge157
 
 merge157:                                         ; preds = %else159, %dead165
-  %613 = load ptr, ptr %given, align 8
-  %614 = getelementptr %30, ptr %613, i32 0, i32 17
-  %615 = load i64, ptr %614, align 8
-  %616 = icmp slt i64 %615, 0
-  %617 = zext i1 %616 to i8
-  %618 = trunc i8 %617 to i1
-  br i1 %618, label %then167, label %or.lhs.false169
+  %614 = load ptr, ptr %given, align 8
+  %615 = getelementptr %30, ptr %614, i32 0, i32 28
+  %616 = load i32, ptr %615, align 4
+  %617 = icmp slt i32 %616, 1
+  %618 = zext i1 %617 to i8
+  %619 = trunc i8 %618 to i1
+  br i1 %619, label %then167, label %or.lhs.false169
 
 then167:                                          ; preds = %or.lhs.false169, %merge157
-  %619 = load ptr, ptr %message, align 8
-  store ptr %619, ptr %target170, align 8
-  %620 = load ptr, ptr %target170, align 8
-  %621 = icmp ne ptr %620, null
-  %622 = zext i1 %621 to i8
-  %623 = trunc i8 %622 to i1
-  br i1 %623, label %then172, label %else173
+  %620 = load ptr, ptr %message, align 8
+  store ptr %620, ptr %target170, align 8
+  %621 = load ptr, ptr %target170, align 8
+  %622 = icmp ne ptr %621, null
+  %623 = zext i1 %622 to i8
+  %624 = trunc i8 %623 to i1
+  br i1 %624, label %then172, label %else173
 
 or.lhs.false169:                                  ; preds = %merge157
-  %624 = load ptr, ptr %given, align 8
-  %625 = getelementptr %30, ptr %624, i32 0, i32 17
-  %626 = load i64, ptr %625, align 8
-  %627 = sitofp i64 %626 to double
-  %628 = fcmp ogt double %627, 0x43B0000000000000
+  %625 = load ptr, ptr %given, align 8
+  %626 = getelementptr %30, ptr %625, i32 0, i32 28
+  %627 = load i32, ptr %626, align 4
+  %628 = icmp sgt i32 %627, 8
   %629 = zext i1 %628 to i8
   %630 = trunc i8 %629 to i1
   br i1 %630, label %then167, label %else168
@@ -54357,15 +54388,16 @@ then172:                                          ; preds = %then167
   %633 = getelementptr [1024 x i8], ptr %632, i32 0, i32 0
   %634 = getelementptr i8, ptr %633, i64 0
   %635 = load ptr, ptr %given, align 8
-  %636 = getelementptr %30, ptr %635, i32 0, i32 17
-  %637 = load i64, ptr %636, align 8
-  %638 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %634, i64 1024, ptr @"$string.537", i64 %637, i64 0, i64 1152921504606846976)
-  %639 = load ptr, ptr %target170, align 8
-  %640 = getelementptr %5, ptr %639, i32 0, i32 0
-  %641 = getelementptr [1024 x i8], ptr %640, i32 0, i32 0
-  %642 = getelementptr i8, ptr %641, i64 0
-  call void @"$printable.clean"(ptr %642, i64 1024)
-  %643 = load %4, ptr %4, align 1
+  %636 = getelementptr %30, ptr %635, i32 0, i32 28
+  %637 = load i32, ptr %636, align 4
+  %638 = sext i32 %637 to i64
+  %639 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %634, i64 1024, ptr @"$string.537", i64 %638, i64 1, i64 8)
+  %640 = load ptr, ptr %target170, align 8
+  %641 = getelementptr %5, ptr %640, i32 0, i32 0
+  %642 = getelementptr [1024 x i8], ptr %641, i32 0, i32 0
+  %643 = getelementptr i8, ptr %642, i64 0
+  call void @"$printable.clean"(ptr %643, i64 1024)
+  %644 = load %4, ptr %5, align 1
   br label %merge171
 
 else173:                                          ; preds = %then167
@@ -54381,48 +54413,48 @@ else168:                                          ; preds = %or.lhs.false169
   br label %merge166
 
 merge166:                                         ; preds = %else168, %dead174
-  %644 = load ptr, ptr %given, align 8
-  %645 = getelementptr %30, ptr %644, i32 0, i32 25
-  %646 = load i32, ptr %645, align 4
-  %647 = icmp slt i32 %646, 0
-  %648 = zext i1 %647 to i8
-  %649 = trunc i8 %648 to i1
-  br i1 %649, label %then176, label %or.lhs.false178
+  %645 = load ptr, ptr %given, align 8
+  %646 = getelementptr %30, ptr %645, i32 0, i32 17
+  %647 = load i64, ptr %646, align 8
+  %648 = icmp slt i64 %647, 0
+  %649 = zext i1 %648 to i8
+  %650 = trunc i8 %649 to i1
+  br i1 %650, label %then176, label %or.lhs.false178
 
 then176:                                          ; preds = %or.lhs.false178, %merge166
-  %650 = load ptr, ptr %message, align 8
-  store ptr %650, ptr %target179, align 8
-  %651 = load ptr, ptr %target179, align 8
-  %652 = icmp ne ptr %651, null
-  %653 = zext i1 %652 to i8
-  %654 = trunc i8 %653 to i1
-  br i1 %654, label %then181, label %else182
+  %651 = load ptr, ptr %message, align 8
+  store ptr %651, ptr %target179, align 8
+  %652 = load ptr, ptr %target179, align 8
+  %653 = icmp ne ptr %652, null
+  %654 = zext i1 %653 to i8
+  %655 = trunc i8 %654 to i1
+  br i1 %655, label %then181, label %else182
 
 or.lhs.false178:                                  ; preds = %merge166
-  %655 = load ptr, ptr %given, align 8
-  %656 = getelementptr %30, ptr %655, i32 0, i32 25
-  %657 = load i32, ptr %656, align 4
-  %658 = icmp sgt i32 %657, 100
-  %659 = zext i1 %658 to i8
-  %660 = trunc i8 %659 to i1
-  br i1 %660, label %then176, label %else177
+  %656 = load ptr, ptr %given, align 8
+  %657 = getelementptr %30, ptr %656, i32 0, i32 17
+  %658 = load i64, ptr %657, align 8
+  %659 = sitofp i64 %658 to double
+  %660 = fcmp ogt double %659, 0x43B0000000000000
+  %661 = zext i1 %660 to i8
+  %662 = trunc i8 %661 to i1
+  br i1 %662, label %then176, label %else177
 
 then181:                                          ; preds = %then176
-  %661 = load ptr, ptr %target179, align 8
-  %662 = getelementptr %5, ptr %661, i32 0, i32 0
-  %663 = getelementptr [1024 x i8], ptr %662, i32 0, i32 0
-  %664 = getelementptr i8, ptr %663, i64 0
-  %665 = load ptr, ptr %given, align 8
-  %666 = getelementptr %30, ptr %665, i32 0, i32 25
-  %667 = load i32, ptr %666, align 4
-  %668 = sext i32 %667 to i64
-  %669 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %664, i64 1024, ptr @"$string.538", i64 %668, i64 0, i64 100)
-  %670 = load ptr, ptr %target179, align 8
-  %671 = getelementptr %5, ptr %670, i32 0, i32 0
-  %672 = getelementptr [1024 x i8], ptr %671, i32 0, i32 0
-  %673 = getelementptr i8, ptr %672, i64 0
-  call void @"$printable.clean"(ptr %673, i64 1024)
-  %674 = load %4, ptr %3, align 1
+  %663 = load ptr, ptr %target179, align 8
+  %664 = getelementptr %5, ptr %663, i32 0, i32 0
+  %665 = getelementptr [1024 x i8], ptr %664, i32 0, i32 0
+  %666 = getelementptr i8, ptr %665, i64 0
+  %667 = load ptr, ptr %given, align 8
+  %668 = getelementptr %30, ptr %667, i32 0, i32 17
+  %669 = load i64, ptr %668, align 8
+  %670 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %666, i64 1024, ptr @"$string.538", i64 %669, i64 0, i64 1152921504606846976)
+  %671 = load ptr, ptr %target179, align 8
+  %672 = getelementptr %5, ptr %671, i32 0, i32 0
+  %673 = getelementptr [1024 x i8], ptr %672, i32 0, i32 0
+  %674 = getelementptr i8, ptr %673, i64 0
+  call void @"$printable.clean"(ptr %674, i64 1024)
+  %675 = load %4, ptr %4, align 1
   br label %merge180
 
 else182:                                          ; preds = %then176
@@ -54438,29 +54470,28 @@ else177:                                          ; preds = %or.lhs.false178
   br label %merge175
 
 merge175:                                         ; preds = %else177, %dead183
-  %675 = load ptr, ptr %given, align 8
-  %676 = getelementptr %30, ptr %675, i32 0, i32 26
-  %677 = load i64, ptr %676, align 8
-  %678 = icmp slt i64 %677, 0
-  %679 = zext i1 %678 to i8
-  %680 = trunc i8 %679 to i1
-  br i1 %680, label %then185, label %or.lhs.false187
+  %676 = load ptr, ptr %given, align 8
+  %677 = getelementptr %30, ptr %676, i32 0, i32 25
+  %678 = load i32, ptr %677, align 4
+  %679 = icmp slt i32 %678, 0
+  %680 = zext i1 %679 to i8
+  %681 = trunc i8 %680 to i1
+  br i1 %681, label %then185, label %or.lhs.false187
 
 then185:                                          ; preds = %or.lhs.false187, %merge175
-  %681 = load ptr, ptr %message, align 8
-  store ptr %681, ptr %target188, align 8
-  %682 = load ptr, ptr %target188, align 8
-  %683 = icmp ne ptr %682, null
-  %684 = zext i1 %683 to i8
-  %685 = trunc i8 %684 to i1
-  br i1 %685, label %then190, label %else191
+  %682 = load ptr, ptr %message, align 8
+  store ptr %682, ptr %target188, align 8
+  %683 = load ptr, ptr %target188, align 8
+  %684 = icmp ne ptr %683, null
+  %685 = zext i1 %684 to i8
+  %686 = trunc i8 %685 to i1
+  br i1 %686, label %then190, label %else191
 
 or.lhs.false187:                                  ; preds = %merge175
-  %686 = load ptr, ptr %given, align 8
-  %687 = getelementptr %30, ptr %686, i32 0, i32 26
-  %688 = load i64, ptr %687, align 8
-  %689 = sitofp i64 %688 to double
-  %690 = fcmp ogt double %689, 0x43B0000000000000
+  %687 = load ptr, ptr %given, align 8
+  %688 = getelementptr %30, ptr %687, i32 0, i32 25
+  %689 = load i32, ptr %688, align 4
+  %690 = icmp sgt i32 %689, 100
   %691 = zext i1 %690 to i8
   %692 = trunc i8 %691 to i1
   br i1 %692, label %then185, label %else186
@@ -54471,15 +54502,16 @@ then190:                                          ; preds = %then185
   %695 = getelementptr [1024 x i8], ptr %694, i32 0, i32 0
   %696 = getelementptr i8, ptr %695, i64 0
   %697 = load ptr, ptr %given, align 8
-  %698 = getelementptr %30, ptr %697, i32 0, i32 26
-  %699 = load i64, ptr %698, align 8
-  %700 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %696, i64 1024, ptr @"$string.539", i64 %699, i64 0, i64 1152921504606846976)
-  %701 = load ptr, ptr %target188, align 8
-  %702 = getelementptr %5, ptr %701, i32 0, i32 0
-  %703 = getelementptr [1024 x i8], ptr %702, i32 0, i32 0
-  %704 = getelementptr i8, ptr %703, i64 0
-  call void @"$printable.clean"(ptr %704, i64 1024)
-  %705 = load %4, ptr %2, align 1
+  %698 = getelementptr %30, ptr %697, i32 0, i32 25
+  %699 = load i32, ptr %698, align 4
+  %700 = sext i32 %699 to i64
+  %701 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %696, i64 1024, ptr @"$string.539", i64 %700, i64 0, i64 100)
+  %702 = load ptr, ptr %target188, align 8
+  %703 = getelementptr %5, ptr %702, i32 0, i32 0
+  %704 = getelementptr [1024 x i8], ptr %703, i32 0, i32 0
+  %705 = getelementptr i8, ptr %704, i64 0
+  call void @"$printable.clean"(ptr %705, i64 1024)
+  %706 = load %4, ptr %3, align 1
   br label %merge189
 
 else191:                                          ; preds = %then185
@@ -54495,9 +54527,66 @@ else186:                                          ; preds = %or.lhs.false187
   br label %merge184
 
 merge184:                                         ; preds = %else186, %dead192
+  %707 = load ptr, ptr %given, align 8
+  %708 = getelementptr %30, ptr %707, i32 0, i32 26
+  %709 = load i64, ptr %708, align 8
+  %710 = icmp slt i64 %709, 0
+  %711 = zext i1 %710 to i8
+  %712 = trunc i8 %711 to i1
+  br i1 %712, label %then194, label %or.lhs.false196
+
+then194:                                          ; preds = %or.lhs.false196, %merge184
+  %713 = load ptr, ptr %message, align 8
+  store ptr %713, ptr %target197, align 8
+  %714 = load ptr, ptr %target197, align 8
+  %715 = icmp ne ptr %714, null
+  %716 = zext i1 %715 to i8
+  %717 = trunc i8 %716 to i1
+  br i1 %717, label %then199, label %else200
+
+or.lhs.false196:                                  ; preds = %merge184
+  %718 = load ptr, ptr %given, align 8
+  %719 = getelementptr %30, ptr %718, i32 0, i32 26
+  %720 = load i64, ptr %719, align 8
+  %721 = sitofp i64 %720 to double
+  %722 = fcmp ogt double %721, 0x43B0000000000000
+  %723 = zext i1 %722 to i8
+  %724 = trunc i8 %723 to i1
+  br i1 %724, label %then194, label %else195
+
+then199:                                          ; preds = %then194
+  %725 = load ptr, ptr %target197, align 8
+  %726 = getelementptr %5, ptr %725, i32 0, i32 0
+  %727 = getelementptr [1024 x i8], ptr %726, i32 0, i32 0
+  %728 = getelementptr i8, ptr %727, i64 0
+  %729 = load ptr, ptr %given, align 8
+  %730 = getelementptr %30, ptr %729, i32 0, i32 26
+  %731 = load i64, ptr %730, align 8
+  %732 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %728, i64 1024, ptr @"$string.540", i64 %731, i64 0, i64 1152921504606846976)
+  %733 = load ptr, ptr %target197, align 8
+  %734 = getelementptr %5, ptr %733, i32 0, i32 0
+  %735 = getelementptr [1024 x i8], ptr %734, i32 0, i32 0
+  %736 = getelementptr i8, ptr %735, i64 0
+  call void @"$printable.clean"(ptr %736, i64 1024)
+  %737 = load %4, ptr %2, align 1
+  br label %merge198
+
+else200:                                          ; preds = %then194
+  br label %merge198
+
+merge198:                                         ; preds = %else200, %then199
+  ret i32 1
+
+dead201:                                          ; No predecessors!
+  br label %merge193
+
+else195:                                          ; preds = %or.lhs.false196
+  br label %merge193
+
+merge193:                                         ; preds = %else195, %dead201
   ret i32 0
 
-dead193:                                          ; No predecessors!
+dead202:                                          ; No predecessors!
   ret i32 undef
 }
 
@@ -54617,16 +54706,19 @@ then:                                             ; preds = %entry
   %13 = load ptr, ptr %12, align 8
   %14 = load i32, ptr %world_size, align 4
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %165, ptr %15, i32 0, i32 4
-  %17 = load ptr, ptr %16, align 8
-  %18 = getelementptr %30, ptr %17, i32 0, i32 26
-  %19 = load i64, ptr %18, align 8
-  %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %165, ptr %20, i32 0, i32 1
-  %22 = load ptr, ptr %21, align 8
-  %23 = load ptr, ptr %message, align 8
-  %24 = call i32 @"$Library.describe_kind"(ptr %13, i32 %14, i64 %19, ptr %22, ptr %23)
-  ret i32 %24
+  %16 = getelementptr %165, ptr %15, i32 0, i32 5
+  %17 = load i32, ptr %16, align 4
+  %18 = load ptr, ptr %self, align 8
+  %19 = getelementptr %165, ptr %18, i32 0, i32 4
+  %20 = load ptr, ptr %19, align 8
+  %21 = getelementptr %30, ptr %20, i32 0, i32 26
+  %22 = load i64, ptr %21, align 8
+  %23 = load ptr, ptr %self, align 8
+  %24 = getelementptr %165, ptr %23, i32 0, i32 1
+  %25 = load ptr, ptr %24, align 8
+  %26 = load ptr, ptr %message, align 8
+  %27 = call i32 @"$Library.describe_kind"(ptr %13, i32 %14, i32 %17, i64 %22, ptr %25, ptr %26)
+  ret i32 %27
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -54635,71 +54727,235 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %165, ptr %25, i32 0, i32 3
-  %27 = load ptr, ptr %26, align 8
-  %28 = load i32, ptr %world_size, align 4
-  %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %165, ptr %29, i32 0, i32 1
-  %31 = load ptr, ptr %30, align 8
-  %32 = load ptr, ptr %message, align 8
-  %33 = call i32 @"$Library.describe"(ptr %27, i32 %28, ptr %31, ptr %32)
-  ret i32 %33
+  %28 = load ptr, ptr %self, align 8
+  %29 = getelementptr %165, ptr %28, i32 0, i32 3
+  %30 = load ptr, ptr %29, align 8
+  %31 = load i32, ptr %world_size, align 4
+  %32 = load ptr, ptr %self, align 8
+  %33 = getelementptr %165, ptr %32, i32 0, i32 5
+  %34 = load i32, ptr %33, align 4
+  %35 = load ptr, ptr %self, align 8
+  %36 = getelementptr %165, ptr %35, i32 0, i32 1
+  %37 = load ptr, ptr %36, align 8
+  %38 = load ptr, ptr %message, align 8
+  %39 = call i32 @"$Library.describe"(ptr %30, i32 %31, i32 %34, ptr %37, ptr %38)
+  ret i32 %39
 
 dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Library.describe_kind"(ptr %0, i32 %1, i64 %2, ptr %3, ptr %4) {
+define internal i32 @"$Library.describe_kind"(ptr %0, i32 %1, i32 %2, i64 %3, ptr %4, ptr %5) {
 entry:
-  %5 = alloca %4, align 8
-  %target7 = alloca ptr, align 8
-  %code = alloca i32, align 4
   %6 = alloca %4, align 8
+  %7 = alloca %4, align 8
+  %target12 = alloca ptr, align 8
+  %code8 = alloca i32, align 4
+  %8 = alloca %4, align 8
   %target = alloca ptr, align 8
+  %code = alloca i32, align 4
   %message = alloca ptr, align 8
   %info = alloca ptr, align 8
   %memory_bytes = alloca i64, align 8
+  %ranks_per_device = alloca i32, align 4
   %world_size = alloca i32, align 4
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store i32 %1, ptr %world_size, align 4
-  store i64 %2, ptr %memory_bytes, align 8
-  store ptr %3, ptr %info, align 8
-  store ptr %4, ptr %message, align 8
-  %7 = load ptr, ptr %self, align 8
-  %8 = load i32, ptr %world_size, align 4
-  %9 = call zeroext i1 @"$Library.takes_world_size"(ptr %7, i32 %8)
-  %10 = zext i1 %9 to i8
-  %11 = trunc i8 %10 to i1
-  br i1 %11, label %else, label %then
-
-then:                                             ; preds = %entry
-  %12 = load ptr, ptr %message, align 8
-  store ptr %12, ptr %target, align 8
-  %13 = load ptr, ptr %target, align 8
-  %14 = icmp ne ptr %13, null
+  store i32 %2, ptr %ranks_per_device, align 4
+  store i64 %3, ptr %memory_bytes, align 8
+  store ptr %4, ptr %info, align 8
+  store ptr %5, ptr %message, align 8
+  %9 = load i32, ptr %world_size, align 4
+  %10 = load i32, ptr %ranks_per_device, align 4
+  %11 = load ptr, ptr %message, align 8
+  %12 = call i32 @"$groups.check"(i32 %9, i32 %10, ptr %11)
+  store i32 %12, ptr %code, align 4
+  %13 = load i32, ptr %code, align 4
+  %14 = icmp ne i32 %13, 0
   %15 = zext i1 %14 to i8
   %16 = trunc i8 %15 to i1
-  br i1 %16, label %then2, label %else3
+  br i1 %16, label %then, label %else
+
+then:                                             ; preds = %entry
+  %17 = load i32, ptr %code, align 4
+  ret i32 %17
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %18 = load ptr, ptr %self, align 8
+  %19 = load i32, ptr %world_size, align 4
+  %20 = call zeroext i1 @"$Library.takes_world_size"(ptr %18, i32 %19)
+  %21 = zext i1 %20 to i8
+  %22 = trunc i8 %21 to i1
+  br i1 %22, label %else3, label %then2
+
+then2:                                            ; preds = %merge
+  %23 = load ptr, ptr %message, align 8
+  store ptr %23, ptr %target, align 8
+  %24 = load ptr, ptr %target, align 8
+  %25 = icmp ne ptr %24, null
+  %26 = zext i1 %25 to i8
+  %27 = trunc i8 %26 to i1
+  br i1 %27, label %then5, label %else6
+
+then5:                                            ; preds = %then2
+  %28 = load ptr, ptr %target, align 8
+  %29 = getelementptr %5, ptr %28, i32 0, i32 0
+  %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
+  %31 = getelementptr i8, ptr %30, i64 0
+  %32 = load i32, ptr %world_size, align 4
+  %33 = load ptr, ptr %self, align 8
+  %34 = getelementptr %7, ptr %33, i32 0, i32 2
+  %35 = getelementptr [16 x i8], ptr %34, i32 0, i32 0
+  %36 = getelementptr i8, ptr %35, i64 0
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.545", i32 %32, ptr %36)
+  %38 = load ptr, ptr %target, align 8
+  %39 = getelementptr %5, ptr %38, i32 0, i32 0
+  %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
+  %41 = getelementptr i8, ptr %40, i64 0
+  call void @"$printable.clean"(ptr %41, i64 1024)
+  %42 = load %4, ptr %8, align 1
+  br label %merge4
+
+else6:                                            ; preds = %then2
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %then5
+  ret i32 1
+
+dead7:                                            ; No predecessors!
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %dead7
+  %43 = load ptr, ptr %info, align 8
+  %44 = call ptr @memset(ptr %43, i32 0, i64 184)
+  %45 = load ptr, ptr %info, align 8
+  %46 = getelementptr %8, ptr %45, i32 0, i32 0
+  store i32 184, ptr %46, align 4
+  %47 = load ptr, ptr %self, align 8
+  %48 = getelementptr %7, ptr %47, i32 0, i32 1
+  %49 = load ptr, ptr %48, align 8
+  %50 = getelementptr %64, ptr %49, i32 0, i32 10
+  %51 = load ptr, ptr %50, align 8
+  %52 = load ptr, ptr %info, align 8
+  %53 = call i32 %51(ptr null, ptr %52)
+  store i32 %53, ptr %code8, align 4
+  %54 = load i32, ptr %code8, align 4
+  %55 = icmp ne i32 %54, 0
+  %56 = zext i1 %55 to i8
+  %57 = trunc i8 %56 to i1
+  br i1 %57, label %then10, label %else11
+
+then10:                                           ; preds = %merge1
+  %58 = load ptr, ptr %message, align 8
+  store ptr %58, ptr %target12, align 8
+  %59 = load ptr, ptr %target12, align 8
+  %60 = icmp ne ptr %59, null
+  %61 = zext i1 %60 to i8
+  %62 = trunc i8 %61 to i1
+  br i1 %62, label %then14, label %else15
+
+then14:                                           ; preds = %then10
+  %63 = load ptr, ptr %target12, align 8
+  %64 = getelementptr %5, ptr %63, i32 0, i32 0
+  %65 = getelementptr [1024 x i8], ptr %64, i32 0, i32 0
+  %66 = getelementptr i8, ptr %65, i64 0
+  %67 = load ptr, ptr %self, align 8
+  %68 = getelementptr %7, ptr %67, i32 0, i32 3
+  %69 = getelementptr [4096 x i8], ptr %68, i32 0, i32 0
+  %70 = getelementptr i8, ptr %69, i64 0
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %66, i64 1024, ptr @"$string.546", ptr %70)
+  %72 = load ptr, ptr %target12, align 8
+  %73 = getelementptr %5, ptr %72, i32 0, i32 0
+  %74 = getelementptr [1024 x i8], ptr %73, i32 0, i32 0
+  %75 = getelementptr i8, ptr %74, i64 0
+  call void @"$printable.clean"(ptr %75, i64 1024)
+  %76 = load %4, ptr %7, align 1
+  br label %merge13
+
+else15:                                           ; preds = %then10
+  br label %merge13
+
+merge13:                                          ; preds = %else15, %then14
+  %77 = load i32, ptr %code8, align 4
+  ret i32 %77
+
+dead16:                                           ; No predecessors!
+  br label %merge9
+
+else11:                                           ; preds = %merge1
+  br label %merge9
+
+merge9:                                           ; preds = %else11, %dead16
+  %78 = load i64, ptr %memory_bytes, align 8
+  %79 = load ptr, ptr %info, align 8
+  %80 = getelementptr %8, ptr %79, i32 0, i32 4
+  store i64 %78, ptr %80, align 8
+  %81 = load i64, ptr %memory_bytes, align 8
+  %82 = load ptr, ptr %info, align 8
+  %83 = getelementptr %8, ptr %82, i32 0, i32 5
+  store i64 %81, ptr %83, align 8
+  %84 = load ptr, ptr %self, align 8
+  %85 = load i32, ptr %ranks_per_device, align 4
+  %86 = load ptr, ptr %info, align 8
+  call void @"$Library.divide_memory"(ptr %84, i32 %85, ptr %86)
+  %87 = load %4, ptr %6, align 1
+  ret i32 0
+
+dead17:                                           ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$groups.check"(i32 %0, i32 %1, ptr %2) {
+entry:
+  %3 = alloca %4, align 8
+  %target = alloca ptr, align 8
+  %message = alloca ptr, align 8
+  %ranks_per_device = alloca i32, align 4
+  %world_size = alloca i32, align 4
+  store i32 %0, ptr %world_size, align 4
+  store i32 %1, ptr %ranks_per_device, align 4
+  store ptr %2, ptr %message, align 8
+  %4 = load i32, ptr %world_size, align 4
+  %5 = load i32, ptr %ranks_per_device, align 4
+  %6 = srem i32 %4, %5
+  %7 = icmp ne i32 %6, 0
+  %8 = zext i1 %7 to i8
+  %9 = trunc i8 %8 to i1
+  br i1 %9, label %then, label %else
+
+then:                                             ; preds = %entry
+  %10 = load ptr, ptr %message, align 8
+  store ptr %10, ptr %target, align 8
+  %11 = load ptr, ptr %target, align 8
+  %12 = icmp ne ptr %11, null
+  %13 = zext i1 %12 to i8
+  %14 = trunc i8 %13 to i1
+  br i1 %14, label %then2, label %else3
 
 then2:                                            ; preds = %then
-  %17 = load ptr, ptr %target, align 8
-  %18 = getelementptr %5, ptr %17, i32 0, i32 0
-  %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
-  %20 = getelementptr i8, ptr %19, i64 0
-  %21 = load i32, ptr %world_size, align 4
-  %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %7, ptr %22, i32 0, i32 2
-  %24 = getelementptr [16 x i8], ptr %23, i32 0, i32 0
+  %15 = load ptr, ptr %target, align 8
+  %16 = getelementptr %5, ptr %15, i32 0, i32 0
+  %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
+  %18 = getelementptr i8, ptr %17, i64 0
+  %19 = load i32, ptr %world_size, align 4
+  %20 = load i32, ptr %ranks_per_device, align 4
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.544", i32 %19, i32 %20)
+  %22 = load ptr, ptr %target, align 8
+  %23 = getelementptr %5, ptr %22, i32 0, i32 0
+  %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.543", i32 %21, ptr %25)
-  %27 = load ptr, ptr %target, align 8
-  %28 = getelementptr %5, ptr %27, i32 0, i32 0
-  %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
-  %30 = getelementptr i8, ptr %29, i64 0
-  call void @"$printable.clean"(ptr %30, i64 1024)
-  %31 = load %4, ptr %6, align 1
+  call void @"$printable.clean"(ptr %25, i64 1024)
+  %26 = load %4, ptr %3, align 1
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -54715,77 +54971,9 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %32 = load ptr, ptr %info, align 8
-  %33 = call ptr @memset(ptr %32, i32 0, i64 184)
-  %34 = load ptr, ptr %info, align 8
-  %35 = getelementptr %8, ptr %34, i32 0, i32 0
-  store i32 184, ptr %35, align 4
-  %36 = load ptr, ptr %self, align 8
-  %37 = getelementptr %7, ptr %36, i32 0, i32 1
-  %38 = load ptr, ptr %37, align 8
-  %39 = getelementptr %64, ptr %38, i32 0, i32 10
-  %40 = load ptr, ptr %39, align 8
-  %41 = load ptr, ptr %info, align 8
-  %42 = call i32 %40(ptr null, ptr %41)
-  store i32 %42, ptr %code, align 4
-  %43 = load i32, ptr %code, align 4
-  %44 = icmp ne i32 %43, 0
-  %45 = zext i1 %44 to i8
-  %46 = trunc i8 %45 to i1
-  br i1 %46, label %then5, label %else6
-
-then5:                                            ; preds = %merge
-  %47 = load ptr, ptr %message, align 8
-  store ptr %47, ptr %target7, align 8
-  %48 = load ptr, ptr %target7, align 8
-  %49 = icmp ne ptr %48, null
-  %50 = zext i1 %49 to i8
-  %51 = trunc i8 %50 to i1
-  br i1 %51, label %then9, label %else10
-
-then9:                                            ; preds = %then5
-  %52 = load ptr, ptr %target7, align 8
-  %53 = getelementptr %5, ptr %52, i32 0, i32 0
-  %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
-  %55 = getelementptr i8, ptr %54, i64 0
-  %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %7, ptr %56, i32 0, i32 3
-  %58 = getelementptr [4096 x i8], ptr %57, i32 0, i32 0
-  %59 = getelementptr i8, ptr %58, i64 0
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.544", ptr %59)
-  %61 = load ptr, ptr %target7, align 8
-  %62 = getelementptr %5, ptr %61, i32 0, i32 0
-  %63 = getelementptr [1024 x i8], ptr %62, i32 0, i32 0
-  %64 = getelementptr i8, ptr %63, i64 0
-  call void @"$printable.clean"(ptr %64, i64 1024)
-  %65 = load %4, ptr %5, align 1
-  br label %merge8
-
-else10:                                           ; preds = %then5
-  br label %merge8
-
-merge8:                                           ; preds = %else10, %then9
-  %66 = load i32, ptr %code, align 4
-  ret i32 %66
-
-dead11:                                           ; No predecessors!
-  br label %merge4
-
-else6:                                            ; preds = %merge
-  br label %merge4
-
-merge4:                                           ; preds = %else6, %dead11
-  %67 = load i64, ptr %memory_bytes, align 8
-  %68 = load ptr, ptr %info, align 8
-  %69 = getelementptr %8, ptr %68, i32 0, i32 4
-  store i64 %67, ptr %69, align 8
-  %70 = load i64, ptr %memory_bytes, align 8
-  %71 = load ptr, ptr %info, align 8
-  %72 = getelementptr %8, ptr %71, i32 0, i32 5
-  store i64 %70, ptr %72, align 8
   ret i32 0
 
-dead12:                                           ; No predecessors!
+dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
@@ -54839,36 +55027,80 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal i32 @"$Library.describe"(ptr %0, i32 %1, ptr %2, ptr %3) {
+define internal void @"$Library.divide_memory"(ptr %0, i32 %1, ptr %2) {
 entry:
-  %4 = alloca %4, align 8
+  %info = alloca ptr, align 8
+  %ranks_per_device = alloca i32, align 4
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i32 %1, ptr %ranks_per_device, align 4
+  store ptr %2, ptr %info, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = call zeroext i1 @"$Library.shares_memory"(ptr %3)
+  %5 = zext i1 %4 to i8
+  %6 = trunc i8 %5 to i1
+  br i1 %6, label %else, label %then
+
+then:                                             ; preds = %entry
+  %7 = load ptr, ptr %info, align 8
+  %8 = getelementptr %8, ptr %7, i32 0, i32 4
+  %9 = load i64, ptr %8, align 8
+  %10 = load i32, ptr %ranks_per_device, align 4
+  %11 = sext i32 %10 to i64
+  %12 = sdiv i64 %9, %11
+  %13 = load ptr, ptr %info, align 8
+  %14 = getelementptr %8, ptr %13, i32 0, i32 4
+  store i64 %12, ptr %14, align 8
+  %15 = load ptr, ptr %info, align 8
+  %16 = getelementptr %8, ptr %15, i32 0, i32 5
+  %17 = load i64, ptr %16, align 8
+  %18 = load i32, ptr %ranks_per_device, align 4
+  %19 = sext i32 %18 to i64
+  %20 = sdiv i64 %17, %19
+  %21 = load ptr, ptr %info, align 8
+  %22 = getelementptr %8, ptr %21, i32 0, i32 5
+  store i64 %20, ptr %22, align 8
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %then
+  ret void
+}
+
+define internal i32 @"$Library.describe"(ptr %0, i32 %1, i32 %2, ptr %3, ptr %4) {
+entry:
+  %5 = alloca %4, align 8
+  %6 = alloca %4, align 8
+  %code10 = alloca i32, align 4
   %code5 = alloca i32, align 4
-  %code = alloca i32, align 4
   %group = alloca ptr, align 8
-  %options = alloca %167, align 8
-  %5 = alloca %167, align 8
-  %6 = alloca %168, align 8
-  %"<structcast>" = alloca %168, align 8
+  %code = alloca i32, align 4
   %message = alloca ptr, align 8
   %info = alloca ptr, align 8
+  %ranks_per_device = alloca i32, align 4
   %world_size = alloca i32, align 4
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store i32 %1, ptr %world_size, align 4
-  store ptr %2, ptr %info, align 8
-  store ptr %3, ptr %message, align 8
+  store i32 %2, ptr %ranks_per_device, align 4
+  store ptr %3, ptr %info, align 8
+  store ptr %4, ptr %message, align 8
   %7 = load i32, ptr %world_size, align 4
-  %8 = icmp eq i32 %7, 1
-  %9 = zext i1 %8 to i8
-  %10 = trunc i8 %9 to i1
-  br i1 %10, label %then, label %else
+  %8 = load i32, ptr %ranks_per_device, align 4
+  %9 = load ptr, ptr %message, align 8
+  %10 = call i32 @"$groups.check"(i32 %7, i32 %8, ptr %9)
+  store i32 %10, ptr %code, align 4
+  %11 = load i32, ptr %code, align 4
+  %12 = icmp ne i32 %11, 0
+  %13 = zext i1 %12 to i8
+  %14 = trunc i8 %13 to i1
+  br i1 %14, label %then, label %else
 
 then:                                             ; preds = %entry
-  %11 = load ptr, ptr %self, align 8
-  %12 = load ptr, ptr %info, align 8
-  %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Library.describe_rank"(ptr %11, ptr null, i32 0, i32 1, ptr %12, ptr %13)
-  ret i32 %14
+  %15 = load i32, ptr %code, align 4
+  ret i32 %15
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -54877,47 +55109,18 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %15 = load i32, ptr %world_size, align 4
-  %16 = getelementptr %168, ptr %6, i32 0, i32 0
-  store i64 16, ptr %16, align 8
-  %17 = getelementptr %168, ptr %6, i32 0, i32 1
-  store i32 %15, ptr %17, align 4
-  %18 = getelementptr %168, ptr %6, i32 0, i32 2
-  store ptr null, ptr %18, align 8
-  %19 = load %168, ptr %6, align 8
-  store %168 %19, ptr %"<structcast>", align 8
-  %20 = getelementptr %167, ptr %5, i32 0, i32 0
-  %21 = getelementptr %168, ptr %"<structcast>", i32 0, i32 0
-  %22 = load i64, ptr %21, align 8
-  %23 = trunc i64 %22 to i32
-  store i32 %23, ptr %20, align 4
-  %24 = getelementptr %167, ptr %5, i32 0, i32 1
-  %25 = getelementptr %168, ptr %"<structcast>", i32 0, i32 1
-  %26 = load i32, ptr %25, align 4
-  store i32 %26, ptr %24, align 4
-  %27 = getelementptr %167, ptr %5, i32 0, i32 2
-  %28 = getelementptr %168, ptr %"<structcast>", i32 0, i32 2
-  %29 = load ptr, ptr %28, align 8
-  store ptr %29, ptr %27, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %options, ptr align 8 %5, i64 16, i1 false)
-  store ptr null, ptr %group, align 8
-  %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %7, ptr %30, i32 0, i32 1
-  %32 = load ptr, ptr %31, align 8
-  %33 = getelementptr %64, ptr %32, i32 0, i32 4
-  %34 = load ptr, ptr %33, align 8
-  %35 = load ptr, ptr %message, align 8
-  %36 = call i32 %34(ptr %options, ptr %group, ptr %35)
-  store i32 %36, ptr %code, align 4
-  %37 = load i32, ptr %code, align 4
-  %38 = icmp ne i32 %37, 0
-  %39 = zext i1 %38 to i8
-  %40 = trunc i8 %39 to i1
-  br i1 %40, label %then2, label %else3
+  %16 = load i32, ptr %world_size, align 4
+  %17 = icmp eq i32 %16, 1
+  %18 = zext i1 %17 to i8
+  %19 = trunc i8 %18 to i1
+  br i1 %19, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  %41 = load i32, ptr %code, align 4
-  ret i32 %41
+  %20 = load ptr, ptr %self, align 8
+  %21 = load ptr, ptr %info, align 8
+  %22 = load ptr, ptr %message, align 8
+  %23 = call i32 @"$Library.describe_rank"(ptr %20, ptr null, i32 0, i32 1, ptr %21, ptr %22)
+  ret i32 %23
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -54926,25 +55129,56 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead4
-  %42 = load ptr, ptr %self, align 8
-  %43 = load ptr, ptr %group, align 8
-  %44 = load i32, ptr %world_size, align 4
-  %45 = load ptr, ptr %info, align 8
-  %46 = load ptr, ptr %message, align 8
-  %47 = call i32 @"$Library.describe_ranks"(ptr %42, ptr %43, i32 %44, ptr %45, ptr %46)
-  store i32 %47, ptr %code5, align 4
-  %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %7, ptr %48, i32 0, i32 1
-  %50 = load ptr, ptr %49, align 8
-  %51 = getelementptr %64, ptr %50, i32 0, i32 6
-  %52 = load ptr, ptr %51, align 8
-  %53 = load ptr, ptr %group, align 8
-  call void %52(ptr %53)
-  %54 = load %4, ptr %4, align 1
-  %55 = load i32, ptr %code5, align 4
-  ret i32 %55
+  store ptr null, ptr %group, align 8
+  %24 = load ptr, ptr %self, align 8
+  %25 = getelementptr %7, ptr %24, i32 0, i32 1
+  %26 = load ptr, ptr %25, align 8
+  %27 = load i32, ptr %world_size, align 4
+  %28 = load i32, ptr %ranks_per_device, align 4
+  %29 = load ptr, ptr %message, align 8
+  %30 = call i32 @"$groups.create"(ptr %26, i32 %27, i32 %28, ptr %group, ptr %29)
+  store i32 %30, ptr %code5, align 4
+  %31 = load i32, ptr %code5, align 4
+  %32 = icmp ne i32 %31, 0
+  %33 = zext i1 %32 to i8
+  %34 = trunc i8 %33 to i1
+  br i1 %34, label %then7, label %else8
 
-dead6:                                            ; No predecessors!
+then7:                                            ; preds = %merge1
+  %35 = load i32, ptr %code5, align 4
+  ret i32 %35
+
+dead9:                                            ; No predecessors!
+  br label %merge6
+
+else8:                                            ; preds = %merge1
+  br label %merge6
+
+merge6:                                           ; preds = %else8, %dead9
+  %36 = load ptr, ptr %self, align 8
+  %37 = load ptr, ptr %group, align 8
+  %38 = load i32, ptr %world_size, align 4
+  %39 = load ptr, ptr %info, align 8
+  %40 = load ptr, ptr %message, align 8
+  %41 = call i32 @"$Library.describe_ranks"(ptr %36, ptr %37, i32 %38, ptr %39, ptr %40)
+  store i32 %41, ptr %code10, align 4
+  %42 = load ptr, ptr %self, align 8
+  %43 = getelementptr %7, ptr %42, i32 0, i32 1
+  %44 = load ptr, ptr %43, align 8
+  %45 = getelementptr %64, ptr %44, i32 0, i32 6
+  %46 = load ptr, ptr %45, align 8
+  %47 = load ptr, ptr %group, align 8
+  call void %46(ptr %47)
+  %48 = load %4, ptr %6, align 1
+  %49 = load ptr, ptr %self, align 8
+  %50 = load i32, ptr %ranks_per_device, align 4
+  %51 = load ptr, ptr %info, align 8
+  call void @"$Library.divide_memory"(ptr %49, i32 %50, ptr %51)
+  %52 = load %4, ptr %5, align 1
+  %53 = load i32, ptr %code10, align 4
+  ret i32 %53
+
+dead11:                                           ; No predecessors!
   ret i32 undef
 }
 
@@ -54955,7 +55189,7 @@ entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
   %handle = alloca ptr, align 8
-  %options = alloca %169, align 8
+  %options = alloca %167, align 8
   %message = alloca ptr, align 8
   %info = alloca ptr, align 8
   %world_size = alloca i32, align 4
@@ -54969,18 +55203,18 @@ entry:
   store ptr %4, ptr %info, align 8
   store ptr %5, ptr %message, align 8
   %8 = call ptr @memset(ptr %options, i32 0, i64 24)
-  %9 = getelementptr %169, ptr %options, i32 0, i32 0
+  %9 = getelementptr %167, ptr %options, i32 0, i32 0
   store i32 24, ptr %9, align 4
   %10 = load i32, ptr %rank, align 4
-  %11 = getelementptr %169, ptr %options, i32 0, i32 1
+  %11 = getelementptr %167, ptr %options, i32 0, i32 1
   store i32 %10, ptr %11, align 4
   %12 = load i32, ptr %world_size, align 4
-  %13 = getelementptr %169, ptr %options, i32 0, i32 2
+  %13 = getelementptr %167, ptr %options, i32 0, i32 2
   store i32 %12, ptr %13, align 4
-  %14 = getelementptr %169, ptr %options, i32 0, i32 3
+  %14 = getelementptr %167, ptr %options, i32 0, i32 3
   store i32 1, ptr %14, align 4
   %15 = load ptr, ptr %group, align 8
-  %16 = getelementptr %169, ptr %options, i32 0, i32 4
+  %16 = getelementptr %167, ptr %options, i32 0, i32 4
   store ptr %15, ptr %16, align 8
   store ptr null, ptr %handle, align 8
   %17 = load ptr, ptr %self, align 8
@@ -55056,6 +55290,103 @@ merge2:                                           ; preds = %else4, %then3
   ret i32 %60
 
 dead5:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$groups.create"(ptr %0, i32 %1, i32 %2, ptr %3, ptr %4) {
+entry:
+  %options = alloca %168, align 8
+  %5 = alloca %168, align 8
+  %6 = alloca %169, align 8
+  %"<structcast>" = alloca %169, align 8
+  %rank = alloca i32, align 4
+  %devices = alloca [64 x i32], align 4
+  %message = alloca ptr, align 8
+  %group = alloca ptr, align 8
+  %ranks_per_device = alloca i32, align 4
+  %world_size = alloca i32, align 4
+  %backend = alloca ptr, align 8
+  store ptr %0, ptr %backend, align 8
+  store i32 %1, ptr %world_size, align 4
+  store i32 %2, ptr %ranks_per_device, align 4
+  store ptr %3, ptr %group, align 8
+  store ptr %4, ptr %message, align 8
+  %7 = load i32, ptr %world_size, align 4
+  store i32 0, ptr %rank, align 4
+  br label %forcond
+
+forcond:                                          ; preds = %forbody, %entry
+  %8 = load i32, ptr %rank, align 4
+  %9 = icmp sgt i32 %8, %7
+  %10 = and i1 %9, false
+  %11 = icmp slt i32 %8, %7
+  %12 = and i1 %11, true
+  %13 = or i1 %12, %10
+  br i1 %13, label %forbody, label %merge
+
+forbody:                                          ; preds = %forcond
+  %14 = load i32, ptr %rank, align 4
+  %15 = load i32, ptr %ranks_per_device, align 4
+  %16 = sdiv i32 %14, %15
+  %17 = getelementptr [64 x i32], ptr %devices, i32 0, i32 0
+  %18 = load i32, ptr %rank, align 4
+  %19 = sext i32 %18 to i64
+  %20 = getelementptr i32, ptr %17, i64 %19
+  store i32 %16, ptr %20, align 4
+  %21 = add i32 %8, 1
+  store i32 %21, ptr %rank, align 4
+  br label %forcond
+
+merge:                                            ; preds = %forcond
+  %22 = load i32, ptr %world_size, align 4
+  %23 = getelementptr %169, ptr %6, i32 0, i32 0
+  store i64 16, ptr %23, align 8
+  %24 = getelementptr %169, ptr %6, i32 0, i32 1
+  store i32 %22, ptr %24, align 4
+  %25 = getelementptr %169, ptr %6, i32 0, i32 2
+  store ptr null, ptr %25, align 8
+  %26 = load %169, ptr %6, align 8
+  store %169 %26, ptr %"<structcast>", align 8
+  %27 = getelementptr %168, ptr %5, i32 0, i32 0
+  %28 = getelementptr %169, ptr %"<structcast>", i32 0, i32 0
+  %29 = load i64, ptr %28, align 8
+  %30 = trunc i64 %29 to i32
+  store i32 %30, ptr %27, align 4
+  %31 = getelementptr %168, ptr %5, i32 0, i32 1
+  %32 = getelementptr %169, ptr %"<structcast>", i32 0, i32 1
+  %33 = load i32, ptr %32, align 4
+  store i32 %33, ptr %31, align 4
+  %34 = getelementptr %168, ptr %5, i32 0, i32 2
+  %35 = getelementptr %169, ptr %"<structcast>", i32 0, i32 2
+  %36 = load ptr, ptr %35, align 8
+  store ptr %36, ptr %34, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %options, ptr align 8 %5, i64 16, i1 false)
+  %37 = load i32, ptr %ranks_per_device, align 4
+  %38 = icmp sgt i32 %37, 1
+  %39 = zext i1 %38 to i8
+  %40 = trunc i8 %39 to i1
+  br i1 %40, label %then, label %else
+
+then:                                             ; preds = %merge
+  %41 = getelementptr [64 x i32], ptr %devices, i32 0, i32 0
+  %42 = getelementptr i32, ptr %41, i64 0
+  %43 = getelementptr %168, ptr %options, i32 0, i32 2
+  store ptr %42, ptr %43, align 8
+  br label %merge1
+
+else:                                             ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else, %then
+  %44 = load ptr, ptr %backend, align 8
+  %45 = getelementptr %64, ptr %44, i32 0, i32 4
+  %46 = load ptr, ptr %45, align 8
+  %47 = load ptr, ptr %group, align 8
+  %48 = load ptr, ptr %message, align 8
+  %49 = call i32 %46(ptr %options, ptr %47, ptr %48)
+  ret i32 %49
+
+dead:                                             ; No predecessors!
   ret i32 undef
 }
 
@@ -55491,7 +55822,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %8, ptr %29, i32 0, i32 10
   %31 = getelementptr [128 x i8], ptr %30, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.545", ptr %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.547", ptr %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -55651,7 +55982,7 @@ then15:                                           ; preds = %then10
   %132 = load ptr, ptr %info, align 8
   %133 = getelementptr %8, ptr %132, i32 0, i32 7
   %134 = load i32, ptr %133, align 4
-  %135 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 1024, ptr @"$string.546", i32 %127, ptr %131, i32 %134)
+  %135 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 1024, ptr @"$string.548", i32 %127, ptr %131, i32 %134)
   %136 = load ptr, ptr %target13, align 8
   %137 = getelementptr %5, ptr %136, i32 0, i32 0
   %138 = getelementptr [1024 x i8], ptr %137, i32 0, i32 0
@@ -56151,7 +56482,7 @@ merge14:                                          ; preds = %else16, %dead17
   %50 = call i32 @"$ModelConfig.shared_width"(ptr %49)
   %51 = load i32, ptr %world_size, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_split"(ptr @"$string.548", i32 %50, i32 %51, ptr %52)
+  %53 = call i32 @"$check_split"(ptr @"$string.550", i32 %50, i32 %51, ptr %52)
   store i32 %53, ptr %code18, align 4
   %54 = load i32, ptr %code18, align 4
   %55 = icmp ne i32 %54, 0
@@ -56182,7 +56513,7 @@ then24:                                           ; preds = %merge19
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %world_size, align 4
   %67 = load ptr, ptr %message, align 8
-  %68 = call i32 @"$check_split"(ptr @"$string.549", i32 %65, i32 %66, ptr %67)
+  %68 = call i32 @"$check_split"(ptr @"$string.551", i32 %65, i32 %66, ptr %67)
   ret i32 %68
 
 dead26:                                           ; No predecessors!
@@ -56197,7 +56528,7 @@ merge23:                                          ; preds = %else25, %dead26
   %71 = load i32, ptr %70, align 4
   %72 = load i32, ptr %world_size, align 4
   %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$check_split"(ptr @"$string.550", i32 %71, i32 %72, ptr %73)
+  %74 = call i32 @"$check_split"(ptr @"$string.552", i32 %71, i32 %72, ptr %73)
   ret i32 %74
 
 dead27:                                           ; No predecessors!
@@ -56241,7 +56572,7 @@ then2:                                            ; preds = %then
   %20 = load i32, ptr %world_size, align 4
   %21 = load ptr, ptr %name, align 8
   %22 = load i32, ptr %value, align 4
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.547", i32 %20, ptr %21, i32 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.549", i32 %20, ptr %21, i32 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -56378,7 +56709,7 @@ then2:                                            ; preds = %then
   %61 = load ptr, ptr %60, align 8
   %62 = getelementptr %11, ptr %61, i32 0, i32 2
   %63 = load i32, ptr %62, align 4
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.551", i32 %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.553", i32 %63)
   %65 = load ptr, ptr %target, align 8
   %66 = getelementptr %5, ptr %65, i32 0, i32 0
   %67 = getelementptr [1024 x i8], ptr %66, i32 0, i32 0
@@ -57027,7 +57358,7 @@ then2:                                            ; preds = %then
   %36 = load ptr, ptr %matrix, align 8
   %37 = getelementptr %58, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.552", i32 %29, i32 %32, i32 %35, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.554", i32 %29, i32 %32, i32 %35, i32 %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -58077,7 +58408,7 @@ then2:                                            ; preds = %then
   %39 = load i32, ptr %38, align 4
   %40 = getelementptr %61, ptr %cache, i32 0, i32 5
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.553", ptr %35, i32 %37, i32 %39, i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.555", ptr %35, i32 %37, i32 %39, i32 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -58267,7 +58598,7 @@ then8:                                            ; preds = %merge1
   %55 = sext i32 %54 to i64
   %56 = call i64 @"$pages_of"(i64 %51, i64 %55)
   %57 = load ptr, ptr %message, align 8
-  %58 = call i32 @"$anon (./terra/plan/sizes.t:30).557"(ptr %44, i64 %50, i64 %56, ptr %57)
+  %58 = call i32 @"$anon (./terra/plan/sizes.t:30).559"(ptr %44, i64 %50, i64 %56, ptr %57)
   ret i32 %58
 
 dead10:                                           ; No predecessors!
@@ -58909,7 +59240,7 @@ then2:                                            ; preds = %then
   %110 = load ptr, ptr %o, align 8
   %111 = getelementptr %30, ptr %110, i32 0, i32 6
   %112 = load i32, ptr %111, align 4
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.554", i32 %109, i32 %112)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.556", i32 %109, i32 %112)
   %114 = load ptr, ptr %target, align 8
   %115 = getelementptr %5, ptr %114, i32 0, i32 0
   %116 = getelementptr [1024 x i8], ptr %115, i32 0, i32 0
@@ -59294,7 +59625,7 @@ entry:
   %29 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %28)
   %30 = call i64 @"$aligned"(i64 %29)
   %31 = getelementptr i8, ptr %26, i64 %30
-  call void @"$anon (./terra/scheduling/batch.t:114).556"(ptr %23, ptr %25, ptr %31)
+  call void @"$anon (./terra/scheduling/batch.t:114).558"(ptr %23, ptr %25, ptr %31)
   %32 = load %4, ptr %3, align 1
   %33 = load ptr, ptr %shape, align 8
   %34 = getelementptr %174, ptr %33, i32 0, i32 2
@@ -60202,7 +60533,7 @@ entry:
   %2 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %1)
   %3 = call i64 @"$aligned"(i64 %2)
   %4 = load ptr, ptr %shape, align 8
-  %5 = call i64 @"$anon (./terra/scheduling/batch.t:108).555"(ptr %4)
+  %5 = call i64 @"$anon (./terra/scheduling/batch.t:108).557"(ptr %4)
   %6 = call i64 @"$aligned"(i64 %5)
   %7 = add i64 %3, %6
   ret i64 %7
@@ -60548,7 +60879,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/scheduling/batch.t:108).555"(ptr %0) {
+define internal i64 @"$anon (./terra/scheduling/batch.t:108).557"(ptr %0) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$shape" = alloca ptr, align 8
@@ -61169,7 +61500,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$anon (./terra/scheduling/batch.t:114).556"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$anon (./terra/scheduling/batch.t:114).558"(ptr %0, ptr %1, ptr %2) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$data" = alloca ptr, align 8
@@ -61567,7 +61898,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/plan/sizes.t:30).557"(ptr %0, i64 %1, i64 %2, ptr %3) {
+define internal i32 @"$anon (./terra/plan/sizes.t:30).559"(ptr %0, i64 %1, i64 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %middle = alloca i64, align 8
@@ -61764,7 +62095,7 @@ then2:                                            ; preds = %then
   %32 = load ptr, ptr %o, align 8
   %33 = getelementptr %30, ptr %32, i32 0, i32 7
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.558", i32 %28, i32 %31, i32 %34, i64 2147483647)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.560", i32 %28, i32 %31, i32 %34, i64 2147483647)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -61932,7 +62263,7 @@ and.lhs.true9:                                    ; preds = %merge3
 
 then10:                                           ; preds = %else8
   %84 = load ptr, ptr %self, align 8
-  call void @"$Plan.refuse"(ptr %84, ptr @"$string.560")
+  call void @"$Plan.refuse"(ptr %84, ptr @"$string.562")
   %85 = load %4, ptr %3, align 1
   br label %merge6
 
@@ -62009,7 +62340,7 @@ entry:
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %29, ptr %14, i32 0, i32 11
   %16 = load i32, ptr %15, align 4
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.559", i64 %7, i32 %10, i32 %13, i32 %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.561", i64 %7, i32 %10, i32 %13, i32 %16)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -62103,7 +62434,7 @@ entry:
   %55 = sub i64 %51, %54
   %56 = getelementptr [128 x i8], ptr %suggestion, i32 0, i32 0
   %57 = getelementptr i8, ptr %56, i64 0
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.565", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.567", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
@@ -62139,7 +62470,7 @@ entry:
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %target, align 8
   %14 = load i64, ptr %capacity, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.561")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.563")
   br label %merge
 
 else:                                             ; preds = %entry
@@ -62159,7 +62490,7 @@ then1:                                            ; preds = %else
   %26 = load i32, ptr %page_size, align 4
   %27 = sext i32 %26 to i64
   %28 = mul i64 %25, %27
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.562", i64 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.564", i64 %28)
   br label %merge
 
 else2:                                            ; preds = %else
@@ -62177,7 +62508,7 @@ then3:                                            ; preds = %else2
   %38 = load ptr, ptr %target, align 8
   %39 = load i64, ptr %capacity, align 8
   %40 = load i64, ptr %room, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.563", i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.565", i64 %40)
   br label %merge
 
 else4:                                            ; preds = %else2
@@ -62188,7 +62519,7 @@ else4:                                            ; preds = %else2
   %46 = load i32, ptr %page_size, align 4
   %47 = sext i32 %46 to i64
   %48 = mul i64 %45, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.564", i64 %44, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.566", i64 %44, i64 %48)
   br label %merge
 
 merge:                                            ; preds = %else4, %then3, %then1, %then
@@ -62416,7 +62747,7 @@ entry:
   %12 = load i64, ptr %length, align 8
   %13 = sub i64 512, %12
   %14 = load ptr, ptr %reason, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 %13, ptr @"$string.566", ptr %14)
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 %13, ptr @"$string.568", ptr %14)
   ret void
 }
 
@@ -62465,7 +62796,7 @@ entry:
   %33 = getelementptr %30, ptr %32, i32 0, i32 1
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.570", i64 %35)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.572", i64 %35)
   %36 = load %4, ptr %16, align 1
   %37 = load ptr, ptr %out, align 8
   %38 = load ptr, ptr %made, align 8
@@ -62473,7 +62804,7 @@ entry:
   %40 = getelementptr %30, ptr %39, i32 0, i32 9
   %41 = load i32, ptr %40, align 4
   %42 = call ptr @"$layout_name"(i32 %41)
-  call void @"$JsonWriter.string_field"(ptr %37, ptr @"$string.571", ptr %42)
+  call void @"$JsonWriter.string_field"(ptr %37, ptr @"$string.573", ptr %42)
   %43 = load %4, ptr %15, align 1
   %44 = load ptr, ptr %out, align 8
   %45 = load ptr, ptr %made, align 8
@@ -62485,7 +62816,7 @@ entry:
   %50 = getelementptr %30, ptr %49, i32 0, i32 11
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  call void @"$JsonWriter.integer_field"(ptr %47, ptr @"$string.583", i64 %52)
+  call void @"$JsonWriter.integer_field"(ptr %47, ptr @"$string.585", i64 %52)
   %53 = load %4, ptr %13, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = load ptr, ptr %made, align 8
@@ -62495,28 +62826,28 @@ entry:
   %58 = load ptr, ptr %made, align 8
   %59 = getelementptr %29, ptr %58, i32 0, i32 10
   %60 = load i64, ptr %59, align 8
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.592", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.594", i64 %60)
   %61 = load %4, ptr %11, align 1
   %62 = load ptr, ptr %out, align 8
   %63 = load ptr, ptr %made, align 8
   %64 = getelementptr %29, ptr %63, i32 0, i32 21
   %65 = load i8, ptr %64, align 1
   %66 = icmp ne i8 %65, 0
-  call void @"$JsonWriter.boolean_field"(ptr %62, ptr @"$string.593", i1 zeroext %66)
+  call void @"$JsonWriter.boolean_field"(ptr %62, ptr @"$string.595", i1 zeroext %66)
   %67 = load %4, ptr %10, align 1
   %68 = load ptr, ptr %out, align 8
   %69 = load ptr, ptr %made, align 8
   %70 = getelementptr %29, ptr %69, i32 0, i32 22
   %71 = getelementptr [512 x i8], ptr %70, i32 0, i32 0
   %72 = getelementptr i8, ptr %71, i64 0
-  call void @"$JsonWriter.string_field"(ptr %68, ptr @"$string.594", ptr %72)
+  call void @"$JsonWriter.string_field"(ptr %68, ptr @"$string.596", ptr %72)
   %73 = load %4, ptr %9, align 1
   %74 = load ptr, ptr %out, align 8
   %75 = load ptr, ptr %made, align 8
   call void @"$write_buffers"(ptr %74, ptr %75)
   %76 = load %4, ptr %8, align 1
   %77 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %77, ptr @"$string.618")
+  call void @"$JsonWriter.key"(ptr %77, ptr @"$string.620")
   %78 = load %4, ptr %7, align 1
   %79 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %79)
@@ -62598,7 +62929,7 @@ entry:
   %31 = getelementptr %9, ptr %30, i32 0, i32 11
   %32 = load i64, ptr %31, align 8
   %33 = add i64 %29, %32
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.567", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.569", i64 %33)
   %34 = load %4, ptr %5, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
@@ -62614,14 +62945,14 @@ entry:
   %45 = getelementptr %9, ptr %44, i32 0, i32 13
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %43, %46
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.568", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.570", i64 %47)
   %48 = load %4, ptr %3, align 1
   %49 = load ptr, ptr %out, align 8
   %50 = load ptr, ptr %source, align 8
   %51 = getelementptr %9, ptr %50, i32 0, i32 8
   %52 = load i8, ptr %51, align 1
   %53 = icmp ne i8 %52, 0
-  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.569", i1 zeroext %53)
+  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.571", i1 zeroext %53)
   %54 = load %4, ptr %2, align 1
   ret void
 }
@@ -62637,7 +62968,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.572"
+  ret ptr @"$string.574"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -62653,7 +62984,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.573"
+  ret ptr @"$string.575"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -62685,18 +63016,18 @@ entry:
   %10 = getelementptr %30, ptr %9, i32 0, i32 6
   %11 = load i32, ptr %10, align 4
   %12 = sext i32 %11 to i64
-  call void @"$JsonWriter.integer_field"(ptr %7, ptr @"$string.574", i64 %12)
+  call void @"$JsonWriter.integer_field"(ptr %7, ptr @"$string.576", i64 %12)
   %13 = load %4, ptr %6, align 1
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %made, align 8
   %16 = call i32 @"$Plan.max_seq_from"(ptr %15)
   %17 = call ptr @"$source_name"(i32 %16)
-  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.575", ptr %17)
+  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.577", ptr %17)
   %18 = load %4, ptr %5, align 1
   %19 = load ptr, ptr %out, align 8
   %20 = load ptr, ptr %made, align 8
   %21 = call i64 @"$Plan.positions"(ptr %20)
-  call void @"$JsonWriter.integer_field"(ptr %19, ptr @"$string.580", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %19, ptr @"$string.582", i64 %21)
   %22 = load %4, ptr %4, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
@@ -62704,13 +63035,13 @@ entry:
   %26 = getelementptr %30, ptr %25, i32 0, i32 5
   %27 = load i32, ptr %26, align 4
   %28 = sext i32 %27 to i64
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.581", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.583", i64 %28)
   %29 = load %4, ptr %3, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = load ptr, ptr %made, align 8
   %32 = call i32 @"$Plan.max_batch_from"(ptr %31)
   %33 = call ptr @"$source_name"(i32 %32)
-  call void @"$JsonWriter.string_field"(ptr %30, ptr @"$string.582", ptr %33)
+  call void @"$JsonWriter.string_field"(ptr %30, ptr @"$string.584", ptr %33)
   %34 = load %4, ptr %2, align 1
   ret void
 }
@@ -62726,7 +63057,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.576"
+  ret ptr @"$string.578"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -62742,7 +63073,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.577"
+  ret ptr @"$string.579"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -62774,7 +63105,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.578"
+  ret ptr @"$string.580"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -62790,7 +63121,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.579"
+  ret ptr @"$string.581"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -62954,7 +63285,7 @@ entry:
   %12 = getelementptr %29, ptr %11, i32 0, i32 5
   %13 = load i32, ptr %12, align 4
   %14 = call ptr @"$kv_dtype_name"(i32 %13)
-  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.584", ptr %14)
+  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.586", ptr %14)
   %15 = load %4, ptr %9, align 1
   %16 = load ptr, ptr %out, align 8
   %17 = load ptr, ptr %made, align 8
@@ -62962,12 +63293,12 @@ entry:
   %19 = getelementptr %29, ptr %18, i32 0, i32 5
   %20 = load i32, ptr %19, align 4
   %21 = call i64 @"$Plan.kv_bytes_per_token"(ptr %17, i32 %20)
-  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.586", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.588", i64 %21)
   %22 = load %4, ptr %8, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
   %25 = call i64 @"$Plan.kv_bytes_per_token"(ptr %24, i32 1)
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.587", i64 %25)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.589", i64 %25)
   %26 = load %4, ptr %7, align 1
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %made, align 8
@@ -62975,20 +63306,20 @@ entry:
   %30 = getelementptr %30, ptr %29, i32 0, i32 7
   %31 = load i32, ptr %30, align 4
   %32 = sext i32 %31 to i64
-  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.588", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.590", i64 %32)
   %33 = load %4, ptr %6, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = load ptr, ptr %made, align 8
   %36 = getelementptr %29, ptr %35, i32 0, i32 14
   %37 = load i64, ptr %36, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.589", i64 %37)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.591", i64 %37)
   %38 = load %4, ptr %5, align 1
   %39 = load ptr, ptr %out, align 8
   %40 = load ptr, ptr %made, align 8
   %41 = getelementptr %29, ptr %40, i32 0, i32 13
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
-  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.578", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.580", i64 %43)
   %44 = load %4, ptr %4, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -63001,13 +63332,13 @@ entry:
   %53 = load i32, ptr %52, align 4
   %54 = sext i32 %53 to i64
   %55 = mul i64 %49, %54
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.590", i64 %55)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.592", i64 %55)
   %56 = load %4, ptr %3, align 1
   %57 = load ptr, ptr %out, align 8
   %58 = load ptr, ptr %made, align 8
   %59 = call i32 @"$Plan.concurrent_requests"(ptr %58)
   %60 = sext i32 %59 to i64
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.591", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.593", i64 %60)
   %61 = load %4, ptr %2, align 1
   ret void
 }
@@ -63049,7 +63380,7 @@ else2:                                            ; preds = %else
   br i1 %12, label %then4, label %else5
 
 then4:                                            ; preds = %else2
-  ret ptr @"$string.585"
+  ret ptr @"$string.587"
 
 dead6:                                            ; No predecessors!
   br label %merge
@@ -63182,7 +63513,7 @@ entry:
   call void @"$Plan.buffer_shape"(ptr noalias sret(%174) %28, ptr %29, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %28, i64 168, i1 false)
   %30 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.595")
+  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.597")
   %31 = load %4, ptr %27, align 1
   %32 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %32)
@@ -63196,7 +63527,7 @@ entry:
   %40 = getelementptr %174, ptr %shape, i32 0, i32 3
   %41 = load i64, ptr %40, align 8
   %42 = mul i64 %39, %41
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.596", i64 %42)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.598", i64 %42)
   %43 = load %4, ptr %25, align 1
   %44 = load ptr, ptr %out, align 8
   %45 = getelementptr %174, ptr %shape, i32 0, i32 2
@@ -63207,7 +63538,7 @@ entry:
   %50 = getelementptr %174, ptr %shape, i32 0, i32 3
   %51 = load i64, ptr %50, align 8
   %52 = mul i64 %49, %51
-  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.597", i64 %52)
+  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.599", i64 %52)
   %53 = load %4, ptr %24, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = getelementptr %174, ptr %shape, i32 0, i32 2
@@ -63218,7 +63549,7 @@ entry:
   %60 = getelementptr %174, ptr %shape, i32 0, i32 3
   %61 = load i64, ptr %60, align 8
   %62 = mul i64 %59, %61
-  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.598", i64 %62)
+  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.600", i64 %62)
   %63 = load %4, ptr %23, align 1
   %64 = load ptr, ptr %out, align 8
   %65 = getelementptr %174, ptr %shape, i32 0, i32 2
@@ -63242,13 +63573,13 @@ entry:
   %83 = trunc i8 %75 to i1
   %84 = select i1 %83, i64 %77, i64 %82
   %85 = mul i64 %66, %84
-  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.599", i64 %85)
+  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.601", i64 %85)
   %86 = load %4, ptr %22, align 1
   %87 = load ptr, ptr %out, align 8
   %88 = getelementptr %174, ptr %shape, i32 0, i32 2
   %89 = load i64, ptr %88, align 8
   %90 = mul i64 %89, 4
-  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.600", i64 %90)
+  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.602", i64 %90)
   %91 = load %4, ptr %21, align 1
   %92 = load ptr, ptr %out, align 8
   %93 = getelementptr %174, ptr %shape, i32 0, i32 2
@@ -63266,7 +63597,7 @@ entry:
   %105 = getelementptr %174, ptr %shape, i32 0, i32 3
   %106 = load i64, ptr %105, align 8
   %107 = mul i64 %104, %106
-  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.601", i64 %107)
+  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.603", i64 %107)
   %108 = load %4, ptr %20, align 1
   %109 = load ptr, ptr %out, align 8
   %110 = getelementptr %174, ptr %shape, i32 0, i32 2
@@ -63280,7 +63611,7 @@ entry:
   %118 = getelementptr %174, ptr %shape, i32 0, i32 3
   %119 = load i64, ptr %118, align 8
   %120 = mul i64 %117, %119
-  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.602", i64 %120)
+  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.604", i64 %120)
   %121 = load %4, ptr %19, align 1
   %122 = load ptr, ptr %out, align 8
   %123 = getelementptr %174, ptr %shape, i32 0, i32 2
@@ -63294,7 +63625,7 @@ entry:
   %131 = getelementptr %174, ptr %shape, i32 0, i32 3
   %132 = load i64, ptr %131, align 8
   %133 = mul i64 %130, %132
-  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.603", i64 %133)
+  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.605", i64 %133)
   %134 = load %4, ptr %18, align 1
   %135 = load ptr, ptr %out, align 8
   %136 = getelementptr %174, ptr %shape, i32 0, i32 2
@@ -63306,7 +63637,7 @@ entry:
   %142 = getelementptr %174, ptr %shape, i32 0, i32 3
   %143 = load i64, ptr %142, align 8
   %144 = mul i64 %141, %143
-  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.604", i64 %144)
+  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.606", i64 %144)
   %145 = load %4, ptr %17, align 1
   %146 = load ptr, ptr %out, align 8
   %147 = getelementptr %174, ptr %shape, i32 0, i32 2
@@ -63317,7 +63648,7 @@ entry:
   %152 = getelementptr %174, ptr %shape, i32 0, i32 3
   %153 = load i64, ptr %152, align 8
   %154 = mul i64 %151, %153
-  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.605", i64 %154)
+  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.607", i64 %154)
   %155 = load %4, ptr %16, align 1
   %156 = load ptr, ptr %out, align 8
   %157 = getelementptr %174, ptr %shape, i32 0, i32 2
@@ -63325,13 +63656,13 @@ entry:
   %159 = getelementptr %174, ptr %shape, i32 0, i32 8
   %160 = load i64, ptr %159, align 8
   %161 = mul i64 %158, %160
-  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.606", i64 %161)
+  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.608", i64 %161)
   %162 = load %4, ptr %15, align 1
   %163 = load ptr, ptr %out, align 8
   %164 = getelementptr %174, ptr %shape, i32 0, i32 2
   %165 = load i64, ptr %164, align 8
   %166 = mul i64 %165, 4
-  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.607", i64 %166)
+  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.609", i64 %166)
   %167 = load %4, ptr %14, align 1
   %168 = load ptr, ptr %out, align 8
   %169 = getelementptr %174, ptr %shape, i32 0, i32 2
@@ -63342,7 +63673,7 @@ entry:
   %174 = getelementptr %174, ptr %shape, i32 0, i32 3
   %175 = load i64, ptr %174, align 8
   %176 = mul i64 %173, %175
-  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.608", i64 %176)
+  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.610", i64 %176)
   %177 = load %4, ptr %13, align 1
   %178 = load ptr, ptr %out, align 8
   %179 = getelementptr %174, ptr %shape, i32 0, i32 2
@@ -63351,7 +63682,7 @@ entry:
   %182 = load i64, ptr %181, align 8
   %183 = mul i64 %180, %182
   %184 = mul i64 %183, 4
-  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.609", i64 %184)
+  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.611", i64 %184)
   %185 = load %4, ptr %12, align 1
   %186 = load ptr, ptr %out, align 8
   %187 = getelementptr %174, ptr %shape, i32 0, i32 2
@@ -63360,7 +63691,7 @@ entry:
   %190 = load i64, ptr %189, align 8
   %191 = mul i64 %188, %190
   %192 = mul i64 %191, 4
-  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.610", i64 %192)
+  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.612", i64 %192)
   %193 = load %4, ptr %11, align 1
   %194 = load ptr, ptr %out, align 8
   %195 = getelementptr %174, ptr %shape, i32 0, i32 10
@@ -63369,7 +63700,7 @@ entry:
   %198 = load i64, ptr %197, align 8
   %199 = mul i64 %196, %198
   %200 = mul i64 %199, 4
-  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.611", i64 %200)
+  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.613", i64 %200)
   %201 = load %4, ptr %10, align 1
   %202 = load ptr, ptr %out, align 8
   %203 = getelementptr %174, ptr %shape, i32 0, i32 10
@@ -63384,7 +63715,7 @@ entry:
   %211 = getelementptr %174, ptr %shape, i32 0, i32 14
   %212 = load i64, ptr %211, align 8
   %213 = mul i64 %212, 4
-  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.612", i64 %213)
+  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.614", i64 %213)
   %214 = load %4, ptr %8, align 1
   %215 = load ptr, ptr %out, align 8
   %216 = getelementptr %174, ptr %shape, i32 0, i32 1
@@ -63399,7 +63730,7 @@ entry:
   %225 = mul i64 %224, 4
   %226 = trunc i8 %219 to i1
   %227 = select i1 %226, i64 %225, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %215, ptr @"$string.613", i64 %227)
+  call void @"$JsonWriter.integer_field"(ptr %215, ptr @"$string.615", i64 %227)
   %228 = load %4, ptr %7, align 1
   %229 = load ptr, ptr %out, align 8
   %230 = getelementptr %174, ptr %shape, i32 0, i32 14
@@ -63409,7 +63740,7 @@ entry:
   %234 = sdiv i64 %233, 2
   %235 = mul i64 %231, %234
   %236 = mul i64 %235, 4
-  call void @"$JsonWriter.integer_field"(ptr %229, ptr @"$string.614", i64 %236)
+  call void @"$JsonWriter.integer_field"(ptr %229, ptr @"$string.616", i64 %236)
   %237 = load %4, ptr %6, align 1
   %238 = load ptr, ptr %out, align 8
   %239 = getelementptr %174, ptr %shape, i32 0, i32 14
@@ -63419,12 +63750,12 @@ entry:
   %243 = sdiv i64 %242, 2
   %244 = mul i64 %240, %243
   %245 = mul i64 %244, 4
-  call void @"$JsonWriter.integer_field"(ptr %238, ptr @"$string.615", i64 %245)
+  call void @"$JsonWriter.integer_field"(ptr %238, ptr @"$string.617", i64 %245)
   %246 = load %4, ptr %5, align 1
   %247 = load ptr, ptr %out, align 8
   %248 = getelementptr %174, ptr %shape, i32 0, i32 16
   %249 = load i64, ptr %248, align 8
-  call void @"$JsonWriter.integer_field"(ptr %247, ptr @"$string.616", i64 %249)
+  call void @"$JsonWriter.integer_field"(ptr %247, ptr @"$string.618", i64 %249)
   %250 = load %4, ptr %4, align 1
   %251 = load ptr, ptr %out, align 8
   %252 = getelementptr %174, ptr %shape, i32 0, i32 0
@@ -63439,7 +63770,7 @@ entry:
   %261 = mul i64 %260, 4
   %262 = trunc i8 %255 to i1
   %263 = select i1 %262, i64 %261, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %251, ptr @"$string.617", i64 %263)
+  call void @"$JsonWriter.integer_field"(ptr %251, ptr @"$string.619", i64 %263)
   %264 = load %4, ptr %3, align 1
   %265 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %265)
@@ -63477,42 +63808,42 @@ entry:
   %18 = load ptr, ptr %out, align 8
   %19 = load i32, ptr %index, align 4
   %20 = sext i32 %19 to i64
-  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.619", i64 %20)
+  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.621", i64 %20)
   %21 = load %4, ptr %11, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = getelementptr %176, ptr %rank, i32 0, i32 0
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.620", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.622", i64 %24)
   %25 = load %4, ptr %10, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = getelementptr %176, ptr %rank, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.621", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.623", i64 %28)
   %29 = load %4, ptr %9, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = getelementptr %176, ptr %rank, i32 0, i32 2
   %32 = load i64, ptr %31, align 8
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.622", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.624", i64 %32)
   %33 = load %4, ptr %8, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = getelementptr %176, ptr %rank, i32 0, i32 3
   %36 = load i64, ptr %35, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.623", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.625", i64 %36)
   %37 = load %4, ptr %7, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = getelementptr %176, ptr %rank, i32 0, i32 4
   %40 = load i64, ptr %39, align 8
-  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.624", i64 %40)
+  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.626", i64 %40)
   %41 = load %4, ptr %6, align 1
   %42 = load ptr, ptr %out, align 8
   %43 = getelementptr %176, ptr %rank, i32 0, i32 5
   %44 = load i64, ptr %43, align 8
-  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.625", i64 %44)
+  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.627", i64 %44)
   %45 = load %4, ptr %5, align 1
   %46 = load ptr, ptr %out, align 8
   %47 = getelementptr %176, ptr %rank, i32 0, i32 6
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.626", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.628", i64 %48)
   %49 = load %4, ptr %4, align 1
   %50 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %50)
@@ -64075,7 +64406,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.627")
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.629")
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -64416,7 +64747,7 @@ then3:                                            ; preds = %then
   %58 = getelementptr [1024 x i8], ptr %57, i32 0, i32 0
   %59 = getelementptr i8, ptr %58, i64 0
   %60 = load i32, ptr %capacity, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.628", i32 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.630", i32 %60)
   %62 = load ptr, ptr %target, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -64601,7 +64932,7 @@ then3:                                            ; preds = %then
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.629", ptr @"$string.630")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.631", ptr @"$string.632")
   %19 = load ptr, ptr %target1, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -64727,7 +65058,7 @@ then3:                                            ; preds = %then
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.631")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.633")
   %31 = load ptr, ptr %target1, align 8
   %32 = getelementptr %5, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
@@ -64801,9 +65132,9 @@ entry:
   %17 = load ptr, ptr %made, align 8
   %18 = getelementptr %68, ptr %17, i32 0, i32 10
   %19 = load i64, ptr %18, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.632", i64 %19)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.634", i64 %19)
   %20 = load %4, ptr %12, align 1
-  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.633")
+  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.635")
   %21 = load %4, ptr %11, align 1
   call void @"$JsonWriter.begin_array"(ptr %out)
   %22 = load %4, ptr %10, align 1
@@ -64840,12 +65171,12 @@ forbody:                                          ; preds = %forcond
   %43 = load ptr, ptr %total, align 8
   %44 = getelementptr %69, ptr %43, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.634", i64 %45)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.636", i64 %45)
   %46 = load %4, ptr %7, align 1
   %47 = load ptr, ptr %total, align 8
   %48 = getelementptr %69, ptr %47, i32 0, i32 2
   %49 = load i64, ptr %48, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.635", i64 %49)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.637", i64 %49)
   %50 = load %4, ptr %6, align 1
   call void @"$JsonWriter.end_object"(ptr %out)
   %51 = load %4, ptr %5, align 1
@@ -64900,7 +65231,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.629", ptr @"$string.636")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.631", ptr @"$string.638")
   %19 = load ptr, ptr %target, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -65076,7 +65407,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %then2
   %18 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %18, ptr @"$string.637", i32 -1)
+  call void @"$Rank.enter"(ptr %18, ptr @"$string.639", i32 -1)
   %19 = load %4, ptr %4, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %self, align 8
@@ -65302,7 +65633,7 @@ then5:                                            ; preds = %then2
   %32 = getelementptr %41, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
   %34 = load i32, ptr %num_pages, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.644", i32 %33, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.646", i32 %33, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -65499,7 +65830,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %37, ptr %28, i32 0, i32 2
   %30 = getelementptr %38, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.638", i32 %27, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.640", i32 %27, i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -65552,7 +65883,7 @@ then9:                                            ; preds = %then5
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %num_pages, align 4
   %60 = load i64, ptr %held, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.639", i32 %59, i64 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.641", i32 %59, i64 %60)
   %62 = load ptr, ptr %target7, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -65604,7 +65935,7 @@ then17:                                           ; preds = %then13
   %87 = getelementptr %37, ptr %86, i32 0, i32 21
   %88 = getelementptr %51, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.640", i64 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.642", i64 %89)
   %91 = load ptr, ptr %target15, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -65730,7 +66061,7 @@ then3:                                            ; preds = %then
   %45 = getelementptr %71, ptr %44, i32 0, i32 0
   %46 = load i64, ptr %45, align 8
   %47 = load i32, ptr %needed, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.641", i32 %43, i64 %46, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.643", i32 %43, i64 %46, i32 %47)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %5, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -65880,7 +66211,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.26", i32 79, ptr @"$string.642")
+  call void @"$check.fail"(ptr @"$string.26", i32 79, ptr @"$string.644")
   %15 = load %4, ptr %8, align 1
   br label %merge
 
@@ -65898,7 +66229,7 @@ merge:                                            ; preds = %else, %then
   br i1 %22, label %else3, label %then2
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.26", i32 80, ptr @"$string.643")
+  call void @"$check.fail"(ptr @"$string.26", i32 80, ptr @"$string.645")
   %23 = load %4, ptr %7, align 1
   br label %merge1
 
@@ -66480,7 +66811,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr %71, ptr %38, i32 0, i32 15
   %40 = getelementptr %17, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.645", i64 %37, i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.647", i64 %37, i64 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -66709,7 +67040,7 @@ entry:
 
 then:                                             ; preds = %entry
   %35 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %35, ptr @"$string.646", i32 -1)
+  call void @"$Rank.enter"(ptr %35, ptr @"$string.648", i32 -1)
   %36 = load %4, ptr %8, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %self, align 8
@@ -66748,7 +67079,7 @@ merge1:                                           ; preds = %else3, %dead
 
 else:                                             ; preds = %entry
   %56 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %56, ptr @"$string.647", i32 -1)
+  call void @"$Rank.enter"(ptr %56, ptr @"$string.649", i32 -1)
   %57 = load %4, ptr %6, align 1
   %58 = load ptr, ptr %self, align 8
   %59 = load ptr, ptr %self, align 8
@@ -66787,7 +67118,7 @@ merge5:                                           ; preds = %else7, %dead8
 
 merge:                                            ; preds = %merge5, %merge1
   %77 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %77, ptr @"$string.648", i32 -1)
+  call void @"$Rank.enter"(ptr %77, ptr @"$string.650", i32 -1)
   %78 = load %4, ptr %4, align 1
   %79 = load ptr, ptr %self, align 8
   %80 = load ptr, ptr %self, align 8
@@ -67101,7 +67432,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %30 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %30, ptr @"$string.649", i32 -1)
+  call void @"$Rank.enter"(ptr %30, ptr @"$string.651", i32 -1)
   %31 = load %4, ptr %6, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %self, align 8
@@ -67159,7 +67490,7 @@ merge1:                                           ; preds = %else3, %merge4
   %65 = getelementptr %180, ptr %args, i32 0, i32 4
   store ptr %64, ptr %65, align 8
   %66 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %66, ptr @"$string.612", i32 -1)
+  call void @"$Rank.enter"(ptr %66, ptr @"$string.614", i32 -1)
   %67 = load %4, ptr %4, align 1
   %68 = load ptr, ptr %self, align 8
   %69 = load ptr, ptr %self, align 8
@@ -67242,7 +67573,7 @@ entry:
   br i1 %8, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.81", i32 10, ptr @"$string.650")
+  call void @"$check.fail"(ptr @"$string.81", i32 10, ptr @"$string.652")
   %9 = load %4, ptr %4, align 1
   br label %merge
 
@@ -67270,7 +67601,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %23, label %else, label %then
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.81", i32 11, ptr @"$string.651")
+  call void @"$check.fail"(ptr @"$string.81", i32 11, ptr @"$string.653")
   %24 = load %4, ptr %3, align 1
   br label %merge1
 
@@ -67489,7 +67820,7 @@ entry:
   %8 = getelementptr %181, ptr %args, i32 0, i32 0
   store ptr %7, ptr %8, align 8
   %9 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %9, ptr @"$string.652", i32 -1)
+  call void @"$Rank.enter"(ptr %9, ptr @"$string.654", i32 -1)
   %10 = load %4, ptr %4, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = load ptr, ptr %self, align 8
@@ -68218,7 +68549,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i32, ptr %num_masks, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.653", i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.655", i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -68497,7 +68828,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %71, ptr %20, i32 0, i32 0
   %22 = load i64, ptr %21, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.654", i64 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.656", i64 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -68549,7 +68880,7 @@ then9:                                            ; preds = %then5
   %49 = load ptr, ptr %item, align 8
   %50 = getelementptr %71, ptr %49, i32 0, i32 29
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.655", i32 %45, i64 %48, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.657", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -68601,7 +68932,7 @@ then17:                                           ; preds = %then13
   %78 = load ptr, ptr %item, align 8
   %79 = getelementptr %71, ptr %78, i32 0, i32 31
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.656", i32 %74, i64 %77, i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.658", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
   %83 = getelementptr %5, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -69048,7 +69379,7 @@ then8:                                            ; preds = %merge4
   %46 = load ptr, ptr %r, align 8
   %47 = getelementptr %108, ptr %46, i32 0, i32 1
   %48 = load i32, ptr %47, align 4
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.692", i32 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.694", i32 %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -69109,7 +69440,7 @@ then16:                                           ; preds = %then12
   %81 = getelementptr i8, ptr %80, i64 0
   %82 = load i64, ptr %count, align 8
   %83 = load i32, ptr %most, align 4
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.693", i64 %82, i32 %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.695", i64 %82, i32 %83)
   %85 = load ptr, ptr %target14, align 8
   %86 = getelementptr %5, ptr %85, i32 0, i32 0
   %87 = getelementptr [1024 x i8], ptr %86, i32 0, i32 0
@@ -69178,7 +69509,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.657")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.659")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -69226,7 +69557,7 @@ then9:                                            ; preds = %then5
   %41 = load ptr, ptr %r, align 8
   %42 = getelementptr %108, ptr %41, i32 0, i32 0
   %43 = load i32, ptr %42, align 4
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.658", i32 %43, i32 152)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.660", i32 %43, i32 152)
   %45 = load ptr, ptr %target7, align 8
   %46 = getelementptr %5, ptr %45, i32 0, i32 0
   %47 = getelementptr [1024 x i8], ptr %46, i32 0, i32 0
@@ -69317,7 +69648,7 @@ then26:                                           ; preds = %then22
   %83 = load ptr, ptr %r, align 8
   %84 = getelementptr %108, ptr %83, i32 0, i32 7
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.678", i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.680", i32 %85)
   %87 = load ptr, ptr %target24, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -69349,7 +69680,7 @@ merge21:                                          ; preds = %else23, %dead28
   %99 = getelementptr %184, ptr %98, i32 0, i32 0
   %100 = load i32, ptr %99, align 4
   %101 = load ptr, ptr %message, align 8
-  %102 = call i32 @"$request.check_tokens"(ptr @"$string.679", ptr %94, i32 %97, i32 %100, ptr %101)
+  %102 = call i32 @"$request.check_tokens"(ptr @"$string.681", ptr %94, i32 %97, i32 %100, ptr %101)
   store i32 %102, ptr %code29, align 4
   %103 = load i32, ptr %code29, align 4
   %104 = icmp ne i32 %103, 0
@@ -69472,7 +69803,7 @@ then5:                                            ; preds = %then2
   %37 = load ptr, ptr %r, align 8
   %38 = getelementptr %108, ptr %37, i32 0, i32 3
   %39 = load i32, ptr %38, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.662", i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.664", i32 %39)
   %41 = load ptr, ptr %target, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -69534,7 +69865,7 @@ then13:                                           ; preds = %then9
   %73 = load ptr, ptr %r, align 8
   %74 = getelementptr %108, ptr %73, i32 0, i32 3
   %75 = load i32, ptr %74, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.663", i32 %72, i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.665", i32 %72, i32 %75)
   %77 = load ptr, ptr %target11, align 8
   %78 = getelementptr %5, ptr %77, i32 0, i32 0
   %79 = getelementptr [1024 x i8], ptr %78, i32 0, i32 0
@@ -69581,7 +69912,7 @@ then21:                                           ; preds = %then17
   %97 = load ptr, ptr %r, align 8
   %98 = getelementptr %108, ptr %97, i32 0, i32 18
   %99 = load i64, ptr %98, align 8
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.664", i64 %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.666", i64 %99)
   %101 = load ptr, ptr %target19, align 8
   %102 = getelementptr %5, ptr %101, i32 0, i32 0
   %103 = getelementptr [1024 x i8], ptr %102, i32 0, i32 0
@@ -69628,7 +69959,7 @@ then29:                                           ; preds = %then25
   %121 = load ptr, ptr %r, align 8
   %122 = getelementptr %108, ptr %121, i32 0, i32 16
   %123 = load i32, ptr %122, align 4
-  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.665", i32 %123)
+  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.667", i32 %123)
   %125 = load ptr, ptr %target27, align 8
   %126 = getelementptr %5, ptr %125, i32 0, i32 0
   %127 = getelementptr [1024 x i8], ptr %126, i32 0, i32 0
@@ -69687,7 +70018,7 @@ then37:                                           ; preds = %then33
   %154 = load ptr, ptr %limits, align 8
   %155 = getelementptr %184, ptr %154, i32 0, i32 0
   %156 = load i32, ptr %155, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.666", i32 %153, i32 %156)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.668", i32 %153, i32 %156)
   %158 = load ptr, ptr %target35, align 8
   %159 = getelementptr %5, ptr %158, i32 0, i32 0
   %160 = getelementptr [1024 x i8], ptr %159, i32 0, i32 0
@@ -69772,7 +70103,7 @@ then2:                                            ; preds = %then
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
   %19 = load i32, ptr %num_tokens, align 4
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.659", i32 %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.661", i32 %19)
   %21 = load ptr, ptr %target, align 8
   %22 = getelementptr %5, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
@@ -69821,7 +70152,7 @@ then9:                                            ; preds = %then5
   %43 = load ptr, ptr %limits, align 8
   %44 = getelementptr %184, ptr %43, i32 0, i32 1
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.660", i32 %42, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.662", i32 %42, i32 %45)
   %47 = load ptr, ptr %target7, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -69849,7 +70180,7 @@ merge4:                                           ; preds = %else6, %dead11
   %55 = getelementptr %184, ptr %54, i32 0, i32 0
   %56 = load i32, ptr %55, align 4
   %57 = load ptr, ptr %message, align 8
-  %58 = call i32 @"$request.check_tokens"(ptr @"$string.661", ptr %52, i32 %53, i32 %56, ptr %57)
+  %58 = call i32 @"$request.check_tokens"(ptr @"$string.663", ptr %52, i32 %53, i32 %56, ptr %57)
   ret i32 %58
 
 dead12:                                           ; No predecessors!
@@ -69930,7 +70261,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %limits, align 8
   %25 = getelementptr %184, ptr %24, i32 0, i32 4
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.667", i32 %20, i32 %23, i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.669", i32 %20, i32 %23, i32 %26)
   %28 = load ptr, ptr %target, align 8
   %29 = getelementptr %5, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
@@ -70013,7 +70344,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %72, ptr %29, i32 0, i32 0
   %31 = load float, ptr %30, align 4
   %32 = fpext float %31 to double
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.668", double %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.670", double %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -70039,7 +70370,7 @@ merge:                                            ; preds = %else, %dead
   %40 = getelementptr %72, ptr %39, i32 0, i32 1
   %41 = load float, ptr %40, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$check_unit_range"(ptr @"$string.671", float %41, float 0.000000e+00, i1 zeroext true, ptr %42)
+  %43 = call i32 @"$check_unit_range"(ptr @"$string.673", float %41, float 0.000000e+00, i1 zeroext true, ptr %42)
   store i32 %43, ptr %code, align 4
   %44 = load i32, ptr %code, align 4
   %45 = icmp ne i32 %44, 0
@@ -70062,7 +70393,7 @@ merge4:                                           ; preds = %else6, %dead7
   %50 = getelementptr %72, ptr %49, i32 0, i32 2
   %51 = load float, ptr %50, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_unit_range"(ptr @"$string.672", float %51, float 0.000000e+00, i1 zeroext false, ptr %52)
+  %53 = call i32 @"$check_unit_range"(ptr @"$string.674", float %51, float 0.000000e+00, i1 zeroext false, ptr %52)
   store i32 %53, ptr %code8, align 4
   %54 = load i32, ptr %code8, align 4
   %55 = icmp ne i32 %54, 0
@@ -70106,7 +70437,7 @@ then18:                                           ; preds = %then14
   %74 = load ptr, ptr %s, align 8
   %75 = getelementptr %72, ptr %74, i32 0, i32 3
   %76 = load i32, ptr %75, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.673", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.675", i32 %76)
   %78 = load ptr, ptr %target16, align 8
   %79 = getelementptr %5, ptr %78, i32 0, i32 0
   %80 = getelementptr [1024 x i8], ptr %79, i32 0, i32 0
@@ -70163,7 +70494,7 @@ then27:                                           ; preds = %then22
   %105 = getelementptr %72, ptr %104, i32 0, i32 4
   %106 = load float, ptr %105, align 4
   %107 = fpext float %106 to double
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.674", double %107)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.676", double %107)
   %109 = load ptr, ptr %target25, align 8
   %110 = getelementptr %5, ptr %109, i32 0, i32 0
   %111 = getelementptr [1024 x i8], ptr %110, i32 0, i32 0
@@ -70211,7 +70542,7 @@ then35:                                           ; preds = %then31
   %130 = getelementptr %72, ptr %129, i32 0, i32 5
   %131 = load float, ptr %130, align 4
   %132 = fpext float %131 to double
-  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %128, i64 1024, ptr @"$string.675", double %132)
+  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %128, i64 1024, ptr @"$string.677", double %132)
   %134 = load ptr, ptr %target33, align 8
   %135 = getelementptr %5, ptr %134, i32 0, i32 0
   %136 = getelementptr [1024 x i8], ptr %135, i32 0, i32 0
@@ -70259,7 +70590,7 @@ then43:                                           ; preds = %then39
   %155 = getelementptr %72, ptr %154, i32 0, i32 6
   %156 = load float, ptr %155, align 4
   %157 = fpext float %156 to double
-  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.676", double %157)
+  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.678", double %157)
   %159 = load ptr, ptr %target41, align 8
   %160 = getelementptr %5, ptr %159, i32 0, i32 0
   %161 = getelementptr [1024 x i8], ptr %160, i32 0, i32 0
@@ -70315,7 +70646,7 @@ then51:                                           ; preds = %then47
   %185 = load ptr, ptr %s, align 8
   %186 = getelementptr %72, ptr %185, i32 0, i32 7
   %187 = load i32, ptr %186, align 4
-  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %184, i64 1024, ptr @"$string.677", i32 %187, i32 20)
+  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %184, i64 1024, ptr @"$string.679", i32 %187, i32 20)
   %189 = load ptr, ptr %target49, align 8
   %190 = getelementptr %5, ptr %189, i32 0, i32 0
   %191 = getelementptr [1024 x i8], ptr %190, i32 0, i32 0
@@ -70455,7 +70786,7 @@ then5:                                            ; preds = %then2
   %46 = fpext float %45 to double
   %47 = load float, ptr %lowest, align 4
   %48 = fpext float %47 to double
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.669", ptr %44, double %46, double %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.671", ptr %44, double %46, double %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -70495,7 +70826,7 @@ then9:                                            ; preds = %merge1
   %66 = fpext float %65 to double
   %67 = load float, ptr %lowest, align 4
   %68 = fpext float %67 to double
-  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.670", ptr %64, double %66, double %68)
+  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.672", ptr %64, double %66, double %68)
   %70 = load ptr, ptr %target7, align 8
   %71 = getelementptr %5, ptr %70, i32 0, i32 0
   %72 = getelementptr [1024 x i8], ptr %71, i32 0, i32 0
@@ -70575,7 +70906,7 @@ then2:                                            ; preds = %then
   %28 = load ptr, ptr %r, align 8
   %29 = getelementptr %108, ptr %28, i32 0, i32 9
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.680", i32 %30, i32 1024)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.682", i32 %30, i32 1024)
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -70641,7 +70972,7 @@ then13:                                           ; preds = %then9
   %59 = getelementptr %108, ptr %58, i32 0, i32 9
   %60 = load i32, ptr %59, align 4
   %61 = add i32 %60, 1
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.681", i32 %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.683", i32 %61)
   %63 = load ptr, ptr %target11, align 8
   %64 = getelementptr %5, ptr %63, i32 0, i32 0
   %65 = getelementptr [1024 x i8], ptr %64, i32 0, i32 0
@@ -70692,7 +71023,7 @@ then21:                                           ; preds = %then17
   %87 = load ptr, ptr %86, align 8
   %88 = getelementptr i32, ptr %87, i64 0
   %89 = load i32, ptr %88, align 4
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %84, i64 1024, ptr @"$string.682", i32 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %84, i64 1024, ptr @"$string.684", i32 %89)
   %91 = load ptr, ptr %target19, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -70769,7 +71100,7 @@ then30:                                           ; preds = %then26
   %133 = getelementptr i8, ptr %132, i64 0
   %134 = load i32, ptr %i, align 4
   %135 = load i32, ptr %length, align 4
-  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %133, i64 1024, ptr @"$string.683", i32 %134, i32 %135)
+  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %133, i64 1024, ptr @"$string.685", i32 %134, i32 %135)
   %137 = load ptr, ptr %target28, align 8
   %138 = getelementptr %5, ptr %137, i32 0, i32 0
   %139 = getelementptr [1024 x i8], ptr %138, i32 0, i32 0
@@ -70812,7 +71143,7 @@ merge24:                                          ; preds = %forcond
   %156 = getelementptr %184, ptr %155, i32 0, i32 0
   %157 = load i32, ptr %156, align 4
   %158 = load ptr, ptr %message, align 8
-  %159 = call i32 @"$request.check_tokens"(ptr @"$string.684", ptr %145, i32 %154, i32 %157, ptr %158)
+  %159 = call i32 @"$request.check_tokens"(ptr @"$string.686", ptr %145, i32 %154, i32 %157, ptr %158)
   ret i32 %159
 
 dead33:                                           ; No predecessors!
@@ -70886,7 +71217,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %108, ptr %39, i32 0, i32 10
   %41 = load i32, ptr %40, align 4
   %42 = load i32, ptr %most, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.685", i32 %41, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.687", i32 %41, i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -70918,7 +71249,7 @@ merge:                                            ; preds = %else, %dead
   %56 = getelementptr %184, ptr %55, i32 0, i32 0
   %57 = load i32, ptr %56, align 4
   %58 = load ptr, ptr %message, align 8
-  %59 = call i32 @"$request.check_tokens"(ptr @"$string.686", ptr %51, i32 %54, i32 %57, ptr %58)
+  %59 = call i32 @"$request.check_tokens"(ptr @"$string.688", ptr %51, i32 %54, i32 %57, ptr %58)
   store i32 %59, ptr %code, align 4
   %60 = load i32, ptr %code, align 4
   %61 = icmp ne i32 %60, 0
@@ -70971,7 +71302,7 @@ then13:                                           ; preds = %then9
   %86 = load ptr, ptr %r, align 8
   %87 = getelementptr %108, ptr %86, i32 0, i32 10
   %88 = load i32, ptr %87, align 4
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.687", i32 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.689", i32 %88)
   %90 = load ptr, ptr %target11, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -71044,7 +71375,7 @@ then22:                                           ; preds = %then18
   %129 = getelementptr float, ptr %126, i64 %128
   %130 = load float, ptr %129, align 4
   %131 = fpext float %130 to double
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %122, i64 1024, ptr @"$string.688", i32 %123, double %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %122, i64 1024, ptr @"$string.690", i32 %123, double %131)
   %133 = load ptr, ptr %target20, align 8
   %134 = getelementptr %5, ptr %133, i32 0, i32 0
   %135 = getelementptr [1024 x i8], ptr %134, i32 0, i32 0
@@ -71121,7 +71452,7 @@ then33:                                           ; preds = %then29
   %176 = sext i32 %175 to i64
   %177 = getelementptr i32, ptr %174, i64 %176
   %178 = load i32, ptr %177, align 4
-  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.689", i32 %171, i32 %178)
+  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.691", i32 %171, i32 %178)
   %180 = load ptr, ptr %target31, align 8
   %181 = getelementptr %5, ptr %180, i32 0, i32 0
   %182 = getelementptr [1024 x i8], ptr %181, i32 0, i32 0
@@ -71732,7 +72063,7 @@ forbody:                                          ; preds = %forcond
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
   %39 = getelementptr { i64 }, ptr %2, i32 0, i32 0
   %40 = load i64, ptr %39, align 8
-  %41 = call zeroext i1 @"$Vector.push.690"(ptr %15, i64 %40)
+  %41 = call zeroext i1 @"$Vector.push.692"(ptr %15, i64 %40)
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
   br i1 %43, label %else, label %then
@@ -71777,7 +72108,7 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.690"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.push.692"(ptr %0, i64 %1) {
 entry:
   %value = alloca %186, align 8
   %self = alloca ptr, align 8
@@ -71789,7 +72120,7 @@ entry:
   %5 = getelementptr %73, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
-  %8 = call zeroext i1 @"$Vector.reserve.691"(ptr %3, i64 %7)
+  %8 = call zeroext i1 @"$Vector.reserve.693"(ptr %3, i64 %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %else, label %then
@@ -71825,7 +72156,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.691"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.693"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -71977,7 +72308,7 @@ and.lhs.true:                                     ; preds = %forbody
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %4, ptr align 4 %bias, i64 8, i1 false)
   %29 = getelementptr { i64 }, ptr %4, i32 0, i32 0
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$Vector.push.690"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.push.692"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else, label %then
@@ -72037,7 +72368,7 @@ forbody4:                                         ; preds = %forcond3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
   %63 = getelementptr { i64 }, ptr %1, i32 0, i32 0
   %64 = load i64, ptr %63, align 8
-  %65 = call zeroext i1 @"$Vector.push.690"(ptr %46, i64 %64)
+  %65 = call zeroext i1 @"$Vector.push.692"(ptr %46, i64 %64)
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
   br i1 %67, label %else8, label %then7
@@ -72410,7 +72741,7 @@ then2:                                            ; preds = %then
   %32 = getelementptr %37, ptr %31, i32 0, i32 2
   %33 = getelementptr %38, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.694", i64 %26, i32 %30, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.696", i64 %26, i32 %30, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -72512,7 +72843,7 @@ then5:                                            ; preds = %then2
   %44 = getelementptr %38, ptr %43, i32 0, i32 9
   %45 = getelementptr %32, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.695", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.697", i32 %46)
   %48 = load ptr, ptr %target, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -72597,7 +72928,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.702", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.704", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -73096,7 +73427,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.22", i32 220, ptr @"$string.696")
+  call void @"$check.fail"(ptr @"$string.22", i32 220, ptr @"$string.698")
   %13 = load %4, ptr %3, align 1
   br label %merge
 
@@ -73975,7 +74306,7 @@ merge2:                                           ; preds = %else, %dead
   %49 = load i32, ptr %48, align 4
   %50 = load i32, ptr %planned, align 4
   %51 = sub i32 %49, %50
-  %52 = call i32 @"$smaller.697"(i32 %43, i32 %51)
+  %52 = call i32 @"$smaller.699"(i32 %43, i32 %51)
   %53 = add i32 %40, %52
   store i32 %53, ptr %planned, align 4
   br label %condition
@@ -74034,7 +74365,7 @@ merge:                                            ; preds = %forcond
   %29 = getelementptr %46, ptr %28, i32 0, i32 10
   %30 = getelementptr %32, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 @"$smaller.697"(i32 %25, i32 %31)
+  %32 = call i32 @"$smaller.699"(i32 %25, i32 %31)
   ret i32 %32
 
 dead:                                             ; No predecessors!
@@ -74100,7 +74431,7 @@ then5:                                            ; preds = %merge
   %26 = getelementptr %39, ptr %25, i32 0, i32 0
   %27 = getelementptr %40, ptr %26, i32 0, i32 4
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 @"$smaller.697"(i32 %24, i32 %28)
+  %29 = call i32 @"$smaller.699"(i32 %24, i32 %28)
   ret i32 %29
 
 dead7:                                            ; No predecessors!
@@ -74136,7 +74467,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal i32 @"$smaller.697"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.699"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -75039,7 +75370,7 @@ entry:
   br i1 %9, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.698", i32 203, ptr @"$string.699")
+  call void @"$check.fail"(ptr @"$string.700", i32 203, ptr @"$string.701")
   %10 = load %4, ptr %4, align 1
   br label %merge
 
@@ -75336,7 +75667,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.23", i32 255, ptr @"$string.700")
+  call void @"$check.fail"(ptr @"$string.23", i32 255, ptr @"$string.702")
   %15 = load %4, ptr %5, align 1
   br label %merge
 
@@ -75680,7 +76011,7 @@ entry:
   %10 = call i32 @"$Scheduler.chunk_of"(ptr %8, ptr %9)
   %11 = load ptr, ptr %step, align 8
   %12 = call i32 @"$StepPlan.room"(ptr %11)
-  %13 = call i32 @"$smaller.697"(i32 %10, i32 %12)
+  %13 = call i32 @"$smaller.699"(i32 %10, i32 %12)
   store i32 %13, ptr %num_tokens, align 4
   %14 = load ptr, ptr %item, align 8
   %15 = getelementptr %71, ptr %14, i32 0, i32 7
@@ -76211,7 +76542,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.37", i32 143, ptr @"$string.701")
+  call void @"$check.fail"(ptr @"$string.37", i32 143, ptr @"$string.703")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -76986,7 +77317,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$Vector.free.703"(ptr @"<global>.94")
+  call void @"$Vector.free.705"(ptr @"<global>.94")
   %5 = load %4, ptr %0, align 1
   br label %merge
 
@@ -76997,7 +77328,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Vector.free.703"(ptr %0) {
+define internal void @"$Vector.free.705"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -77009,12 +77340,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.704"(ptr %7)
+  call void @"$Vector.init.706"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.704"(ptr %0) {
+define internal void @"$Vector.init.706"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -77531,15 +77862,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %37, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.705"(ptr %41)
+  call void @"$Vector.free.707"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %37, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.705"(ptr %44)
+  call void @"$Vector.free.707"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %37, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.705"(ptr %47)
+  call void @"$Vector.free.707"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %37, ptr %49, i32 0, i32 3
@@ -77641,7 +77972,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.705"(ptr %0) {
+define internal void @"$Vector.free.707"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -77653,12 +77984,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.706"(ptr %7)
+  call void @"$Vector.init.708"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.706"(ptr %0) {
+define internal void @"$Vector.init.708"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -77708,19 +78039,19 @@ entry:
   %24 = load %4, ptr %9, align 1
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %39, ptr %25, i32 0, i32 7
-  call void @"$Vector.free.707"(ptr %26)
+  call void @"$Vector.free.709"(ptr %26)
   %27 = load %4, ptr %8, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %39, ptr %28, i32 0, i32 8
-  call void @"$Vector.free.705"(ptr %29)
+  call void @"$Vector.free.707"(ptr %29)
   %30 = load %4, ptr %7, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %39, ptr %31, i32 0, i32 9
-  call void @"$Vector.free.705"(ptr %32)
+  call void @"$Vector.free.707"(ptr %32)
   %33 = load %4, ptr %6, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %39, ptr %34, i32 0, i32 10
-  call void @"$Vector.free.705"(ptr %35)
+  call void @"$Vector.free.707"(ptr %35)
   %36 = load %4, ptr %5, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %39, ptr %37, i32 0, i32 11
@@ -77728,11 +78059,11 @@ entry:
   %39 = load %4, ptr %4, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %39, ptr %40, i32 0, i32 12
-  call void @"$Vector.free.709"(ptr %41)
+  call void @"$Vector.free.711"(ptr %41)
   %42 = load %4, ptr %3, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %39, ptr %43, i32 0, i32 13
-  call void @"$Vector.free.709"(ptr %44)
+  call void @"$Vector.free.711"(ptr %44)
   %45 = load %4, ptr %2, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %39, ptr %46, i32 0, i32 1
@@ -77787,12 +78118,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.705"(ptr %28)
+  call void @"$Vector.free.707"(ptr %28)
   %29 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.707"(ptr %0) {
+define internal void @"$Vector.free.709"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -77804,12 +78135,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.708"(ptr %7)
+  call void @"$Vector.init.710"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.708"(ptr %0) {
+define internal void @"$Vector.init.710"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -77825,7 +78156,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.709"(ptr %0) {
+define internal void @"$Vector.free.711"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -77837,12 +78168,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.710"(ptr %7)
+  call void @"$Vector.init.712"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.710"(ptr %0) {
+define internal void @"$Vector.init.712"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -79167,7 +79498,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %5, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.751", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.753", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -79216,7 +79547,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.711")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.713")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -79262,7 +79593,7 @@ then9:                                            ; preds = %then5
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.712")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.714")
   %41 = load ptr, ptr %target7, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -79382,7 +79713,7 @@ then5:                                            ; preds = %then2
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.750")
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.752")
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -79415,6 +79746,7 @@ entry:
   %code31 = alloca i32, align 4
   %code26 = alloca i32, align 4
   %code21 = alloca i32, align 4
+  %chosen = alloca ptr, align 8
   %code16 = alloca i32, align 4
   %code11 = alloca i32, align 4
   %code6 = alloca i32, align 4
@@ -79547,28 +79879,33 @@ merge17:                                          ; preds = %else19, %dead20
   %55 = getelementptr %6, ptr %54, i32 0, i32 6
   store i32 2, ptr %55, align 4
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %6, ptr %56, i32 0, i32 4
-  %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %6, ptr %58, i32 0, i32 0
-  %60 = getelementptr %7, ptr %59, i32 0, i32 1
-  %61 = load ptr, ptr %60, align 8
-  %62 = load ptr, ptr %self, align 8
-  %63 = getelementptr %6, ptr %62, i32 0, i32 3
-  %64 = getelementptr %29, ptr %63, i32 0, i32 3
-  %65 = getelementptr %30, ptr %64, i32 0, i32 1
-  %66 = load i32, ptr %65, align 4
-  %67 = load ptr, ptr %message, align 8
-  %68 = call i32 @"$RankGroup.init"(ptr %57, ptr %61, i32 %66, ptr %67)
-  store i32 %68, ptr %code21, align 4
-  %69 = load i32, ptr %code21, align 4
-  %70 = icmp ne i32 %69, 0
-  %71 = zext i1 %70 to i8
-  %72 = trunc i8 %71 to i1
-  br i1 %72, label %then23, label %else24
+  %57 = getelementptr %6, ptr %56, i32 0, i32 3
+  %58 = getelementptr %29, ptr %57, i32 0, i32 3
+  store ptr %58, ptr %chosen, align 8
+  %59 = load ptr, ptr %self, align 8
+  %60 = getelementptr %6, ptr %59, i32 0, i32 4
+  %61 = load ptr, ptr %self, align 8
+  %62 = getelementptr %6, ptr %61, i32 0, i32 0
+  %63 = getelementptr %7, ptr %62, i32 0, i32 1
+  %64 = load ptr, ptr %63, align 8
+  %65 = load ptr, ptr %chosen, align 8
+  %66 = getelementptr %30, ptr %65, i32 0, i32 1
+  %67 = load i32, ptr %66, align 4
+  %68 = load ptr, ptr %chosen, align 8
+  %69 = getelementptr %30, ptr %68, i32 0, i32 28
+  %70 = load i32, ptr %69, align 4
+  %71 = load ptr, ptr %message, align 8
+  %72 = call i32 @"$RankGroup.init"(ptr %60, ptr %64, i32 %67, i32 %70, ptr %71)
+  store i32 %72, ptr %code21, align 4
+  %73 = load i32, ptr %code21, align 4
+  %74 = icmp ne i32 %73, 0
+  %75 = zext i1 %74 to i8
+  %76 = trunc i8 %75 to i1
+  br i1 %76, label %then23, label %else24
 
 then23:                                           ; preds = %merge17
-  %73 = load i32, ptr %code21, align 4
-  ret i32 %73
+  %77 = load i32, ptr %code21, align 4
+  ret i32 %77
 
 dead25:                                           ; No predecessors!
   br label %merge22
@@ -79577,22 +79914,22 @@ else24:                                           ; preds = %merge17
   br label %merge22
 
 merge22:                                          ; preds = %else24, %dead25
-  %74 = load ptr, ptr %self, align 8
-  %75 = getelementptr %6, ptr %74, i32 0, i32 4
-  %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %6, ptr %76, i32 0, i32 3
-  %78 = load ptr, ptr %message, align 8
-  %79 = call i32 @"$load.ranks"(ptr %75, ptr %77, ptr %78)
-  store i32 %79, ptr %code26, align 4
-  %80 = load i32, ptr %code26, align 4
-  %81 = icmp ne i32 %80, 0
-  %82 = zext i1 %81 to i8
-  %83 = trunc i8 %82 to i1
-  br i1 %83, label %then28, label %else29
+  %78 = load ptr, ptr %self, align 8
+  %79 = getelementptr %6, ptr %78, i32 0, i32 4
+  %80 = load ptr, ptr %self, align 8
+  %81 = getelementptr %6, ptr %80, i32 0, i32 3
+  %82 = load ptr, ptr %message, align 8
+  %83 = call i32 @"$load.ranks"(ptr %79, ptr %81, ptr %82)
+  store i32 %83, ptr %code26, align 4
+  %84 = load i32, ptr %code26, align 4
+  %85 = icmp ne i32 %84, 0
+  %86 = zext i1 %85 to i8
+  %87 = trunc i8 %86 to i1
+  br i1 %87, label %then28, label %else29
 
 then28:                                           ; preds = %merge22
-  %84 = load i32, ptr %code26, align 4
-  ret i32 %84
+  %88 = load i32, ptr %code26, align 4
+  ret i32 %88
 
 dead30:                                           ; No predecessors!
   br label %merge27
@@ -79601,29 +79938,29 @@ else29:                                           ; preds = %merge22
   br label %merge27
 
 merge27:                                          ; preds = %else29, %dead30
-  %85 = load ptr, ptr %self, align 8
-  %86 = getelementptr %6, ptr %85, i32 0, i32 1
-  %87 = getelementptr %8, ptr %86, i32 0, i32 8
-  %88 = load i32, ptr %87, align 4
-  %89 = icmp eq i32 %88, 0
-  %90 = zext i1 %89 to i8
-  %91 = load ptr, ptr %self, align 8
-  %92 = getelementptr %6, ptr %91, i32 0, i32 4
-  %93 = getelementptr %33, ptr %92, i32 0, i32 13
-  store i8 %90, ptr %93, align 1
-  %94 = load ptr, ptr %self, align 8
-  %95 = load ptr, ptr %message, align 8
-  %96 = call i32 @"$Engine.capture"(ptr %94, ptr %95)
-  store i32 %96, ptr %code31, align 4
-  %97 = load i32, ptr %code31, align 4
-  %98 = icmp ne i32 %97, 0
-  %99 = zext i1 %98 to i8
-  %100 = trunc i8 %99 to i1
-  br i1 %100, label %then33, label %else34
+  %89 = load ptr, ptr %self, align 8
+  %90 = getelementptr %6, ptr %89, i32 0, i32 1
+  %91 = getelementptr %8, ptr %90, i32 0, i32 8
+  %92 = load i32, ptr %91, align 4
+  %93 = icmp eq i32 %92, 0
+  %94 = zext i1 %93 to i8
+  %95 = load ptr, ptr %self, align 8
+  %96 = getelementptr %6, ptr %95, i32 0, i32 4
+  %97 = getelementptr %33, ptr %96, i32 0, i32 13
+  store i8 %94, ptr %97, align 1
+  %98 = load ptr, ptr %self, align 8
+  %99 = load ptr, ptr %message, align 8
+  %100 = call i32 @"$Engine.capture"(ptr %98, ptr %99)
+  store i32 %100, ptr %code31, align 4
+  %101 = load i32, ptr %code31, align 4
+  %102 = icmp ne i32 %101, 0
+  %103 = zext i1 %102 to i8
+  %104 = trunc i8 %103 to i1
+  br i1 %104, label %then33, label %else34
 
 then33:                                           ; preds = %merge27
-  %101 = load i32, ptr %code31, align 4
-  ret i32 %101
+  %105 = load i32, ptr %code31, align 4
+  ret i32 %105
 
 dead35:                                           ; No predecessors!
   br label %merge32
@@ -79632,13 +79969,13 @@ else34:                                           ; preds = %merge27
   br label %merge32
 
 merge32:                                          ; preds = %else34, %dead35
-  %102 = load ptr, ptr %self, align 8
-  %103 = getelementptr %6, ptr %102, i32 0, i32 6
-  store i32 3, ptr %103, align 4
-  %104 = load ptr, ptr %self, align 8
-  %105 = load ptr, ptr %message, align 8
-  %106 = call i32 @"$Engine.start_loop"(ptr %104, ptr %105)
-  ret i32 %106
+  %106 = load ptr, ptr %self, align 8
+  %107 = getelementptr %6, ptr %106, i32 0, i32 6
+  store i32 3, ptr %107, align 4
+  %108 = load ptr, ptr %self, align 8
+  %109 = load ptr, ptr %message, align 8
+  %110 = call i32 @"$Engine.start_loop"(ptr %108, ptr %109)
+  ret i32 %110
 
 dead36:                                           ; No predecessors!
   ret i32 undef
@@ -79686,7 +80023,7 @@ then2:                                            ; preds = %merge
   %18 = load ptr, ptr %given, align 8
   %19 = getelementptr %30, ptr %18, i32 0, i32 26
   %20 = load i64, ptr %19, align 8
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.713", i64 %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.715", i64 %20)
   %22 = load ptr, ptr %target, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -79938,7 +80275,7 @@ then2:                                            ; preds = %merge
   %22 = getelementptr %29, ptr %21, i32 0, i32 22
   %23 = getelementptr [512 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.714", ptr %20, ptr %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.716", ptr %20, ptr %24)
   %26 = load ptr, ptr %target, align 8
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
@@ -79957,144 +80294,142 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$RankGroup.init"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$RankGroup.init"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
-  %options = alloca %167, align 8
-  %4 = alloca %167, align 8
-  %5 = alloca %190, align 8
-  %"<structcast>" = alloca %190, align 8
   %i = alloca i32, align 4
-  %6 = alloca %4, align 8
+  %5 = alloca %4, align 8
   %target = alloca ptr, align 8
-  %7 = alloca %4, align 8
+  %6 = alloca %4, align 8
   %message = alloca ptr, align 8
+  %ranks_per_device = alloca i32, align 4
   %world_size = alloca i32, align 4
   %backend = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %backend, align 8
   store i32 %2, ptr %world_size, align 4
-  store ptr %3, ptr %message, align 8
-  %8 = load ptr, ptr %self, align 8
-  %9 = call ptr @memset(ptr %8, i32 0, i64 304)
-  %10 = load ptr, ptr %backend, align 8
-  %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %33, ptr %11, i32 0, i32 2
-  store ptr %10, ptr %12, align 8
-  %13 = load i32, ptr %world_size, align 4
-  %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %33, ptr %14, i32 0, i32 0
-  store i32 %13, ptr %15, align 4
-  %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %33, ptr %16, i32 0, i32 12
-  store i8 1, ptr %17, align 1
-  %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %33, ptr %18, i32 0, i32 6
-  %20 = call i32 @pthread_mutex_init(ptr %19, ptr null)
-  %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %33, ptr %21, i32 0, i32 7
-  %23 = call i32 @pthread_cond_init(ptr %22, ptr null)
-  %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %33, ptr %24, i32 0, i32 8
-  call void @"$threads.init_condition"(ptr %25)
-  %26 = load %4, ptr %7, align 1
-  %27 = load i32, ptr %world_size, align 4
-  %28 = sext i32 %27 to i64
-  %29 = call ptr @calloc(i64 %28, i64 2000)
-  %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %33, ptr %30, i32 0, i32 1
-  store ptr %29, ptr %31, align 8
-  %32 = load i32, ptr %world_size, align 4
-  %33 = sext i32 %32 to i64
-  %34 = call ptr @calloc(i64 %33, i64 4)
-  %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %33, ptr %35, i32 0, i32 17
-  store ptr %34, ptr %36, align 8
-  %37 = load i32, ptr %world_size, align 4
-  %38 = sext i32 %37 to i64
-  %39 = call ptr @calloc(i64 %38, i64 1024)
-  %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %33, ptr %40, i32 0, i32 18
-  store ptr %39, ptr %41, align 8
-  %42 = load i32, ptr %world_size, align 4
-  %43 = sext i32 %42 to i64
-  %44 = call ptr @calloc(i64 %43, i64 8)
-  %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %33, ptr %45, i32 0, i32 4
-  store ptr %44, ptr %46, align 8
-  %47 = load i32, ptr %world_size, align 4
-  %48 = sext i32 %47 to i64
-  %49 = call ptr @calloc(i64 %48, i64 1)
-  %50 = load ptr, ptr %self, align 8
-  %51 = getelementptr %33, ptr %50, i32 0, i32 14
-  store ptr %49, ptr %51, align 8
-  %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %33, ptr %52, i32 0, i32 1
-  %54 = load ptr, ptr %53, align 8
-  %55 = icmp eq ptr %54, null
-  %56 = zext i1 %55 to i8
-  %57 = trunc i8 %56 to i1
-  br i1 %57, label %then, label %or.lhs.false3
+  store i32 %3, ptr %ranks_per_device, align 4
+  store ptr %4, ptr %message, align 8
+  %7 = load ptr, ptr %self, align 8
+  %8 = call ptr @memset(ptr %7, i32 0, i64 304)
+  %9 = load ptr, ptr %backend, align 8
+  %10 = load ptr, ptr %self, align 8
+  %11 = getelementptr %33, ptr %10, i32 0, i32 2
+  store ptr %9, ptr %11, align 8
+  %12 = load i32, ptr %world_size, align 4
+  %13 = load ptr, ptr %self, align 8
+  %14 = getelementptr %33, ptr %13, i32 0, i32 0
+  store i32 %12, ptr %14, align 4
+  %15 = load ptr, ptr %self, align 8
+  %16 = getelementptr %33, ptr %15, i32 0, i32 12
+  store i8 1, ptr %16, align 1
+  %17 = load ptr, ptr %self, align 8
+  %18 = getelementptr %33, ptr %17, i32 0, i32 6
+  %19 = call i32 @pthread_mutex_init(ptr %18, ptr null)
+  %20 = load ptr, ptr %self, align 8
+  %21 = getelementptr %33, ptr %20, i32 0, i32 7
+  %22 = call i32 @pthread_cond_init(ptr %21, ptr null)
+  %23 = load ptr, ptr %self, align 8
+  %24 = getelementptr %33, ptr %23, i32 0, i32 8
+  call void @"$threads.init_condition"(ptr %24)
+  %25 = load %4, ptr %6, align 1
+  %26 = load i32, ptr %world_size, align 4
+  %27 = sext i32 %26 to i64
+  %28 = call ptr @calloc(i64 %27, i64 2000)
+  %29 = load ptr, ptr %self, align 8
+  %30 = getelementptr %33, ptr %29, i32 0, i32 1
+  store ptr %28, ptr %30, align 8
+  %31 = load i32, ptr %world_size, align 4
+  %32 = sext i32 %31 to i64
+  %33 = call ptr @calloc(i64 %32, i64 4)
+  %34 = load ptr, ptr %self, align 8
+  %35 = getelementptr %33, ptr %34, i32 0, i32 17
+  store ptr %33, ptr %35, align 8
+  %36 = load i32, ptr %world_size, align 4
+  %37 = sext i32 %36 to i64
+  %38 = call ptr @calloc(i64 %37, i64 1024)
+  %39 = load ptr, ptr %self, align 8
+  %40 = getelementptr %33, ptr %39, i32 0, i32 18
+  store ptr %38, ptr %40, align 8
+  %41 = load i32, ptr %world_size, align 4
+  %42 = sext i32 %41 to i64
+  %43 = call ptr @calloc(i64 %42, i64 8)
+  %44 = load ptr, ptr %self, align 8
+  %45 = getelementptr %33, ptr %44, i32 0, i32 4
+  store ptr %43, ptr %45, align 8
+  %46 = load i32, ptr %world_size, align 4
+  %47 = sext i32 %46 to i64
+  %48 = call ptr @calloc(i64 %47, i64 1)
+  %49 = load ptr, ptr %self, align 8
+  %50 = getelementptr %33, ptr %49, i32 0, i32 14
+  store ptr %48, ptr %50, align 8
+  %51 = load ptr, ptr %self, align 8
+  %52 = getelementptr %33, ptr %51, i32 0, i32 1
+  %53 = load ptr, ptr %52, align 8
+  %54 = icmp eq ptr %53, null
+  %55 = zext i1 %54 to i8
+  %56 = trunc i8 %55 to i1
+  br i1 %56, label %then, label %or.lhs.false3
 
 then:                                             ; preds = %or.lhs.false, %or.lhs.false1, %or.lhs.false2, %or.lhs.false3, %entry
-  %58 = load ptr, ptr %message, align 8
-  store ptr %58, ptr %target, align 8
-  %59 = load ptr, ptr %target, align 8
-  %60 = icmp ne ptr %59, null
-  %61 = zext i1 %60 to i8
-  %62 = trunc i8 %61 to i1
-  br i1 %62, label %then5, label %else6
+  %57 = load ptr, ptr %message, align 8
+  store ptr %57, ptr %target, align 8
+  %58 = load ptr, ptr %target, align 8
+  %59 = icmp ne ptr %58, null
+  %60 = zext i1 %59 to i8
+  %61 = trunc i8 %60 to i1
+  br i1 %61, label %then5, label %else6
 
 or.lhs.false:                                     ; preds = %or.lhs.false1
-  %63 = load ptr, ptr %self, align 8
-  %64 = getelementptr %33, ptr %63, i32 0, i32 4
-  %65 = load ptr, ptr %64, align 8
-  %66 = icmp eq ptr %65, null
-  %67 = zext i1 %66 to i8
-  %68 = trunc i8 %67 to i1
-  br i1 %68, label %then, label %else
+  %62 = load ptr, ptr %self, align 8
+  %63 = getelementptr %33, ptr %62, i32 0, i32 4
+  %64 = load ptr, ptr %63, align 8
+  %65 = icmp eq ptr %64, null
+  %66 = zext i1 %65 to i8
+  %67 = trunc i8 %66 to i1
+  br i1 %67, label %then, label %else
 
 or.lhs.false1:                                    ; preds = %or.lhs.false2
-  %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %33, ptr %69, i32 0, i32 18
-  %71 = load ptr, ptr %70, align 8
-  %72 = icmp eq ptr %71, null
-  %73 = zext i1 %72 to i8
-  %74 = trunc i8 %73 to i1
-  br i1 %74, label %then, label %or.lhs.false
+  %68 = load ptr, ptr %self, align 8
+  %69 = getelementptr %33, ptr %68, i32 0, i32 18
+  %70 = load ptr, ptr %69, align 8
+  %71 = icmp eq ptr %70, null
+  %72 = zext i1 %71 to i8
+  %73 = trunc i8 %72 to i1
+  br i1 %73, label %then, label %or.lhs.false
 
 or.lhs.false2:                                    ; preds = %or.lhs.false3
-  %75 = load ptr, ptr %self, align 8
-  %76 = getelementptr %33, ptr %75, i32 0, i32 14
-  %77 = load ptr, ptr %76, align 8
-  %78 = icmp eq ptr %77, null
-  %79 = zext i1 %78 to i8
-  %80 = trunc i8 %79 to i1
-  br i1 %80, label %then, label %or.lhs.false1
+  %74 = load ptr, ptr %self, align 8
+  %75 = getelementptr %33, ptr %74, i32 0, i32 14
+  %76 = load ptr, ptr %75, align 8
+  %77 = icmp eq ptr %76, null
+  %78 = zext i1 %77 to i8
+  %79 = trunc i8 %78 to i1
+  br i1 %79, label %then, label %or.lhs.false1
 
 or.lhs.false3:                                    ; preds = %entry
-  %81 = load ptr, ptr %self, align 8
-  %82 = getelementptr %33, ptr %81, i32 0, i32 17
-  %83 = load ptr, ptr %82, align 8
-  %84 = icmp eq ptr %83, null
-  %85 = zext i1 %84 to i8
-  %86 = trunc i8 %85 to i1
-  br i1 %86, label %then, label %or.lhs.false2
+  %80 = load ptr, ptr %self, align 8
+  %81 = getelementptr %33, ptr %80, i32 0, i32 17
+  %82 = load ptr, ptr %81, align 8
+  %83 = icmp eq ptr %82, null
+  %84 = zext i1 %83 to i8
+  %85 = trunc i8 %84 to i1
+  br i1 %85, label %then, label %or.lhs.false2
 
 then5:                                            ; preds = %then
-  %87 = load ptr, ptr %target, align 8
-  %88 = getelementptr %5, ptr %87, i32 0, i32 0
-  %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
-  %90 = getelementptr i8, ptr %89, i64 0
-  %91 = load i32, ptr %world_size, align 4
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.715", i32 %91)
-  %93 = load ptr, ptr %target, align 8
-  %94 = getelementptr %5, ptr %93, i32 0, i32 0
-  %95 = getelementptr [1024 x i8], ptr %94, i32 0, i32 0
-  %96 = getelementptr i8, ptr %95, i64 0
-  call void @"$printable.clean"(ptr %96, i64 1024)
-  %97 = load %4, ptr %6, align 1
+  %86 = load ptr, ptr %target, align 8
+  %87 = getelementptr %5, ptr %86, i32 0, i32 0
+  %88 = getelementptr [1024 x i8], ptr %87, i32 0, i32 0
+  %89 = getelementptr i8, ptr %88, i64 0
+  %90 = load i32, ptr %world_size, align 4
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %89, i64 1024, ptr @"$string.717", i32 %90)
+  %92 = load ptr, ptr %target, align 8
+  %93 = getelementptr %5, ptr %92, i32 0, i32 0
+  %94 = getelementptr [1024 x i8], ptr %93, i32 0, i32 0
+  %95 = getelementptr i8, ptr %94, i64 0
+  call void @"$printable.clean"(ptr %95, i64 1024)
+  %96 = load %4, ptr %5, align 1
   br label %merge4
 
 else6:                                            ; preds = %then
@@ -80110,57 +80445,57 @@ else:                                             ; preds = %or.lhs.false
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %98 = load i32, ptr %world_size, align 4
+  %97 = load i32, ptr %world_size, align 4
   store i32 0, ptr %i, align 4
   br label %forcond
 
 forcond:                                          ; preds = %forbody, %merge
-  %99 = load i32, ptr %i, align 4
-  %100 = icmp sgt i32 %99, %98
-  %101 = and i1 %100, false
-  %102 = icmp slt i32 %99, %98
-  %103 = and i1 %102, true
-  %104 = or i1 %103, %101
-  br i1 %104, label %forbody, label %merge7
+  %98 = load i32, ptr %i, align 4
+  %99 = icmp sgt i32 %98, %97
+  %100 = and i1 %99, false
+  %101 = icmp slt i32 %98, %97
+  %102 = and i1 %101, true
+  %103 = or i1 %102, %100
+  br i1 %103, label %forbody, label %merge7
 
 forbody:                                          ; preds = %forcond
-  %105 = load i32, ptr %i, align 4
-  %106 = load ptr, ptr %self, align 8
-  %107 = getelementptr %33, ptr %106, i32 0, i32 1
-  %108 = load ptr, ptr %107, align 8
-  %109 = load i32, ptr %i, align 4
-  %110 = sext i32 %109 to i64
-  %111 = getelementptr %56, ptr %108, i64 %110
-  %112 = getelementptr %56, ptr %111, i32 0, i32 0
-  store i32 %105, ptr %112, align 4
-  %113 = load i32, ptr %world_size, align 4
-  %114 = load ptr, ptr %self, align 8
-  %115 = getelementptr %33, ptr %114, i32 0, i32 1
-  %116 = load ptr, ptr %115, align 8
-  %117 = load i32, ptr %i, align 4
-  %118 = sext i32 %117 to i64
-  %119 = getelementptr %56, ptr %116, i64 %118
-  %120 = getelementptr %56, ptr %119, i32 0, i32 1
-  store i32 %113, ptr %120, align 4
-  %121 = load ptr, ptr %backend, align 8
-  %122 = load ptr, ptr %self, align 8
-  %123 = getelementptr %33, ptr %122, i32 0, i32 1
-  %124 = load ptr, ptr %123, align 8
-  %125 = load i32, ptr %i, align 4
-  %126 = sext i32 %125 to i64
-  %127 = getelementptr %56, ptr %124, i64 %126
-  %128 = getelementptr %56, ptr %127, i32 0, i32 3
-  store ptr %121, ptr %128, align 8
-  %129 = add i32 %99, 1
-  store i32 %129, ptr %i, align 4
+  %104 = load i32, ptr %i, align 4
+  %105 = load ptr, ptr %self, align 8
+  %106 = getelementptr %33, ptr %105, i32 0, i32 1
+  %107 = load ptr, ptr %106, align 8
+  %108 = load i32, ptr %i, align 4
+  %109 = sext i32 %108 to i64
+  %110 = getelementptr %56, ptr %107, i64 %109
+  %111 = getelementptr %56, ptr %110, i32 0, i32 0
+  store i32 %104, ptr %111, align 4
+  %112 = load i32, ptr %world_size, align 4
+  %113 = load ptr, ptr %self, align 8
+  %114 = getelementptr %33, ptr %113, i32 0, i32 1
+  %115 = load ptr, ptr %114, align 8
+  %116 = load i32, ptr %i, align 4
+  %117 = sext i32 %116 to i64
+  %118 = getelementptr %56, ptr %115, i64 %117
+  %119 = getelementptr %56, ptr %118, i32 0, i32 1
+  store i32 %112, ptr %119, align 4
+  %120 = load ptr, ptr %backend, align 8
+  %121 = load ptr, ptr %self, align 8
+  %122 = getelementptr %33, ptr %121, i32 0, i32 1
+  %123 = load ptr, ptr %122, align 8
+  %124 = load i32, ptr %i, align 4
+  %125 = sext i32 %124 to i64
+  %126 = getelementptr %56, ptr %123, i64 %125
+  %127 = getelementptr %56, ptr %126, i32 0, i32 3
+  store ptr %120, ptr %127, align 8
+  %128 = add i32 %98, 1
+  store i32 %128, ptr %i, align 4
   br label %forcond
 
 merge7:                                           ; preds = %forcond
-  %130 = load i32, ptr %world_size, align 4
-  %131 = icmp eq i32 %130, 1
-  %132 = zext i1 %131 to i8
-  %133 = trunc i8 %132 to i1
-  br i1 %133, label %then9, label %else10
+  %129 = load i32, ptr %world_size, align 4
+  %130 = icmp eq i32 %129, 1
+  %131 = zext i1 %130 to i8
+  %132 = trunc i8 %131 to i1
+  br i1 %132, label %then9, label %else10
 
 then9:                                            ; preds = %merge7
   ret i32 0
@@ -80172,46 +80507,23 @@ else10:                                           ; preds = %merge7
   br label %merge8
 
 merge8:                                           ; preds = %else10, %dead11
+  %133 = load ptr, ptr %backend, align 8
   %134 = load i32, ptr %world_size, align 4
-  %135 = getelementptr %190, ptr %5, i32 0, i32 0
-  store i64 16, ptr %135, align 8
-  %136 = getelementptr %190, ptr %5, i32 0, i32 1
-  store i32 %134, ptr %136, align 4
-  %137 = getelementptr %190, ptr %5, i32 0, i32 2
-  store ptr null, ptr %137, align 8
-  %138 = load %190, ptr %5, align 8
-  store %190 %138, ptr %"<structcast>", align 8
-  %139 = getelementptr %167, ptr %4, i32 0, i32 0
-  %140 = getelementptr %190, ptr %"<structcast>", i32 0, i32 0
-  %141 = load i64, ptr %140, align 8
-  %142 = trunc i64 %141 to i32
-  store i32 %142, ptr %139, align 4
-  %143 = getelementptr %167, ptr %4, i32 0, i32 1
-  %144 = getelementptr %190, ptr %"<structcast>", i32 0, i32 1
-  %145 = load i32, ptr %144, align 4
-  store i32 %145, ptr %143, align 4
-  %146 = getelementptr %167, ptr %4, i32 0, i32 2
-  %147 = getelementptr %190, ptr %"<structcast>", i32 0, i32 2
-  %148 = load ptr, ptr %147, align 8
-  store ptr %148, ptr %146, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %options, ptr align 8 %4, i64 16, i1 false)
-  %149 = load ptr, ptr %backend, align 8
-  %150 = getelementptr %64, ptr %149, i32 0, i32 4
-  %151 = load ptr, ptr %150, align 8
-  %152 = load ptr, ptr %self, align 8
-  %153 = getelementptr %33, ptr %152, i32 0, i32 3
-  %154 = load ptr, ptr %message, align 8
-  %155 = call i32 %151(ptr %options, ptr %153, ptr %154)
-  store i32 %155, ptr %code, align 4
-  %156 = load i32, ptr %code, align 4
-  %157 = icmp ne i32 %156, 0
-  %158 = zext i1 %157 to i8
-  %159 = trunc i8 %158 to i1
-  br i1 %159, label %then13, label %else14
+  %135 = load i32, ptr %ranks_per_device, align 4
+  %136 = load ptr, ptr %self, align 8
+  %137 = getelementptr %33, ptr %136, i32 0, i32 3
+  %138 = load ptr, ptr %message, align 8
+  %139 = call i32 @"$groups.create"(ptr %133, i32 %134, i32 %135, ptr %137, ptr %138)
+  store i32 %139, ptr %code, align 4
+  %140 = load i32, ptr %code, align 4
+  %141 = icmp ne i32 %140, 0
+  %142 = zext i1 %141 to i8
+  %143 = trunc i8 %142 to i1
+  br i1 %143, label %then13, label %else14
 
 then13:                                           ; preds = %merge8
-  %160 = load i32, ptr %code, align 4
-  ret i32 %160
+  %144 = load i32, ptr %code, align 4
+  ret i32 %144
 
 dead15:                                           ; No predecessors!
   br label %merge12
@@ -80220,10 +80532,10 @@ else14:                                           ; preds = %merge8
   br label %merge12
 
 merge12:                                          ; preds = %else14, %dead15
-  %161 = load ptr, ptr %self, align 8
-  %162 = load ptr, ptr %message, align 8
-  %163 = call i32 @"$RankGroup.start_threads"(ptr %161, ptr %162)
-  ret i32 %163
+  %145 = load ptr, ptr %self, align 8
+  %146 = load ptr, ptr %message, align 8
+  %147 = call i32 @"$RankGroup.start_threads"(ptr %145, ptr %146)
+  ret i32 %147
 
 dead16:                                           ; No predecessors!
   ret i32 undef
@@ -80235,7 +80547,7 @@ declare dso_local i32 @pthread_cond_init(ptr, ptr)
 
 define internal void @"$threads.init_condition"(ptr %0) {
 entry:
-  %attributes = alloca %191, align 8
+  %attributes = alloca %190, align 8
   %condition = alloca ptr, align 8
   store ptr %0, ptr %condition, align 8
   %1 = call i32 @pthread_condattr_init(ptr %attributes)
@@ -80305,7 +80617,7 @@ then3:                                            ; preds = %then
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load i32, ptr %i, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.716", i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.718", i32 %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -80329,11 +80641,11 @@ else:                                             ; preds = %forbody
 merge1:                                           ; preds = %else, %dead
   %35 = load ptr, ptr %self, align 8
   %36 = load ptr, ptr %thread, align 8
-  %37 = getelementptr %192, ptr %36, i32 0, i32 0
+  %37 = getelementptr %191, ptr %36, i32 0, i32 0
   store ptr %35, ptr %37, align 8
   %38 = load i32, ptr %i, align 4
   %39 = load ptr, ptr %thread, align 8
-  %40 = getelementptr %192, ptr %39, i32 0, i32 1
+  %40 = getelementptr %191, ptr %39, i32 0, i32 1
   store i32 %38, ptr %40, align 4
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr %33, ptr %41, i32 0, i32 4
@@ -80370,7 +80682,7 @@ then10:                                           ; preds = %then6
   %64 = load i32, ptr %i, align 4
   %65 = load i32, ptr %code, align 4
   %66 = call ptr @strerror(i32 %65)
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.717", i32 %64, ptr %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.719", i32 %64, ptr %66)
   %68 = load ptr, ptr %target8, align 8
   %69 = getelementptr %5, ptr %68, i32 0, i32 0
   %70 = getelementptr [1024 x i8], ptr %69, i32 0, i32 0
@@ -80422,10 +80734,10 @@ entry:
   %4 = load ptr, ptr %argument, align 8
   store ptr %4, ptr %thread, align 8
   %5 = load ptr, ptr %thread, align 8
-  %6 = getelementptr %192, ptr %5, i32 0, i32 0
+  %6 = getelementptr %191, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = load ptr, ptr %thread, align 8
-  %9 = getelementptr %192, ptr %8, i32 0, i32 1
+  %9 = getelementptr %191, ptr %8, i32 0, i32 1
   %10 = load i32, ptr %9, align 4
   store ptr %7, ptr %group, align 8
   store i32 %10, ptr %index, align 4
@@ -80568,10 +80880,10 @@ merge:                                            ; preds = %else, %then
 
 define internal i32 @"$load.ranks"(ptr %0, ptr %1, ptr %2) {
 entry:
-  %loading = alloca %193, align 8
-  %3 = alloca %193, align 8
-  %4 = alloca %194, align 8
-  %"<structcast>" = alloca %194, align 8
+  %loading = alloca %192, align 8
+  %3 = alloca %192, align 8
+  %4 = alloca %193, align 8
+  %"<structcast>" = alloca %193, align 8
   %message = alloca ptr, align 8
   %planned = alloca ptr, align 8
   %group = alloca ptr, align 8
@@ -80590,24 +80902,24 @@ entry:
   %14 = getelementptr %33, ptr %13, i32 0, i32 0
   %15 = load i32, ptr %14, align 4
   %16 = call i32 @"$threads_per_rank"(i32 %12, i32 %15)
-  %17 = getelementptr %194, ptr %4, i32 0, i32 0
+  %17 = getelementptr %193, ptr %4, i32 0, i32 0
   store ptr %5, ptr %17, align 8
-  %18 = getelementptr %194, ptr %4, i32 0, i32 1
+  %18 = getelementptr %193, ptr %4, i32 0, i32 1
   store ptr %8, ptr %18, align 8
-  %19 = getelementptr %194, ptr %4, i32 0, i32 2
+  %19 = getelementptr %193, ptr %4, i32 0, i32 2
   store i32 %16, ptr %19, align 4
-  %20 = load %194, ptr %4, align 8
-  store %194 %20, ptr %"<structcast>", align 8
-  %21 = getelementptr %193, ptr %3, i32 0, i32 0
-  %22 = getelementptr %194, ptr %"<structcast>", i32 0, i32 0
+  %20 = load %193, ptr %4, align 8
+  store %193 %20, ptr %"<structcast>", align 8
+  %21 = getelementptr %192, ptr %3, i32 0, i32 0
+  %22 = getelementptr %193, ptr %"<structcast>", i32 0, i32 0
   %23 = load ptr, ptr %22, align 8
   store ptr %23, ptr %21, align 8
-  %24 = getelementptr %193, ptr %3, i32 0, i32 1
-  %25 = getelementptr %194, ptr %"<structcast>", i32 0, i32 1
+  %24 = getelementptr %192, ptr %3, i32 0, i32 1
+  %25 = getelementptr %193, ptr %"<structcast>", i32 0, i32 1
   %26 = load ptr, ptr %25, align 8
   store ptr %26, ptr %24, align 8
-  %27 = getelementptr %193, ptr %3, i32 0, i32 2
-  %28 = getelementptr %194, ptr %"<structcast>", i32 0, i32 2
+  %27 = getelementptr %192, ptr %3, i32 0, i32 2
+  %28 = getelementptr %193, ptr %"<structcast>", i32 0, i32 2
   %29 = load i32, ptr %28, align 4
   store i32 %29, ptr %27, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %loading, ptr align 8 %3, i64 24, i1 false)
@@ -80691,7 +81003,7 @@ entry:
   %3 = load ptr, ptr %context, align 8
   store ptr %3, ptr %loading, align 8
   %4 = load ptr, ptr %loading, align 8
-  %5 = getelementptr %193, ptr %4, i32 0, i32 0
+  %5 = getelementptr %192, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %29, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %7, align 8
@@ -80700,7 +81012,7 @@ entry:
   %11 = getelementptr %56, ptr %10, i32 0, i32 5
   store ptr %9, ptr %11, align 8
   %12 = load ptr, ptr %loading, align 8
-  %13 = getelementptr %193, ptr %12, i32 0, i32 0
+  %13 = getelementptr %192, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
   %15 = getelementptr %29, ptr %14, i32 0, i32 4
   %16 = load i32, ptr %15, align 4
@@ -80708,7 +81020,7 @@ entry:
   %18 = getelementptr %56, ptr %17, i32 0, i32 2
   store i32 %16, ptr %18, align 4
   %19 = load ptr, ptr %loading, align 8
-  %20 = getelementptr %193, ptr %19, i32 0, i32 0
+  %20 = getelementptr %192, ptr %19, i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
   %22 = getelementptr %29, ptr %21, i32 0, i32 8
   %23 = load i8, ptr %22, align 1
@@ -80731,7 +81043,7 @@ and.end:                                          ; preds = %and.rhs, %entry
   %34 = getelementptr %56, ptr %33, i32 0, i32 15
   store i8 %32, ptr %34, align 1
   %35 = load ptr, ptr %loading, align 8
-  %36 = getelementptr %193, ptr %35, i32 0, i32 0
+  %36 = getelementptr %192, ptr %35, i32 0, i32 0
   %37 = load ptr, ptr %36, align 8
   %38 = getelementptr %29, ptr %37, i32 0, i32 3
   %39 = getelementptr %30, ptr %38, i32 0, i32 22
@@ -80808,7 +81120,7 @@ else9:                                            ; preds = %merge2
 merge7:                                           ; preds = %else9, %dead10
   %71 = load ptr, ptr %self, align 8
   %72 = load ptr, ptr %loading, align 8
-  %73 = getelementptr %193, ptr %72, i32 0, i32 0
+  %73 = getelementptr %192, ptr %72, i32 0, i32 0
   %74 = load ptr, ptr %73, align 8
   %75 = load ptr, ptr %message, align 8
   %76 = call i32 @"$fill_rope_table"(ptr %71, ptr %74, ptr %75)
@@ -80832,7 +81144,7 @@ else14:                                           ; preds = %merge7
 merge12:                                          ; preds = %else14, %dead15
   %82 = load ptr, ptr %self, align 8
   %83 = load ptr, ptr %loading, align 8
-  %84 = getelementptr %193, ptr %83, i32 0, i32 0
+  %84 = getelementptr %192, ptr %83, i32 0, i32 0
   %85 = load ptr, ptr %84, align 8
   %86 = load ptr, ptr %message, align 8
   %87 = call i32 @"$place_weights"(ptr %82, ptr %85, ptr %86)
@@ -80844,34 +81156,34 @@ dead16:                                           ; No predecessors!
 
 define internal i32 @"$open_device"(ptr %0, ptr %1, ptr %2) {
 entry:
-  %options = alloca %169, align 8
+  %options = alloca %167, align 8
   %message = alloca ptr, align 8
   %loading = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %loading, align 8
   store ptr %2, ptr %message, align 8
-  %3 = getelementptr %169, ptr %options, i32 0, i32 0
+  %3 = getelementptr %167, ptr %options, i32 0, i32 0
   store i32 24, ptr %3, align 4
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %56, ptr %4, i32 0, i32 0
   %6 = load i32, ptr %5, align 4
-  %7 = getelementptr %169, ptr %options, i32 0, i32 1
+  %7 = getelementptr %167, ptr %options, i32 0, i32 1
   store i32 %6, ptr %7, align 4
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %56, ptr %8, i32 0, i32 1
   %10 = load i32, ptr %9, align 4
-  %11 = getelementptr %169, ptr %options, i32 0, i32 2
+  %11 = getelementptr %167, ptr %options, i32 0, i32 2
   store i32 %10, ptr %11, align 4
   %12 = load ptr, ptr %loading, align 8
-  %13 = getelementptr %193, ptr %12, i32 0, i32 2
+  %13 = getelementptr %192, ptr %12, i32 0, i32 2
   %14 = load i32, ptr %13, align 4
-  %15 = getelementptr %169, ptr %options, i32 0, i32 3
+  %15 = getelementptr %167, ptr %options, i32 0, i32 3
   store i32 %14, ptr %15, align 4
   %16 = load ptr, ptr %loading, align 8
-  %17 = getelementptr %193, ptr %16, i32 0, i32 1
+  %17 = getelementptr %192, ptr %16, i32 0, i32 1
   %18 = load ptr, ptr %17, align 8
-  %19 = getelementptr %169, ptr %options, i32 0, i32 4
+  %19 = getelementptr %167, ptr %options, i32 0, i32 4
   store ptr %18, ptr %19, align 8
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %56, ptr %20, i32 0, i32 3
@@ -80915,7 +81227,7 @@ forcond:                                          ; preds = %merge3, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %12, ptr @"$string.718", i32 -1)
+  call void @"$Rank.enter"(ptr %12, ptr @"$string.720", i32 -1)
   %13 = load %4, ptr %5, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load ptr, ptr %self, align 8
@@ -80957,7 +81269,7 @@ else:                                             ; preds = %forbody
 
 merge1:                                           ; preds = %else, %dead
   %39 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %39, ptr @"$string.718", i32 -1)
+  call void @"$Rank.enter"(ptr %39, ptr @"$string.720", i32 -1)
   %40 = load %4, ptr %3, align 1
   %41 = load ptr, ptr %self, align 8
   %42 = load ptr, ptr %self, align 8
@@ -81034,7 +81346,7 @@ entry:
   store ptr %1, ptr %loading, align 8
   store ptr %2, ptr %message, align 8
   %12 = load ptr, ptr %loading, align 8
-  %13 = getelementptr %193, ptr %12, i32 0, i32 0
+  %13 = getelementptr %192, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
   store ptr %14, ptr %planned, align 8
   %15 = load ptr, ptr %planned, align 8
@@ -81076,7 +81388,7 @@ merge:                                            ; preds = %else, %dead
   %35 = load ptr, ptr %34, align 8
   %36 = call i64 @"$RankBuffers.bind"(ptr %32, ptr %shape, ptr %35)
   %37 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %37, ptr @"$string.720", i32 -1)
+  call void @"$Rank.enter"(ptr %37, ptr @"$string.722", i32 -1)
   %38 = load %4, ptr %10, align 1
   %39 = load ptr, ptr %self, align 8
   %40 = load ptr, ptr %self, align 8
@@ -81130,7 +81442,7 @@ merge2:                                           ; preds = %else4, %dead5
 
 then7:                                            ; preds = %merge2
   %73 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %73, ptr @"$string.721", i32 -1)
+  call void @"$Rank.enter"(ptr %73, ptr @"$string.723", i32 -1)
   %74 = load %4, ptr %8, align 1
   %75 = load ptr, ptr %self, align 8
   %76 = load ptr, ptr %self, align 8
@@ -81185,7 +81497,7 @@ merge6:                                           ; preds = %else8, %merge10
 
 then15:                                           ; preds = %merge6
   %104 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %104, ptr @"$string.722", i32 -1)
+  call void @"$Rank.enter"(ptr %104, ptr @"$string.724", i32 -1)
   %105 = load %4, ptr %6, align 1
   %106 = load ptr, ptr %self, align 8
   %107 = load ptr, ptr %self, align 8
@@ -81289,7 +81601,7 @@ entry:
   store ptr %3, ptr %memory, align 8
   store ptr %4, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %7, ptr @"$string.719", i32 -1)
+  call void @"$Rank.enter"(ptr %7, ptr @"$string.721", i32 -1)
   %8 = load %4, ptr %6, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = load ptr, ptr %self, align 8
@@ -81414,7 +81726,7 @@ entry:
   %22 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %21)
   %23 = call i64 @"$aligned"(i64 %22)
   %24 = getelementptr i8, ptr %20, i64 %23
-  call void @"$anon (./terra/scheduling/batch.t:114).556"(ptr %18, ptr %19, ptr %24)
+  call void @"$anon (./terra/scheduling/batch.t:114).558"(ptr %18, ptr %19, ptr %24)
   %25 = load %4, ptr %3, align 1
   ret void
 }
@@ -81424,7 +81736,7 @@ entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
   %4 = alloca %4, align 8
-  %args = alloca %195, align 8
+  %args = alloca %194, align 8
   %message = alloca ptr, align 8
   %planned = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -81436,35 +81748,35 @@ entry:
   %7 = load ptr, ptr %6, align 8
   %8 = getelementptr %11, ptr %7, i32 0, i32 8
   %9 = load double, ptr %8, align 8
-  %10 = getelementptr %195, ptr %args, i32 0, i32 0
+  %10 = getelementptr %194, ptr %args, i32 0, i32 0
   store double %9, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %56, ptr %11, i32 0, i32 5
   %13 = load ptr, ptr %12, align 8
   %14 = getelementptr %11, ptr %13, i32 0, i32 7
   %15 = load i32, ptr %14, align 4
-  %16 = getelementptr %195, ptr %args, i32 0, i32 1
+  %16 = getelementptr %194, ptr %args, i32 0, i32 1
   store i32 %15, ptr %16, align 4
   %17 = load ptr, ptr %planned, align 8
   %18 = getelementptr %29, ptr %17, i32 0, i32 3
   %19 = getelementptr %30, ptr %18, i32 0, i32 6
   %20 = load i32, ptr %19, align 4
-  %21 = getelementptr %195, ptr %args, i32 0, i32 2
+  %21 = getelementptr %194, ptr %args, i32 0, i32 2
   store i32 %20, ptr %21, align 4
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %56, ptr %22, i32 0, i32 7
   %24 = getelementptr %59, ptr %23, i32 0, i32 23
   %25 = load ptr, ptr %24, align 8
-  %26 = getelementptr %195, ptr %args, i32 0, i32 3
+  %26 = getelementptr %194, ptr %args, i32 0, i32 3
   store ptr %25, ptr %26, align 8
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %56, ptr %27, i32 0, i32 7
   %29 = getelementptr %59, ptr %28, i32 0, i32 24
   %30 = load ptr, ptr %29, align 8
-  %31 = getelementptr %195, ptr %args, i32 0, i32 4
+  %31 = getelementptr %194, ptr %args, i32 0, i32 4
   store ptr %30, ptr %31, align 8
   %32 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %32, ptr @"$string.723", i32 -1)
+  call void @"$Rank.enter"(ptr %32, ptr @"$string.725", i32 -1)
   %33 = load %4, ptr %4, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = load ptr, ptr %self, align 8
@@ -81514,10 +81826,10 @@ entry:
   %5 = alloca %4, align 8
   %code22 = alloca i32, align 4
   %code17 = alloca i32, align 4
-  %progress = alloca %196, align 8
-  %6 = alloca %196, align 8
-  %7 = alloca %197, align 8
-  %"<structcast>" = alloca %197, align 8
+  %progress = alloca %195, align 8
+  %6 = alloca %195, align 8
+  %7 = alloca %196, align 8
+  %"<structcast>" = alloca %196, align 8
   %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
   %8 = alloca %4, align 8
@@ -81618,31 +81930,31 @@ else9:                                            ; preds = %merge2
 
 merge7:                                           ; preds = %else9, %dead10
   %52 = load i64, ptr %bytes, align 8
-  %53 = getelementptr %197, ptr %7, i32 0, i32 0
+  %53 = getelementptr %196, ptr %7, i32 0, i32 0
   store ptr null, ptr %53, align 8
-  %54 = getelementptr %197, ptr %7, i32 0, i32 1
+  %54 = getelementptr %196, ptr %7, i32 0, i32 1
   store ptr null, ptr %54, align 8
-  %55 = getelementptr %197, ptr %7, i32 0, i32 2
+  %55 = getelementptr %196, ptr %7, i32 0, i32 2
   store i32 0, ptr %55, align 4
-  %56 = getelementptr %197, ptr %7, i32 0, i32 3
+  %56 = getelementptr %196, ptr %7, i32 0, i32 3
   store i64 %52, ptr %56, align 8
-  %57 = load %197, ptr %7, align 8
-  store %197 %57, ptr %"<structcast>", align 8
-  %58 = getelementptr %196, ptr %6, i32 0, i32 0
-  %59 = getelementptr %197, ptr %"<structcast>", i32 0, i32 0
+  %57 = load %196, ptr %7, align 8
+  store %196 %57, ptr %"<structcast>", align 8
+  %58 = getelementptr %195, ptr %6, i32 0, i32 0
+  %59 = getelementptr %196, ptr %"<structcast>", i32 0, i32 0
   %60 = load ptr, ptr %59, align 8
   store ptr %60, ptr %58, align 8
-  %61 = getelementptr %196, ptr %6, i32 0, i32 1
-  %62 = getelementptr %197, ptr %"<structcast>", i32 0, i32 1
+  %61 = getelementptr %195, ptr %6, i32 0, i32 1
+  %62 = getelementptr %196, ptr %"<structcast>", i32 0, i32 1
   %63 = load ptr, ptr %62, align 8
   store ptr %63, ptr %61, align 8
-  %64 = getelementptr %196, ptr %6, i32 0, i32 2
-  %65 = getelementptr %197, ptr %"<structcast>", i32 0, i32 2
+  %64 = getelementptr %195, ptr %6, i32 0, i32 2
+  %65 = getelementptr %196, ptr %"<structcast>", i32 0, i32 2
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
   store i64 %67, ptr %64, align 8
-  %68 = getelementptr %196, ptr %6, i32 0, i32 3
-  %69 = getelementptr %197, ptr %"<structcast>", i32 0, i32 3
+  %68 = getelementptr %195, ptr %6, i32 0, i32 3
+  %69 = getelementptr %196, ptr %"<structcast>", i32 0, i32 3
   %70 = load i64, ptr %69, align 8
   store i64 %70, ptr %68, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %progress, ptr align 8 %6, i64 32, i1 false)
@@ -81659,13 +81971,13 @@ then12:                                           ; preds = %merge7
   %78 = getelementptr %29, ptr %77, i32 0, i32 3
   %79 = getelementptr %30, ptr %78, i32 0, i32 18
   %80 = load ptr, ptr %79, align 8
-  %81 = getelementptr %196, ptr %progress, i32 0, i32 0
+  %81 = getelementptr %195, ptr %progress, i32 0, i32 0
   store ptr %80, ptr %81, align 8
   %82 = load ptr, ptr %planned, align 8
   %83 = getelementptr %29, ptr %82, i32 0, i32 3
   %84 = getelementptr %30, ptr %83, i32 0, i32 19
   %85 = load ptr, ptr %84, align 8
-  %86 = getelementptr %196, ptr %progress, i32 0, i32 1
+  %86 = getelementptr %195, ptr %progress, i32 0, i32 1
   store ptr %85, ptr %86, align 8
   br label %merge11
 
@@ -81760,7 +82072,7 @@ merge14:                                          ; preds = %merge23, %merge18
   %135 = getelementptr %61, ptr %134, i32 0, i32 8
   store ptr %132, ptr %135, align 8
   %136 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %136, ptr @"$string.734", i32 -1)
+  call void @"$Rank.enter"(ptr %136, ptr @"$string.736", i32 -1)
   %137 = load %4, ptr %5, align 1
   %138 = load ptr, ptr %self, align 8
   %139 = load ptr, ptr %self, align 8
@@ -81820,7 +82132,7 @@ else35:                                           ; preds = %merge28
 
 merge33:                                          ; preds = %else35, %dead36
   %168 = load i64, ptr %bytes, align 8
-  %169 = getelementptr %196, ptr %progress, i32 0, i32 2
+  %169 = getelementptr %195, ptr %progress, i32 0, i32 2
   %170 = load i64, ptr %169, align 8
   %171 = sub i64 %168, %170
   call void @"$Progress.add"(ptr %progress, i64 %171)
@@ -81836,10 +82148,10 @@ entry:
   %5 = alloca %4, align 8
   %6 = alloca %4, align 8
   %code = alloca i32, align 4
-  %placer = alloca %198, align 8
-  %7 = alloca %198, align 8
-  %8 = alloca %199, align 8
-  %"<structcast>" = alloca %199, align 8
+  %placer = alloca %197, align 8
+  %7 = alloca %197, align 8
+  %8 = alloca %198, align 8
+  %"<structcast>" = alloca %198, align 8
   %message = alloca ptr, align 8
   %progress = alloca ptr, align 8
   %device = alloca ptr, align 8
@@ -81858,49 +82170,49 @@ entry:
   %14 = getelementptr %170, ptr %13, i32 0, i32 4
   %15 = load i32, ptr %14, align 4
   %16 = mul i32 %15, 1048576
-  %17 = getelementptr %199, ptr %8, i32 0, i32 0
+  %17 = getelementptr %198, ptr %8, i32 0, i32 0
   store ptr %9, ptr %17, align 8
-  %18 = getelementptr %199, ptr %8, i32 0, i32 1
+  %18 = getelementptr %198, ptr %8, i32 0, i32 1
   store ptr %10, ptr %18, align 8
-  %19 = getelementptr %199, ptr %8, i32 0, i32 2
+  %19 = getelementptr %198, ptr %8, i32 0, i32 2
   store ptr %11, ptr %19, align 8
-  %20 = getelementptr %199, ptr %8, i32 0, i32 3
+  %20 = getelementptr %198, ptr %8, i32 0, i32 3
   store ptr %12, ptr %20, align 8
-  %21 = getelementptr %199, ptr %8, i32 0, i32 4
+  %21 = getelementptr %198, ptr %8, i32 0, i32 4
   store i32 %16, ptr %21, align 4
-  %22 = getelementptr %199, ptr %8, i32 0, i32 5
+  %22 = getelementptr %198, ptr %8, i32 0, i32 5
   store ptr null, ptr %22, align 8
-  %23 = getelementptr %199, ptr %8, i32 0, i32 6
+  %23 = getelementptr %198, ptr %8, i32 0, i32 6
   store ptr null, ptr %23, align 8
-  %24 = load %199, ptr %8, align 8
-  store %199 %24, ptr %"<structcast>", align 8
-  %25 = getelementptr %198, ptr %7, i32 0, i32 0
-  %26 = getelementptr %199, ptr %"<structcast>", i32 0, i32 0
+  %24 = load %198, ptr %8, align 8
+  store %198 %24, ptr %"<structcast>", align 8
+  %25 = getelementptr %197, ptr %7, i32 0, i32 0
+  %26 = getelementptr %198, ptr %"<structcast>", i32 0, i32 0
   %27 = load ptr, ptr %26, align 8
   store ptr %27, ptr %25, align 8
-  %28 = getelementptr %198, ptr %7, i32 0, i32 1
-  %29 = getelementptr %199, ptr %"<structcast>", i32 0, i32 1
+  %28 = getelementptr %197, ptr %7, i32 0, i32 1
+  %29 = getelementptr %198, ptr %"<structcast>", i32 0, i32 1
   %30 = load ptr, ptr %29, align 8
   store ptr %30, ptr %28, align 8
-  %31 = getelementptr %198, ptr %7, i32 0, i32 2
-  %32 = getelementptr %199, ptr %"<structcast>", i32 0, i32 2
+  %31 = getelementptr %197, ptr %7, i32 0, i32 2
+  %32 = getelementptr %198, ptr %"<structcast>", i32 0, i32 2
   %33 = load ptr, ptr %32, align 8
   store ptr %33, ptr %31, align 8
-  %34 = getelementptr %198, ptr %7, i32 0, i32 3
-  %35 = getelementptr %199, ptr %"<structcast>", i32 0, i32 3
+  %34 = getelementptr %197, ptr %7, i32 0, i32 3
+  %35 = getelementptr %198, ptr %"<structcast>", i32 0, i32 3
   %36 = load ptr, ptr %35, align 8
   store ptr %36, ptr %34, align 8
-  %37 = getelementptr %198, ptr %7, i32 0, i32 4
-  %38 = getelementptr %199, ptr %"<structcast>", i32 0, i32 4
+  %37 = getelementptr %197, ptr %7, i32 0, i32 4
+  %38 = getelementptr %198, ptr %"<structcast>", i32 0, i32 4
   %39 = load i32, ptr %38, align 4
   %40 = sext i32 %39 to i64
   store i64 %40, ptr %37, align 8
-  %41 = getelementptr %198, ptr %7, i32 0, i32 5
-  %42 = getelementptr %199, ptr %"<structcast>", i32 0, i32 5
+  %41 = getelementptr %197, ptr %7, i32 0, i32 5
+  %42 = getelementptr %198, ptr %"<structcast>", i32 0, i32 5
   %43 = load ptr, ptr %42, align 8
   store ptr %43, ptr %41, align 8
-  %44 = getelementptr %198, ptr %7, i32 0, i32 6
-  %45 = getelementptr %199, ptr %"<structcast>", i32 0, i32 6
+  %44 = getelementptr %197, ptr %7, i32 0, i32 6
+  %45 = getelementptr %198, ptr %"<structcast>", i32 0, i32 6
   %46 = load ptr, ptr %45, align 8
   store ptr %46, ptr %44, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %7, i64 56, i1 false)
@@ -81959,11 +82271,11 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %merge4
-  %71 = getelementptr %198, ptr %placer, i32 0, i32 5
+  %71 = getelementptr %197, ptr %placer, i32 0, i32 5
   %72 = load ptr, ptr %71, align 8
   call void @free(ptr %72)
   %73 = load %4, ptr %6, align 1
-  %74 = getelementptr %198, ptr %placer, i32 0, i32 6
+  %74 = getelementptr %197, ptr %placer, i32 0, i32 6
   %75 = load ptr, ptr %74, align 8
   call void @free(ptr %75)
   %76 = load %4, ptr %5, align 1
@@ -81983,7 +82295,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %198, ptr %2, i32 0, i32 0
+  %3 = getelementptr %197, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
   %5 = getelementptr %170, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
@@ -81994,16 +82306,16 @@ entry:
   %10 = mul i64 %9, 4
   %11 = call ptr @malloc(i64 %10)
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %198, ptr %12, i32 0, i32 5
+  %13 = getelementptr %197, ptr %12, i32 0, i32 5
   store ptr %11, ptr %13, align 8
   %14 = load i32, ptr %count, align 4
   %15 = sext i32 %14 to i64
   %16 = call ptr @calloc(i64 %15, i64 4)
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %198, ptr %17, i32 0, i32 6
+  %18 = getelementptr %197, ptr %17, i32 0, i32 6
   store ptr %16, ptr %18, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %198, ptr %19, i32 0, i32 5
+  %20 = getelementptr %197, ptr %19, i32 0, i32 5
   %21 = load ptr, ptr %20, align 8
   %22 = icmp eq ptr %21, null
   %23 = zext i1 %22 to i8
@@ -82012,7 +82324,7 @@ entry:
 
 then:                                             ; preds = %or.lhs.false, %entry
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %198, ptr %25, i32 0, i32 3
+  %26 = getelementptr %197, ptr %25, i32 0, i32 3
   %27 = load ptr, ptr %26, align 8
   store ptr %27, ptr %target, align 8
   %28 = load ptr, ptr %target, align 8
@@ -82023,7 +82335,7 @@ then:                                             ; preds = %or.lhs.false, %entr
 
 or.lhs.false:                                     ; preds = %entry
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %198, ptr %32, i32 0, i32 6
+  %33 = getelementptr %197, ptr %32, i32 0, i32 6
   %34 = load ptr, ptr %33, align 8
   %35 = icmp eq ptr %34, null
   %36 = zext i1 %35 to i8
@@ -82036,7 +82348,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
   %42 = load i32, ptr %count, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.724", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.726", i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -82073,7 +82385,7 @@ forcond:                                          ; preds = %forbody, %merge
 
 forbody:                                          ; preds = %forcond
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %198, ptr %56, i32 0, i32 5
+  %57 = getelementptr %197, ptr %56, i32 0, i32 5
   %58 = load ptr, ptr %57, align 8
   %59 = load i32, ptr %i, align 4
   %60 = sext i32 %59 to i64
@@ -82144,7 +82456,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %model, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %198, ptr %2, i32 0, i32 0
+  %3 = getelementptr %197, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
   %5 = getelementptr %170, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
@@ -82179,7 +82491,7 @@ merge:                                            ; preds = %else, %dead
   %21 = getelementptr %11, ptr %20, i32 0, i32 1
   %22 = load i32, ptr %21, align 4
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %198, ptr %23, i32 0, i32 5
+  %24 = getelementptr %197, ptr %23, i32 0, i32 5
   %25 = load ptr, ptr %24, align 8
   %26 = call i32 @"$RandomPlacer.vector"(ptr %16, ptr %19, i32 %22, ptr %25)
   store i32 %26, ptr %code1, align 4
@@ -82280,7 +82592,7 @@ entry:
   %3 = alloca %4, align 8
   %bytes = alloca i64, align 8
   %code = alloca i32, align 4
-  %args = alloca %200, align 8
+  %args = alloca %199, align 8
   %deviation = alloca float, align 4
   %matrix = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -82288,32 +82600,32 @@ entry:
   store ptr %1, ptr %matrix, align 8
   store float %2, ptr %deviation, align 4
   %4 = load ptr, ptr %matrix, align 8
-  %5 = getelementptr %200, ptr %args, i32 0, i32 0
+  %5 = getelementptr %199, ptr %args, i32 0, i32 0
   store ptr %4, ptr %5, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %198, ptr %6, i32 0, i32 4
+  %7 = getelementptr %197, ptr %6, i32 0, i32 4
   %8 = load i64, ptr %7, align 8
-  %9 = getelementptr %200, ptr %args, i32 0, i32 1
+  %9 = getelementptr %199, ptr %args, i32 0, i32 1
   store i64 %8, ptr %9, align 8
   %10 = load float, ptr %deviation, align 4
-  %11 = getelementptr %200, ptr %args, i32 0, i32 2
+  %11 = getelementptr %199, ptr %args, i32 0, i32 2
   store float %10, ptr %11, align 4
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %198, ptr %12, i32 0, i32 4
+  %13 = getelementptr %197, ptr %12, i32 0, i32 4
   %14 = load i64, ptr %13, align 8
   %15 = add i64 %14, 1
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %198, ptr %16, i32 0, i32 4
+  %17 = getelementptr %197, ptr %16, i32 0, i32 4
   store i64 %15, ptr %17, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %198, ptr %18, i32 0, i32 0
+  %19 = getelementptr %197, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
   %21 = getelementptr %170, ptr %20, i32 0, i32 2
   %22 = load ptr, ptr %21, align 8
   %23 = getelementptr %64, ptr %22, i32 0, i32 54
   %24 = load ptr, ptr %23, align 8
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %198, ptr %25, i32 0, i32 1
+  %26 = getelementptr %197, ptr %25, i32 0, i32 1
   %27 = load ptr, ptr %26, align 8
   %28 = call i32 %24(ptr %27, ptr %args)
   store i32 %28, ptr %code, align 4
@@ -82338,7 +82650,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   store i64 0, ptr %bytes, align 8
   %36 = load ptr, ptr %self, align 8
-  %37 = getelementptr %198, ptr %36, i32 0, i32 0
+  %37 = getelementptr %197, ptr %36, i32 0, i32 0
   %38 = load ptr, ptr %37, align 8
   %39 = getelementptr %170, ptr %38, i32 0, i32 2
   %40 = load ptr, ptr %39, align 8
@@ -82347,7 +82659,7 @@ merge:                                            ; preds = %else, %dead
   %43 = load ptr, ptr %matrix, align 8
   %44 = call i32 %42(ptr %43, ptr %bytes)
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %198, ptr %45, i32 0, i32 2
+  %46 = getelementptr %197, ptr %45, i32 0, i32 2
   %47 = load ptr, ptr %46, align 8
   %48 = load i64, ptr %bytes, align 8
   call void @"$Progress.add"(ptr %47, i64 %48)
@@ -82375,19 +82687,19 @@ entry:
   %7 = getelementptr i8, ptr %6, i64 0
   store i8 0, ptr %7, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %198, ptr %8, i32 0, i32 0
+  %9 = getelementptr %197, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   %11 = getelementptr %170, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %64, ptr %12, i32 0, i32 9
   %14 = load ptr, ptr %13, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %198, ptr %15, i32 0, i32 1
+  %16 = getelementptr %197, ptr %15, i32 0, i32 1
   %17 = load ptr, ptr %16, align 8
   call void %14(ptr %17, ptr %cause)
   %18 = load %4, ptr %4, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %198, ptr %19, i32 0, i32 3
+  %20 = getelementptr %197, ptr %19, i32 0, i32 3
   %21 = load ptr, ptr %20, align 8
   store ptr %21, ptr %target, align 8
   %22 = load ptr, ptr %target, align 8
@@ -82403,14 +82715,14 @@ then:                                             ; preds = %entry
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load ptr, ptr %what, align 8
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %198, ptr %31, i32 0, i32 0
+  %32 = getelementptr %197, ptr %31, i32 0, i32 0
   %33 = load ptr, ptr %32, align 8
   %34 = getelementptr %170, ptr %33, i32 0, i32 4
   %35 = load i32, ptr %34, align 4
   %36 = getelementptr %5, ptr %cause, i32 0, i32 0
   %37 = getelementptr [1024 x i8], ptr %36, i32 0, i32 0
   %38 = getelementptr i8, ptr %37, i64 0
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.725", ptr %30, i32 %35, ptr %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.727", ptr %30, i32 %35, ptr %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -82438,15 +82750,15 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %bytes, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %196, ptr %3, i32 0, i32 2
+  %4 = getelementptr %195, ptr %3, i32 0, i32 2
   %5 = load i64, ptr %4, align 8
   %6 = load i64, ptr %bytes, align 8
   %7 = add i64 %5, %6
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %196, ptr %8, i32 0, i32 2
+  %9 = getelementptr %195, ptr %8, i32 0, i32 2
   store i64 %7, ptr %9, align 8
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %196, ptr %10, i32 0, i32 0
+  %11 = getelementptr %195, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = icmp ne ptr %12, null
   %14 = zext i1 %13 to i8
@@ -82455,16 +82767,16 @@ entry:
 
 then:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %196, ptr %16, i32 0, i32 0
+  %17 = getelementptr %195, ptr %16, i32 0, i32 0
   %18 = load ptr, ptr %17, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %196, ptr %19, i32 0, i32 1
+  %20 = getelementptr %195, ptr %19, i32 0, i32 1
   %21 = load ptr, ptr %20, align 8
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %196, ptr %22, i32 0, i32 2
+  %23 = getelementptr %195, ptr %22, i32 0, i32 2
   %24 = load i64, ptr %23, align 8
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %196, ptr %25, i32 0, i32 3
+  %26 = getelementptr %195, ptr %25, i32 0, i32 3
   %27 = load i64, ptr %26, align 8
   call void %18(ptr %21, i64 %24, i64 %27, ptr @"$string.272")
   %28 = load %4, ptr %2, align 1
@@ -82480,7 +82792,7 @@ merge:                                            ; preds = %else, %then
 define internal i32 @"$RandomPlacer.vector"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
-  %args = alloca %201, align 8
+  %args = alloca %200, align 8
   %source = alloca ptr, align 8
   %count = alloca i32, align 4
   %destination = alloca ptr, align 8
@@ -82490,25 +82802,25 @@ entry:
   store i32 %2, ptr %count, align 4
   store ptr %3, ptr %source, align 8
   %4 = load ptr, ptr %source, align 8
-  %5 = getelementptr %201, ptr %args, i32 0, i32 0
+  %5 = getelementptr %200, ptr %args, i32 0, i32 0
   store ptr %4, ptr %5, align 8
-  %6 = getelementptr %201, ptr %args, i32 0, i32 1
+  %6 = getelementptr %200, ptr %args, i32 0, i32 1
   store i32 0, ptr %6, align 4
   %7 = load i32, ptr %count, align 4
-  %8 = getelementptr %201, ptr %args, i32 0, i32 2
+  %8 = getelementptr %200, ptr %args, i32 0, i32 2
   store i32 %7, ptr %8, align 4
   %9 = load ptr, ptr %destination, align 8
-  %10 = getelementptr %201, ptr %args, i32 0, i32 3
+  %10 = getelementptr %200, ptr %args, i32 0, i32 3
   store ptr %9, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %198, ptr %11, i32 0, i32 0
+  %12 = getelementptr %197, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
   %14 = getelementptr %170, ptr %13, i32 0, i32 2
   %15 = load ptr, ptr %14, align 8
   %16 = getelementptr %64, ptr %15, i32 0, i32 25
   %17 = load ptr, ptr %16, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %198, ptr %18, i32 0, i32 1
+  %19 = getelementptr %197, ptr %18, i32 0, i32 1
   %20 = load ptr, ptr %19, align 8
   %21 = call i32 %17(ptr %20, ptr %args)
   store i32 %21, ptr %code, align 4
@@ -82521,7 +82833,7 @@ entry:
 then:                                             ; preds = %entry
   %26 = load ptr, ptr %self, align 8
   %27 = load i32, ptr %code, align 4
-  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.726")
+  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.728")
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -82687,7 +82999,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %198, ptr %2, i32 0, i32 0
+  %3 = getelementptr %197, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
   %5 = getelementptr %170, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
@@ -82700,7 +83012,7 @@ entry:
   %12 = getelementptr %11, ptr %11, i32 0, i32 1
   %13 = load i32, ptr %12, align 4
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %198, ptr %14, i32 0, i32 5
+  %15 = getelementptr %197, ptr %14, i32 0, i32 5
   %16 = load ptr, ptr %15, align 8
   %17 = call i32 @"$RandomPlacer.vector"(ptr %7, ptr %10, i32 %13, ptr %16)
   store i32 %17, ptr %code, align 4
@@ -82729,7 +83041,7 @@ merge:                                            ; preds = %else, %dead
   %28 = getelementptr %11, ptr %27, i32 0, i32 1
   %29 = load i32, ptr %28, align 4
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %198, ptr %30, i32 0, i32 5
+  %31 = getelementptr %197, ptr %30, i32 0, i32 5
   %32 = load ptr, ptr %31, align 8
   %33 = call i32 @"$RandomPlacer.vector"(ptr %23, ptr %26, i32 %29, ptr %32)
   store i32 %33, ptr %code1, align 4
@@ -82765,7 +83077,7 @@ then7:                                            ; preds = %merge2
   %48 = getelementptr %11, ptr %47, i32 0, i32 6
   %49 = load i32, ptr %48, align 4
   %50 = load ptr, ptr %self, align 8
-  %51 = getelementptr %198, ptr %50, i32 0, i32 5
+  %51 = getelementptr %197, ptr %50, i32 0, i32 5
   %52 = load ptr, ptr %51, align 8
   %53 = call i32 @"$RandomPlacer.vector"(ptr %43, ptr %46, i32 %49, ptr %52)
   store i32 %53, ptr %code9, align 4
@@ -82794,7 +83106,7 @@ merge10:                                          ; preds = %else12, %dead13
   %64 = getelementptr %11, ptr %63, i32 0, i32 6
   %65 = load i32, ptr %64, align 4
   %66 = load ptr, ptr %self, align 8
-  %67 = getelementptr %198, ptr %66, i32 0, i32 5
+  %67 = getelementptr %197, ptr %66, i32 0, i32 5
   %68 = load ptr, ptr %67, align 8
   %69 = call i32 @"$RandomPlacer.vector"(ptr %59, ptr %62, i32 %65, ptr %68)
   store i32 %69, ptr %code14, align 4
@@ -82866,7 +83178,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %weights, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %198, ptr %4, i32 0, i32 0
+  %5 = getelementptr %197, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = call i32 @"$Layout.num_local_experts"(ptr %6)
   store i32 %7, ptr %count, align 4
@@ -82901,7 +83213,7 @@ merge:                                            ; preds = %else, %dead
   %23 = getelementptr %58, ptr %22, i32 0, i32 2
   %24 = load i32, ptr %23, align 4
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %198, ptr %25, i32 0, i32 6
+  %26 = getelementptr %197, ptr %25, i32 0, i32 6
   %27 = load ptr, ptr %26, align 8
   %28 = call i32 @"$RandomPlacer.vector"(ptr %17, ptr %20, i32 %24, ptr %27)
   store i32 %28, ptr %code1, align 4
@@ -83065,10 +83377,10 @@ dead5:                                            ; No predecessors!
 
 define internal i32 @"$layout.place"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5) {
 entry:
-  %placer = alloca %202, align 8
-  %6 = alloca %202, align 8
-  %7 = alloca %203, align 8
-  %"<structcast>" = alloca %203, align 8
+  %placer = alloca %201, align 8
+  %6 = alloca %201, align 8
+  %7 = alloca %202, align 8
+  %"<structcast>" = alloca %202, align 8
   %message = alloca ptr, align 8
   %progress = alloca ptr, align 8
   %device = alloca ptr, align 8
@@ -83086,60 +83398,60 @@ entry:
   %10 = load ptr, ptr %device, align 8
   %11 = load ptr, ptr %progress, align 8
   %12 = load ptr, ptr %message, align 8
-  %13 = getelementptr %203, ptr %7, i32 0, i32 0
+  %13 = getelementptr %202, ptr %7, i32 0, i32 0
   store ptr %8, ptr %13, align 8
-  %14 = getelementptr %203, ptr %7, i32 0, i32 1
+  %14 = getelementptr %202, ptr %7, i32 0, i32 1
   store ptr %9, ptr %14, align 8
-  %15 = getelementptr %203, ptr %7, i32 0, i32 2
+  %15 = getelementptr %202, ptr %7, i32 0, i32 2
   store ptr %10, ptr %15, align 8
-  %16 = getelementptr %203, ptr %7, i32 0, i32 3
+  %16 = getelementptr %202, ptr %7, i32 0, i32 3
   store ptr %11, ptr %16, align 8
-  %17 = getelementptr %203, ptr %7, i32 0, i32 4
+  %17 = getelementptr %202, ptr %7, i32 0, i32 4
   store ptr %12, ptr %17, align 8
-  %18 = getelementptr %203, ptr %7, i32 0, i32 5
+  %18 = getelementptr %202, ptr %7, i32 0, i32 5
   store i32 0, ptr %18, align 4
-  %19 = getelementptr %203, ptr %7, i32 0, i32 6
+  %19 = getelementptr %202, ptr %7, i32 0, i32 6
   store i32 0, ptr %19, align 4
-  %20 = load %203, ptr %7, align 8
-  store %203 %20, ptr %"<structcast>", align 8
-  %21 = getelementptr %202, ptr %6, i32 0, i32 0
-  %22 = getelementptr %203, ptr %"<structcast>", i32 0, i32 0
+  %20 = load %202, ptr %7, align 8
+  store %202 %20, ptr %"<structcast>", align 8
+  %21 = getelementptr %201, ptr %6, i32 0, i32 0
+  %22 = getelementptr %202, ptr %"<structcast>", i32 0, i32 0
   %23 = load ptr, ptr %22, align 8
   store ptr %23, ptr %21, align 8
-  %24 = getelementptr %202, ptr %6, i32 0, i32 1
-  %25 = getelementptr %203, ptr %"<structcast>", i32 0, i32 1
+  %24 = getelementptr %201, ptr %6, i32 0, i32 1
+  %25 = getelementptr %202, ptr %"<structcast>", i32 0, i32 1
   %26 = load ptr, ptr %25, align 8
   store ptr %26, ptr %24, align 8
-  %27 = getelementptr %202, ptr %6, i32 0, i32 2
-  %28 = getelementptr %203, ptr %"<structcast>", i32 0, i32 2
+  %27 = getelementptr %201, ptr %6, i32 0, i32 2
+  %28 = getelementptr %202, ptr %"<structcast>", i32 0, i32 2
   %29 = load ptr, ptr %28, align 8
   store ptr %29, ptr %27, align 8
-  %30 = getelementptr %202, ptr %6, i32 0, i32 3
-  %31 = getelementptr %203, ptr %"<structcast>", i32 0, i32 3
+  %30 = getelementptr %201, ptr %6, i32 0, i32 3
+  %31 = getelementptr %202, ptr %"<structcast>", i32 0, i32 3
   %32 = load ptr, ptr %31, align 8
   store ptr %32, ptr %30, align 8
-  %33 = getelementptr %202, ptr %6, i32 0, i32 4
-  %34 = getelementptr %203, ptr %"<structcast>", i32 0, i32 4
+  %33 = getelementptr %201, ptr %6, i32 0, i32 4
+  %34 = getelementptr %202, ptr %"<structcast>", i32 0, i32 4
   %35 = load ptr, ptr %34, align 8
   store ptr %35, ptr %33, align 8
-  %36 = getelementptr %202, ptr %6, i32 0, i32 5
-  %37 = getelementptr %203, ptr %"<structcast>", i32 0, i32 5
+  %36 = getelementptr %201, ptr %6, i32 0, i32 5
+  %37 = getelementptr %202, ptr %"<structcast>", i32 0, i32 5
   %38 = load i32, ptr %37, align 4
   store i32 %38, ptr %36, align 4
-  %39 = getelementptr %202, ptr %6, i32 0, i32 6
-  %40 = getelementptr %203, ptr %"<structcast>", i32 0, i32 6
+  %39 = getelementptr %201, ptr %6, i32 0, i32 6
+  %40 = getelementptr %202, ptr %"<structcast>", i32 0, i32 6
   %41 = load i32, ptr %40, align 4
   store i32 %41, ptr %39, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %6, i64 48, i1 false)
   %42 = load ptr, ptr %model, align 8
-  %43 = call i32 @"$place_model.727"(ptr %placer, ptr %42)
+  %43 = call i32 @"$place_model.729"(ptr %placer, ptr %42)
   ret i32 %43
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_model.727"(ptr %0, ptr %1) {
+define internal i32 @"$place_model.729"(ptr %0, ptr %1) {
 entry:
   %code18 = alloca i32, align 4
   %layer = alloca i32, align 4
@@ -83161,7 +83473,7 @@ entry:
 
 then:                                             ; preds = %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %202, ptr %6, i32 0, i32 0
+  %7 = getelementptr %201, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %7, align 8
   %9 = getelementptr %170, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
@@ -83174,7 +83486,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   store ptr @"$string.334", ptr %head_name, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %202, ptr %11, i32 0, i32 0
+  %12 = getelementptr %201, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
   %14 = getelementptr %170, ptr %13, i32 0, i32 0
   %15 = load ptr, ptr %14, align 8
@@ -83269,7 +83581,7 @@ else15:                                           ; preds = %merge8
 
 merge13:                                          ; preds = %else15, %dead16
   %57 = load ptr, ptr %self, align 8
-  %58 = getelementptr %202, ptr %57, i32 0, i32 0
+  %58 = getelementptr %201, ptr %57, i32 0, i32 0
   %59 = load ptr, ptr %58, align 8
   %60 = getelementptr %170, ptr %59, i32 0, i32 0
   %61 = load ptr, ptr %60, align 8
@@ -83290,7 +83602,7 @@ forcond:                                          ; preds = %merge19, %merge13
 forbody:                                          ; preds = %forcond
   %70 = load i32, ptr %layer, align 4
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %202, ptr %71, i32 0, i32 5
+  %72 = getelementptr %201, ptr %71, i32 0, i32 5
   store i32 %70, ptr %72, align 4
   %73 = load ptr, ptr %self, align 8
   %74 = load ptr, ptr %model, align 8
@@ -83299,7 +83611,7 @@ forbody:                                          ; preds = %forcond
   %77 = load i32, ptr %layer, align 4
   %78 = sext i32 %77 to i64
   %79 = getelementptr %81, ptr %76, i64 %78
-  %80 = call i32 @"$place_layer.730"(ptr %73, ptr %79)
+  %80 = call i32 @"$place_layer.732"(ptr %73, ptr %79)
   store i32 %80, ptr %code18, align 4
   %81 = load i32, ptr %code18, align 4
   %82 = icmp ne i32 %81, 0
@@ -83324,7 +83636,7 @@ merge19:                                          ; preds = %else21, %dead22
 
 merge17:                                          ; preds = %forcond
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %202, ptr %87, i32 0, i32 0
+  %88 = getelementptr %201, ptr %87, i32 0, i32 0
   %89 = load ptr, ptr %88, align 8
   %90 = getelementptr %170, ptr %89, i32 0, i32 7
   %91 = load i8, ptr %90, align 1
@@ -83352,10 +83664,10 @@ dead27:                                           ; No predecessors!
 
 define internal i32 @"$Placer.row_slice"(ptr %0, ptr %1, ptr %2, i32 %3, i32 %4, i32 %5) {
 entry:
-  %part = alloca %204, align 8
-  %6 = alloca %204, align 8
-  %7 = alloca %205, align 8
-  %"<structcast>" = alloca %205, align 8
+  %part = alloca %203, align 8
+  %6 = alloca %203, align 8
+  %7 = alloca %204, align 8
+  %"<structcast>" = alloca %204, align 8
   %part_rank = alloca i32, align 4
   %num_rows = alloca i32, align 4
   %row_begin = alloca i32, align 4
@@ -83376,36 +83688,36 @@ entry:
   %13 = load i32, ptr %num_rows, align 4
   %14 = sext i32 %13 to i64
   %15 = mul i64 %12, %14
-  %16 = getelementptr %205, ptr %7, i32 0, i32 0
+  %16 = getelementptr %204, ptr %7, i32 0, i32 0
   store ptr %8, ptr %16, align 8
-  %17 = getelementptr %205, ptr %7, i32 0, i32 1
+  %17 = getelementptr %204, ptr %7, i32 0, i32 1
   store i32 %9, ptr %17, align 4
-  %18 = getelementptr %205, ptr %7, i32 0, i32 2
+  %18 = getelementptr %204, ptr %7, i32 0, i32 2
   store i32 %10, ptr %18, align 4
-  %19 = getelementptr %205, ptr %7, i32 0, i32 3
+  %19 = getelementptr %204, ptr %7, i32 0, i32 3
   store i64 %15, ptr %19, align 8
-  %20 = getelementptr %205, ptr %7, i32 0, i32 4
+  %20 = getelementptr %204, ptr %7, i32 0, i32 4
   store i32 0, ptr %20, align 4
-  %21 = load %205, ptr %7, align 8
-  store %205 %21, ptr %"<structcast>", align 8
-  %22 = getelementptr %204, ptr %6, i32 0, i32 0
-  %23 = getelementptr %205, ptr %"<structcast>", i32 0, i32 0
+  %21 = load %204, ptr %7, align 8
+  store %204 %21, ptr %"<structcast>", align 8
+  %22 = getelementptr %203, ptr %6, i32 0, i32 0
+  %23 = getelementptr %204, ptr %"<structcast>", i32 0, i32 0
   %24 = load ptr, ptr %23, align 8
   store ptr %24, ptr %22, align 8
-  %25 = getelementptr %204, ptr %6, i32 0, i32 1
-  %26 = getelementptr %205, ptr %"<structcast>", i32 0, i32 1
+  %25 = getelementptr %203, ptr %6, i32 0, i32 1
+  %26 = getelementptr %204, ptr %"<structcast>", i32 0, i32 1
   %27 = load i32, ptr %26, align 4
   store i32 %27, ptr %25, align 4
-  %28 = getelementptr %204, ptr %6, i32 0, i32 2
-  %29 = getelementptr %205, ptr %"<structcast>", i32 0, i32 2
+  %28 = getelementptr %203, ptr %6, i32 0, i32 2
+  %29 = getelementptr %204, ptr %"<structcast>", i32 0, i32 2
   %30 = load i32, ptr %29, align 4
   store i32 %30, ptr %28, align 4
-  %31 = getelementptr %204, ptr %6, i32 0, i32 3
-  %32 = getelementptr %205, ptr %"<structcast>", i32 0, i32 3
+  %31 = getelementptr %203, ptr %6, i32 0, i32 3
+  %32 = getelementptr %204, ptr %"<structcast>", i32 0, i32 3
   %33 = load i64, ptr %32, align 8
   store i64 %33, ptr %31, align 8
-  %34 = getelementptr %204, ptr %6, i32 0, i32 4
-  %35 = getelementptr %205, ptr %"<structcast>", i32 0, i32 4
+  %34 = getelementptr %203, ptr %6, i32 0, i32 4
+  %35 = getelementptr %204, ptr %"<structcast>", i32 0, i32 4
   %36 = load i32, ptr %35, align 4
   %37 = sext i32 %36 to i64
   store i64 %37, ptr %34, align 8
@@ -83424,7 +83736,7 @@ entry:
   %3 = alloca %4, align 8
   %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
-  %args = alloca %206, align 8
+  %args = alloca %205, align 8
   %columns = alloca i64, align 8
   %code = alloca i32, align 4
   %view = alloca ptr, align 8
@@ -83462,35 +83774,35 @@ merge:                                            ; preds = %else, %dead
   %16 = load i64, ptr %15, align 8
   store i64 %16, ptr %columns, align 8
   %17 = load ptr, ptr %part, align 8
-  %18 = getelementptr %204, ptr %17, i32 0, i32 0
+  %18 = getelementptr %203, ptr %17, i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
-  %20 = getelementptr %206, ptr %args, i32 0, i32 0
+  %20 = getelementptr %205, ptr %args, i32 0, i32 0
   store ptr %19, ptr %20, align 8
   %21 = load ptr, ptr %part, align 8
-  %22 = getelementptr %204, ptr %21, i32 0, i32 1
+  %22 = getelementptr %203, ptr %21, i32 0, i32 1
   %23 = load i32, ptr %22, align 4
-  %24 = getelementptr %206, ptr %args, i32 0, i32 1
+  %24 = getelementptr %205, ptr %args, i32 0, i32 1
   store i32 %23, ptr %24, align 4
   %25 = load ptr, ptr %part, align 8
-  %26 = getelementptr %204, ptr %25, i32 0, i32 2
+  %26 = getelementptr %203, ptr %25, i32 0, i32 2
   %27 = load i32, ptr %26, align 4
-  %28 = getelementptr %206, ptr %args, i32 0, i32 2
+  %28 = getelementptr %205, ptr %args, i32 0, i32 2
   store i32 %27, ptr %28, align 4
   %29 = load ptr, ptr %view, align 8
   %30 = load ptr, ptr %part, align 8
-  %31 = getelementptr %204, ptr %30, i32 0, i32 3
+  %31 = getelementptr %203, ptr %30, i32 0, i32 3
   %32 = load i64, ptr %31, align 8
   %33 = load i64, ptr %columns, align 8
   %34 = mul i64 %32, %33
   %35 = load ptr, ptr %part, align 8
-  %36 = getelementptr %204, ptr %35, i32 0, i32 4
+  %36 = getelementptr %203, ptr %35, i32 0, i32 4
   %37 = load i64, ptr %36, align 8
   %38 = add i64 %34, %37
   %39 = call ptr @"$element"(ptr %29, i64 %38)
-  %40 = getelementptr %206, ptr %args, i32 0, i32 3
+  %40 = getelementptr %205, ptr %args, i32 0, i32 3
   store ptr %39, ptr %40, align 8
   %41 = load i64, ptr %columns, align 8
-  %42 = getelementptr %206, ptr %args, i32 0, i32 4
+  %42 = getelementptr %205, ptr %args, i32 0, i32 4
   store i64 %41, ptr %42, align 8
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %format, align 8
@@ -83515,14 +83827,14 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %202, ptr %52, i32 0, i32 0
+  %53 = getelementptr %201, ptr %52, i32 0, i32 0
   %54 = load ptr, ptr %53, align 8
   %55 = getelementptr %170, ptr %54, i32 0, i32 2
   %56 = load ptr, ptr %55, align 8
   %57 = getelementptr %64, ptr %56, i32 0, i32 24
   %58 = load ptr, ptr %57, align 8
   %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %202, ptr %59, i32 0, i32 2
+  %60 = getelementptr %201, ptr %59, i32 0, i32 2
   %61 = load ptr, ptr %60, align 8
   %62 = call i32 %58(ptr %61, ptr %args)
   store i32 %62, ptr %code6, align 4
@@ -83547,14 +83859,14 @@ else9:                                            ; preds = %merge2
 
 merge7:                                           ; preds = %else9, %dead10
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %202, ptr %71, i32 0, i32 3
+  %72 = getelementptr %201, ptr %71, i32 0, i32 3
   %73 = load ptr, ptr %72, align 8
   %74 = load ptr, ptr %part, align 8
-  %75 = getelementptr %204, ptr %74, i32 0, i32 2
+  %75 = getelementptr %203, ptr %74, i32 0, i32 2
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
   %78 = load ptr, ptr %part, align 8
-  %79 = getelementptr %204, ptr %78, i32 0, i32 0
+  %79 = getelementptr %203, ptr %78, i32 0, i32 0
   %80 = load ptr, ptr %79, align 8
   %81 = getelementptr %58, ptr %80, i32 0, i32 3
   %82 = load i32, ptr %81, align 4
@@ -83595,7 +83907,7 @@ entry:
   call void @"$Placer.name"(ptr %6, ptr %8, i64 128, ptr %9, ptr %10)
   %11 = load %4, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %202, ptr %12, i32 0, i32 1
+  %13 = getelementptr %201, ptr %12, i32 0, i32 1
   %14 = load ptr, ptr %13, align 8
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
@@ -83611,7 +83923,7 @@ entry:
 
 then:                                             ; preds = %entry
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %202, ptr %24, i32 0, i32 4
+  %25 = getelementptr %201, ptr %24, i32 0, i32 4
   %26 = load ptr, ptr %25, align 8
   store ptr %26, ptr %target, align 8
   %27 = load ptr, ptr %target, align 8
@@ -83626,13 +83938,13 @@ then2:                                            ; preds = %then
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %202, ptr %35, i32 0, i32 1
+  %36 = getelementptr %201, ptr %35, i32 0, i32 1
   %37 = load ptr, ptr %36, align 8
   %38 = getelementptr %22, ptr %37, i32 0, i32 0
   %39 = load ptr, ptr %38, align 8
   %40 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.728", ptr %39, ptr %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.730", ptr %39, ptr %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -83677,10 +83989,10 @@ entry:
   %6 = load i64, ptr %capacity, align 8
   %7 = load ptr, ptr %format, align 8
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %202, ptr %8, i32 0, i32 5
+  %9 = getelementptr %201, ptr %8, i32 0, i32 5
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %202, ptr %11, i32 0, i32 6
+  %12 = getelementptr %201, ptr %11, i32 0, i32 6
   %13 = load i32, ptr %12, align 4
   %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %5, i64 %6, ptr %7, i32 %10, i32 %13)
   store i32 %14, ptr %size, align 4
@@ -83755,19 +84067,19 @@ entry:
   store ptr %2, ptr %part, align 8
   store ptr %3, ptr %args, align 8
   %4 = load ptr, ptr %args, align 8
-  %5 = getelementptr %206, ptr %4, i32 0, i32 5
+  %5 = getelementptr %205, ptr %4, i32 0, i32 5
   store ptr null, ptr %5, align 8
   %6 = load ptr, ptr %args, align 8
-  %7 = getelementptr %206, ptr %6, i32 0, i32 6
+  %7 = getelementptr %205, ptr %6, i32 0, i32 6
   store i32 0, ptr %7, align 4
   %8 = load ptr, ptr %args, align 8
-  %9 = getelementptr %206, ptr %8, i32 0, i32 7
+  %9 = getelementptr %205, ptr %8, i32 0, i32 7
   store ptr null, ptr %9, align 8
   %10 = load ptr, ptr %args, align 8
-  %11 = getelementptr %206, ptr %10, i32 0, i32 8
+  %11 = getelementptr %205, ptr %10, i32 0, i32 8
   store i32 0, ptr %11, align 4
   %12 = load ptr, ptr %part, align 8
-  %13 = getelementptr %204, ptr %12, i32 0, i32 0
+  %13 = getelementptr %203, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
   %15 = getelementptr %58, ptr %14, i32 0, i32 5
   %16 = load ptr, ptr %15, align 8
@@ -83800,17 +84112,17 @@ else3:                                            ; preds = %then
 merge1:                                           ; preds = %else3, %dead
   %28 = load ptr, ptr %view, align 8
   %29 = load ptr, ptr %part, align 8
-  %30 = getelementptr %204, ptr %29, i32 0, i32 3
+  %30 = getelementptr %203, ptr %29, i32 0, i32 3
   %31 = load i64, ptr %30, align 8
   %32 = call ptr @"$element"(ptr %28, i64 %31)
   %33 = load ptr, ptr %args, align 8
-  %34 = getelementptr %206, ptr %33, i32 0, i32 5
+  %34 = getelementptr %205, ptr %33, i32 0, i32 5
   store ptr %32, ptr %34, align 8
   %35 = load ptr, ptr %view, align 8
   %36 = getelementptr %162, ptr %35, i32 0, i32 1
   %37 = load i32, ptr %36, align 4
   %38 = load ptr, ptr %args, align 8
-  %39 = getelementptr %206, ptr %38, i32 0, i32 6
+  %39 = getelementptr %205, ptr %38, i32 0, i32 6
   store i32 %37, ptr %39, align 4
   br label %merge
 
@@ -83819,7 +84131,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %40 = load ptr, ptr %part, align 8
-  %41 = getelementptr %204, ptr %40, i32 0, i32 0
+  %41 = getelementptr %203, ptr %40, i32 0, i32 0
   %42 = load ptr, ptr %41, align 8
   %43 = getelementptr %58, ptr %42, i32 0, i32 6
   %44 = load ptr, ptr %43, align 8
@@ -83852,17 +84164,17 @@ else10:                                           ; preds = %then5
 merge8:                                           ; preds = %else10, %dead11
   %56 = load ptr, ptr %view, align 8
   %57 = load ptr, ptr %part, align 8
-  %58 = getelementptr %204, ptr %57, i32 0, i32 3
+  %58 = getelementptr %203, ptr %57, i32 0, i32 3
   %59 = load i64, ptr %58, align 8
   %60 = call ptr @"$element"(ptr %56, i64 %59)
   %61 = load ptr, ptr %args, align 8
-  %62 = getelementptr %206, ptr %61, i32 0, i32 7
+  %62 = getelementptr %205, ptr %61, i32 0, i32 7
   store ptr %60, ptr %62, align 8
   %63 = load ptr, ptr %view, align 8
   %64 = getelementptr %162, ptr %63, i32 0, i32 1
   %65 = load i32, ptr %64, align 4
   %66 = load ptr, ptr %args, align 8
-  %67 = getelementptr %206, ptr %66, i32 0, i32 8
+  %67 = getelementptr %205, ptr %66, i32 0, i32 8
   store i32 %65, ptr %67, align 4
   br label %merge4
 
@@ -83893,19 +84205,19 @@ entry:
   %7 = getelementptr i8, ptr %6, i64 0
   store i8 0, ptr %7, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %202, ptr %8, i32 0, i32 0
+  %9 = getelementptr %201, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   %11 = getelementptr %170, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %64, ptr %12, i32 0, i32 9
   %14 = load ptr, ptr %13, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %202, ptr %15, i32 0, i32 2
+  %16 = getelementptr %201, ptr %15, i32 0, i32 2
   %17 = load ptr, ptr %16, align 8
   call void %14(ptr %17, ptr %cause)
   %18 = load %4, ptr %4, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %202, ptr %19, i32 0, i32 4
+  %20 = getelementptr %201, ptr %19, i32 0, i32 4
   %21 = load ptr, ptr %20, align 8
   store ptr %21, ptr %target, align 8
   %22 = load ptr, ptr %target, align 8
@@ -83920,7 +84232,7 @@ then:                                             ; preds = %entry
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %202, ptr %30, i32 0, i32 1
+  %31 = getelementptr %201, ptr %30, i32 0, i32 1
   %32 = load ptr, ptr %31, align 8
   %33 = load ptr, ptr %view, align 8
   %34 = call ptr @"$Checkpoint.file_of"(ptr %32, ptr %33)
@@ -83928,14 +84240,14 @@ then:                                             ; preds = %entry
   %36 = getelementptr %162, ptr %35, i32 0, i32 0
   %37 = load ptr, ptr %36, align 8
   %38 = load ptr, ptr %self, align 8
-  %39 = getelementptr %202, ptr %38, i32 0, i32 0
+  %39 = getelementptr %201, ptr %38, i32 0, i32 0
   %40 = load ptr, ptr %39, align 8
   %41 = getelementptr %170, ptr %40, i32 0, i32 4
   %42 = load i32, ptr %41, align 4
   %43 = getelementptr %5, ptr %cause, i32 0, i32 0
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.729", ptr %34, ptr %37, i32 %42, ptr %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.731", ptr %34, ptr %37, i32 %42, ptr %45)
   %47 = load ptr, ptr %target, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -83959,7 +84271,7 @@ define internal i32 @"$Placer.vector"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %code1 = alloca i32, align 4
-  %args = alloca %201, align 8
+  %args = alloca %200, align 8
   %code = alloca i32, align 4
   %view = alloca ptr, align 8
   %destination = alloca ptr, align 8
@@ -83995,30 +84307,30 @@ merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %view, align 8
   %15 = getelementptr %162, ptr %14, i32 0, i32 4
   %16 = load ptr, ptr %15, align 8
-  %17 = getelementptr %201, ptr %args, i32 0, i32 0
+  %17 = getelementptr %200, ptr %args, i32 0, i32 0
   store ptr %16, ptr %17, align 8
   %18 = load ptr, ptr %view, align 8
   %19 = getelementptr %162, ptr %18, i32 0, i32 1
   %20 = load i32, ptr %19, align 4
-  %21 = getelementptr %201, ptr %args, i32 0, i32 1
+  %21 = getelementptr %200, ptr %args, i32 0, i32 1
   store i32 %20, ptr %21, align 4
   %22 = load ptr, ptr %view, align 8
   %23 = call i64 @"$TensorView.num_elements"(ptr %22)
   %24 = trunc i64 %23 to i32
-  %25 = getelementptr %201, ptr %args, i32 0, i32 2
+  %25 = getelementptr %200, ptr %args, i32 0, i32 2
   store i32 %24, ptr %25, align 4
   %26 = load ptr, ptr %destination, align 8
-  %27 = getelementptr %201, ptr %args, i32 0, i32 3
+  %27 = getelementptr %200, ptr %args, i32 0, i32 3
   store ptr %26, ptr %27, align 8
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %202, ptr %28, i32 0, i32 0
+  %29 = getelementptr %201, ptr %28, i32 0, i32 0
   %30 = load ptr, ptr %29, align 8
   %31 = getelementptr %170, ptr %30, i32 0, i32 2
   %32 = load ptr, ptr %31, align 8
   %33 = getelementptr %64, ptr %32, i32 0, i32 25
   %34 = load ptr, ptr %33, align 8
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %202, ptr %35, i32 0, i32 2
+  %36 = getelementptr %201, ptr %35, i32 0, i32 2
   %37 = load ptr, ptr %36, align 8
   %38 = call i32 %34(ptr %37, ptr %args)
   store i32 %38, ptr %code1, align 4
@@ -84043,7 +84355,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %202, ptr %47, i32 0, i32 3
+  %48 = getelementptr %201, ptr %47, i32 0, i32 3
   %49 = load ptr, ptr %48, align 8
   %50 = load ptr, ptr %view, align 8
   %51 = getelementptr %162, ptr %50, i32 0, i32 5
@@ -84056,7 +84368,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_layer.730"(ptr %0, ptr %1) {
+define internal i32 @"$place_layer.732"(ptr %0, ptr %1) {
 entry:
   %code5 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -84066,7 +84378,7 @@ entry:
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %weights, align 8
-  %4 = call i32 @"$place_attention.731"(ptr %2, ptr %3)
+  %4 = call i32 @"$place_attention.733"(ptr %2, ptr %3)
   store i32 %4, ptr %code, align 4
   %5 = load i32, ptr %code, align 4
   %6 = icmp ne i32 %5, 0
@@ -84098,7 +84410,7 @@ then2:                                            ; preds = %merge
   %17 = load ptr, ptr %weights, align 8
   %18 = getelementptr %81, ptr %17, i32 0, i32 9
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %202, ptr %19, i32 0, i32 0
+  %20 = getelementptr %201, ptr %19, i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
   %22 = getelementptr %170, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
@@ -84134,7 +84446,7 @@ else8:                                            ; preds = %merge1
 
 merge6:                                           ; preds = %else8, %dead9
   %33 = load ptr, ptr %self, align 8
-  %34 = getelementptr %202, ptr %33, i32 0, i32 0
+  %34 = getelementptr %201, ptr %33, i32 0, i32 0
   %35 = load ptr, ptr %34, align 8
   %36 = getelementptr %170, ptr %35, i32 0, i32 0
   %37 = load ptr, ptr %36, align 8
@@ -84161,18 +84473,18 @@ merge10:                                          ; preds = %else12, %dead13
   %46 = load ptr, ptr %weights, align 8
   %47 = getelementptr %81, ptr %46, i32 0, i32 9
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %202, ptr %48, i32 0, i32 0
+  %49 = getelementptr %201, ptr %48, i32 0, i32 0
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %170, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).733"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).735"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_attention.731"(ptr %0, ptr %1) {
+define internal i32 @"$place_attention.733"(ptr %0, ptr %1) {
 entry:
   %code29 = alloca i32, align 4
   %code24 = alloca i32, align 4
@@ -84190,12 +84502,12 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %202, ptr %2, i32 0, i32 0
+  %3 = getelementptr %201, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
   %5 = getelementptr %170, ptr %4, i32 0, i32 4
   %6 = load i32, ptr %5, align 4
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %202, ptr %7, i32 0, i32 0
+  %8 = getelementptr %201, ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %8, align 8
   %10 = getelementptr %170, ptr %9, i32 0, i32 0
   %11 = load ptr, ptr %10, align 8
@@ -84204,14 +84516,14 @@ entry:
   store i32 %6, ptr %rank, align 4
   store i32 %13, ptr %head_dim, align 4
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %202, ptr %14, i32 0, i32 0
+  %15 = getelementptr %201, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = call i32 @"$Layout.num_local_heads"(ptr %16)
   %18 = load i32, ptr %head_dim, align 4
   %19 = mul i32 %17, %18
   store i32 %19, ptr %query_rows, align 4
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %202, ptr %20, i32 0, i32 0
+  %21 = getelementptr %201, ptr %20, i32 0, i32 0
   %22 = load ptr, ptr %21, align 8
   %23 = call i32 @"$Layout.num_local_kv_heads"(ptr %22)
   %24 = load i32, ptr %head_dim, align 4
@@ -84264,7 +84576,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %202, ptr %46, i32 0, i32 0
+  %47 = getelementptr %201, ptr %46, i32 0, i32 0
   %48 = load ptr, ptr %47, align 8
   %49 = getelementptr %170, ptr %48, i32 0, i32 0
   %50 = load ptr, ptr %49, align 8
@@ -84415,10 +84727,10 @@ dead34:                                           ; No predecessors!
 
 define internal i32 @"$Placer.column_slice"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
-  %part = alloca %204, align 8
-  %4 = alloca %204, align 8
-  %5 = alloca %207, align 8
-  %"<structcast>" = alloca %207, align 8
+  %part = alloca %203, align 8
+  %4 = alloca %203, align 8
+  %5 = alloca %206, align 8
+  %"<structcast>" = alloca %206, align 8
   %part_rank = alloca i32, align 4
   %matrix = alloca ptr, align 8
   %format = alloca ptr, align 8
@@ -84438,37 +84750,37 @@ entry:
   %14 = load i32, ptr %13, align 4
   %15 = sext i32 %14 to i64
   %16 = mul i64 %11, %15
-  %17 = getelementptr %207, ptr %5, i32 0, i32 0
+  %17 = getelementptr %206, ptr %5, i32 0, i32 0
   store ptr %6, ptr %17, align 8
-  %18 = getelementptr %207, ptr %5, i32 0, i32 1
+  %18 = getelementptr %206, ptr %5, i32 0, i32 1
   store i32 0, ptr %18, align 4
-  %19 = getelementptr %207, ptr %5, i32 0, i32 2
+  %19 = getelementptr %206, ptr %5, i32 0, i32 2
   store i32 %9, ptr %19, align 4
-  %20 = getelementptr %207, ptr %5, i32 0, i32 3
+  %20 = getelementptr %206, ptr %5, i32 0, i32 3
   store i32 0, ptr %20, align 4
-  %21 = getelementptr %207, ptr %5, i32 0, i32 4
+  %21 = getelementptr %206, ptr %5, i32 0, i32 4
   store i64 %16, ptr %21, align 8
-  %22 = load %207, ptr %5, align 8
-  store %207 %22, ptr %"<structcast>", align 8
-  %23 = getelementptr %204, ptr %4, i32 0, i32 0
-  %24 = getelementptr %207, ptr %"<structcast>", i32 0, i32 0
+  %22 = load %206, ptr %5, align 8
+  store %206 %22, ptr %"<structcast>", align 8
+  %23 = getelementptr %203, ptr %4, i32 0, i32 0
+  %24 = getelementptr %206, ptr %"<structcast>", i32 0, i32 0
   %25 = load ptr, ptr %24, align 8
   store ptr %25, ptr %23, align 8
-  %26 = getelementptr %204, ptr %4, i32 0, i32 1
-  %27 = getelementptr %207, ptr %"<structcast>", i32 0, i32 1
+  %26 = getelementptr %203, ptr %4, i32 0, i32 1
+  %27 = getelementptr %206, ptr %"<structcast>", i32 0, i32 1
   %28 = load i32, ptr %27, align 4
   store i32 %28, ptr %26, align 4
-  %29 = getelementptr %204, ptr %4, i32 0, i32 2
-  %30 = getelementptr %207, ptr %"<structcast>", i32 0, i32 2
+  %29 = getelementptr %203, ptr %4, i32 0, i32 2
+  %30 = getelementptr %206, ptr %"<structcast>", i32 0, i32 2
   %31 = load i32, ptr %30, align 4
   store i32 %31, ptr %29, align 4
-  %32 = getelementptr %204, ptr %4, i32 0, i32 3
-  %33 = getelementptr %207, ptr %"<structcast>", i32 0, i32 3
+  %32 = getelementptr %203, ptr %4, i32 0, i32 3
+  %33 = getelementptr %206, ptr %"<structcast>", i32 0, i32 3
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
   store i64 %35, ptr %32, align 8
-  %36 = getelementptr %204, ptr %4, i32 0, i32 4
-  %37 = getelementptr %207, ptr %"<structcast>", i32 0, i32 4
+  %36 = getelementptr %203, ptr %4, i32 0, i32 4
+  %37 = getelementptr %206, ptr %"<structcast>", i32 0, i32 4
   %38 = load i64, ptr %37, align 8
   store i64 %38, ptr %36, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %part, ptr align 8 %4, i64 32, i1 false)
@@ -84574,13 +84886,13 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %weights, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %202, ptr %6, i32 0, i32 0
+  %7 = getelementptr %201, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %7, align 8
   %9 = getelementptr %170, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   store i32 %10, ptr %part_rank, align 4
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %202, ptr %11, i32 0, i32 0
+  %12 = getelementptr %201, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
   %14 = call zeroext i1 @"$Layout.is_expert_parallel"(ptr %13)
   %15 = zext i1 %14 to i8
@@ -84645,7 +84957,7 @@ else7:                                            ; preds = %merge1
 
 merge5:                                           ; preds = %else7, %dead8
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %202, ptr %40, i32 0, i32 0
+  %41 = getelementptr %201, ptr %40, i32 0, i32 0
   %42 = load ptr, ptr %41, align 8
   %43 = call i32 @"$Layout.num_local_experts"(ptr %42)
   store i32 0, ptr %i, align 4
@@ -84688,17 +85000,17 @@ forbody:                                          ; preds = %forcond
   call void @"$shift"(ptr noalias sret(%58) %3, ptr byval(%58) %2, i64 %63, i64 %66, i64 %69)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %down, ptr align 8 %3, i64 40, i1 false)
   %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %202, ptr %70, i32 0, i32 0
+  %71 = getelementptr %201, ptr %70, i32 0, i32 0
   %72 = load ptr, ptr %71, align 8
   %73 = call i32 @"$Layout.experts_begin"(ptr %72)
   %74 = load i32, ptr %i, align 4
   %75 = add i32 %73, %74
   %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %202, ptr %76, i32 0, i32 6
+  %77 = getelementptr %201, ptr %76, i32 0, i32 6
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).732"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).734"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -84775,7 +85087,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).732"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).734"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -84850,7 +85162,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).733"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).735"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -84936,7 +85248,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %model, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %202, ptr %2, i32 0, i32 0
+  %3 = getelementptr %201, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
   %5 = getelementptr %170, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
@@ -84957,14 +85269,14 @@ forcond:                                          ; preds = %merge3, %entry
 forbody:                                          ; preds = %forcond
   %15 = load i32, ptr %layer, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %202, ptr %16, i32 0, i32 0
+  %17 = getelementptr %201, ptr %16, i32 0, i32 0
   %18 = load ptr, ptr %17, align 8
   %19 = call i32 @"$Layout.num_local_kv_heads"(ptr %18)
   %20 = mul i32 %15, %19
   store i32 %20, ptr %first, align 4
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %202, ptr %22, i32 0, i32 1
+  %23 = getelementptr %201, ptr %22, i32 0, i32 1
   %24 = load ptr, ptr %23, align 8
   %25 = load i32, ptr %layer, align 4
   %26 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %24, i32 %25)
@@ -84995,7 +85307,7 @@ else:                                             ; preds = %forbody
 merge1:                                           ; preds = %else, %dead
   %39 = load ptr, ptr %self, align 8
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %202, ptr %40, i32 0, i32 1
+  %41 = getelementptr %201, ptr %40, i32 0, i32 1
   %42 = load ptr, ptr %41, align 8
   %43 = load i32, ptr %layer, align 4
   %44 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).460"(ptr %42, i32 %43)
@@ -85038,7 +85350,7 @@ dead7:                                            ; No predecessors!
 define internal i32 @"$Placer.spread_scales"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
-  %args = alloca %201, align 8
+  %args = alloca %200, align 8
   %index = alloca i32, align 4
   %head = alloca i32, align 4
   %num_heads = alloca i32, align 4
@@ -85049,7 +85361,7 @@ entry:
   store ptr %1, ptr %view, align 8
   store ptr %2, ptr %destination, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %202, ptr %3, i32 0, i32 0
+  %4 = getelementptr %201, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = call i32 @"$Layout.num_local_kv_heads"(ptr %5)
   store i32 %6, ptr %num_heads, align 4
@@ -85072,7 +85384,7 @@ forbody:                                          ; preds = %forcond
   %16 = icmp eq i64 %15, 1
   %17 = zext i1 %16 to i8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %202, ptr %18, i32 0, i32 0
+  %19 = getelementptr %201, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
   %21 = getelementptr %170, ptr %20, i32 0, i32 4
   %22 = load i32, ptr %21, align 4
@@ -85087,30 +85399,30 @@ forbody:                                          ; preds = %forcond
   %30 = load i32, ptr %index, align 4
   %31 = sext i32 %30 to i64
   %32 = call ptr @"$element"(ptr %29, i64 %31)
-  %33 = getelementptr %201, ptr %args, i32 0, i32 0
+  %33 = getelementptr %200, ptr %args, i32 0, i32 0
   store ptr %32, ptr %33, align 8
   %34 = load ptr, ptr %view, align 8
   %35 = getelementptr %162, ptr %34, i32 0, i32 1
   %36 = load i32, ptr %35, align 4
-  %37 = getelementptr %201, ptr %args, i32 0, i32 1
+  %37 = getelementptr %200, ptr %args, i32 0, i32 1
   store i32 %36, ptr %37, align 4
-  %38 = getelementptr %201, ptr %args, i32 0, i32 2
+  %38 = getelementptr %200, ptr %args, i32 0, i32 2
   store i32 1, ptr %38, align 4
   %39 = load ptr, ptr %destination, align 8
   %40 = load i32, ptr %head, align 4
   %41 = sext i32 %40 to i64
   %42 = getelementptr float, ptr %39, i64 %41
-  %43 = getelementptr %201, ptr %args, i32 0, i32 3
+  %43 = getelementptr %200, ptr %args, i32 0, i32 3
   store ptr %42, ptr %43, align 8
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %202, ptr %44, i32 0, i32 0
+  %45 = getelementptr %201, ptr %44, i32 0, i32 0
   %46 = load ptr, ptr %45, align 8
   %47 = getelementptr %170, ptr %46, i32 0, i32 2
   %48 = load ptr, ptr %47, align 8
   %49 = getelementptr %64, ptr %48, i32 0, i32 25
   %50 = load ptr, ptr %49, align 8
   %51 = load ptr, ptr %self, align 8
-  %52 = getelementptr %202, ptr %51, i32 0, i32 2
+  %52 = getelementptr %201, ptr %51, i32 0, i32 2
   %53 = load ptr, ptr %52, align 8
   %54 = call i32 %50(ptr %53, ptr %args)
   store i32 %54, ptr %code, align 4
@@ -85204,7 +85516,7 @@ then3:                                            ; preds = %then
   %34 = load ptr, ptr %shard, align 8
   %35 = getelementptr %149, ptr %34, i32 0, i32 0
   %36 = load ptr, ptr %35, align 8
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.735", ptr %33, ptr %36)
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.737", ptr %33, ptr %36)
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -85455,7 +85767,7 @@ entry:
   store i64 %12, ptr %input_bytes, align 8
   %13 = load i64, ptr %input_bytes, align 8
   %14 = load ptr, ptr %shape, align 8
-  %15 = call i64 @"$anon (./terra/scheduling/batch.t:108).555"(ptr %14)
+  %15 = call i64 @"$anon (./terra/scheduling/batch.t:108).557"(ptr %14)
   %16 = add i64 %13, %15
   %17 = call ptr @calloc(i64 1, i64 %16)
   store ptr %17, ptr %memory, align 8
@@ -85479,7 +85791,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.736")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.738")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -85511,7 +85823,7 @@ merge:                                            ; preds = %else, %dead
   %43 = load ptr, ptr %memory, align 8
   %44 = load i64, ptr %input_bytes, align 8
   %45 = getelementptr i8, ptr %43, i64 %44
-  call void @"$anon (./terra/scheduling/batch.t:114).556"(ptr %41, ptr %42, ptr %45)
+  call void @"$anon (./terra/scheduling/batch.t:114).558"(ptr %41, ptr %42, ptr %45)
   %46 = load %4, ptr %5, align 1
   call void @"$fill_warm_up"(ptr %plan)
   %47 = load %4, ptr %4, align 1
@@ -85640,7 +85952,7 @@ then2:                                            ; preds = %then
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
   %56 = getelementptr i8, ptr %55, i64 0
   %57 = load i32, ptr %most, align 4
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.737", i32 %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.739", i32 %57)
   %59 = load ptr, ptr %target, align 8
   %60 = getelementptr %5, ptr %59, i32 0, i32 0
   %61 = getelementptr [1024 x i8], ptr %60, i32 0, i32 0
@@ -85722,7 +86034,7 @@ merge5:                                           ; preds = %else7, %dead8
 
 merge4:                                           ; preds = %forcond
   %95 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %95, ptr @"$string.739", i32 -1)
+  call void @"$Rank.enter"(ptr %95, ptr @"$string.741", i32 -1)
   %96 = load %4, ptr %4, align 1
   %97 = load ptr, ptr %self, align 8
   %98 = load ptr, ptr %self, align 8
@@ -85827,7 +86139,7 @@ entry:
   store ptr %2, ptr %graph, align 8
   store ptr %3, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %8, ptr @"$string.738", i32 -1)
+  call void @"$Rank.enter"(ptr %8, ptr @"$string.740", i32 -1)
   %9 = load %4, ptr %7, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %self, align 8
@@ -85894,7 +86206,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %47 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %47, ptr @"$string.738", i32 -1)
+  call void @"$Rank.enter"(ptr %47, ptr @"$string.740", i32 -1)
   %48 = load %4, ptr %5, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = load ptr, ptr %self, align 8
@@ -85957,7 +86269,7 @@ entry:
   %8 = load i64, ptr %input_bytes, align 8
   %9 = load ptr, ptr %planned, align 8
   %10 = getelementptr %29, ptr %9, i32 0, i32 20
-  %11 = call i64 @"$anon (./terra/scheduling/batch.t:108).555"(ptr %10)
+  %11 = call i64 @"$anon (./terra/scheduling/batch.t:108).557"(ptr %10)
   %12 = add i64 %8, %11
   %13 = call ptr @calloc(i64 1, i64 %12)
   %14 = load ptr, ptr %self, align 8
@@ -85985,7 +86297,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.736")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.738")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -86290,7 +86602,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %47 = getelementptr %37, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.740"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.742"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
@@ -86302,7 +86614,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %56 = getelementptr %37, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.740"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.742"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
@@ -86314,7 +86626,7 @@ and.lhs.true2:                                    ; preds = %entry
   %65 = getelementptr %37, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.740"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.742"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -86336,7 +86648,7 @@ then4:                                            ; preds = %then
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %37, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.741", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.743", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -86387,7 +86699,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.742", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.744", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -86441,7 +86753,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.740"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.742"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -86636,7 +86948,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %38, ptr %28, i32 0, i32 11
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).556"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/scheduling/batch.t:114).558"(ptr %24, ptr %27, ptr %30)
   %31 = load %4, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %37, ptr %32, i32 0, i32 4
@@ -86759,7 +87071,7 @@ then2:                                            ; preds = %then
   %42 = getelementptr %46, ptr %41, i32 0, i32 10
   %43 = getelementptr %32, ptr %42, i32 0, i32 1
   %44 = load i32, ptr %43, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.743", i32 %40, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.745", i32 %40, i32 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = getelementptr %5, ptr %46, i32 0, i32 0
   %48 = getelementptr [1024 x i8], ptr %47, i32 0, i32 0
@@ -86874,7 +87186,7 @@ then21:                                           ; preds = %then17
   %99 = load ptr, ptr %options, align 8
   %100 = getelementptr %40, ptr %99, i32 0, i32 5
   %101 = load i32, ptr %100, align 4
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %98, i64 1024, ptr @"$string.749", i32 %101)
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %98, i64 1024, ptr @"$string.751", i32 %101)
   %103 = load ptr, ptr %target19, align 8
   %104 = getelementptr %5, ptr %103, i32 0, i32 0
   %105 = getelementptr [1024 x i8], ptr %104, i32 0, i32 0
@@ -86949,7 +87261,7 @@ then2:                                            ; preds = %then
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %capacity, align 4
   %27 = load i32, ptr %page_size, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.744", i32 %26, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.746", i32 %26, i32 %27)
   %29 = load ptr, ptr %target, align 8
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
@@ -87127,7 +87439,7 @@ then15:                                           ; preds = %then5
   %148 = getelementptr i8, ptr %147, i64 0
   %149 = load i32, ptr %capacity, align 4
   %150 = load i32, ptr %page_size, align 4
-  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.745", i32 %149, i32 %150)
+  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.747", i32 %149, i32 %150)
   %152 = load ptr, ptr %target13, align 8
   %153 = getelementptr %5, ptr %152, i32 0, i32 0
   %154 = getelementptr [1024 x i8], ptr %153, i32 0, i32 0
@@ -87344,7 +87656,7 @@ then3:                                            ; preds = %then
   %73 = getelementptr i8, ptr %72, i64 0
   %74 = load i32, ptr %num_pages, align 4
   %75 = load i32, ptr %page_size, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.746", i32 %74, i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.748", i32 %74, i32 %75)
   %77 = load ptr, ptr %target, align 8
   %78 = getelementptr %5, ptr %77, i32 0, i32 0
   %79 = getelementptr [1024 x i8], ptr %78, i32 0, i32 0
@@ -87388,7 +87700,7 @@ then9:                                            ; preds = %then5
   %97 = call ptr @__errno_location()
   %98 = load i32, ptr %97, align 4
   %99 = call ptr @strerror(i32 %98)
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.742", ptr %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.744", ptr %99)
   %101 = load ptr, ptr %target7, align 8
   %102 = getelementptr %5, ptr %101, i32 0, i32 0
   %103 = getelementptr [1024 x i8], ptr %102, i32 0, i32 0
@@ -87475,7 +87787,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %40, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.740"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.742"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true8, label %and.end
@@ -87487,7 +87799,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %40, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.748"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.750"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -87505,7 +87817,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %40, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.748"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.750"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -87517,7 +87829,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %40, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.740"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.742"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -87529,7 +87841,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %40, ptr %65, i32 0, i32 3
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.740"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.742"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -87541,7 +87853,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %75 = getelementptr %40, ptr %74, i32 0, i32 5
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
-  %78 = call zeroext i1 @"$Vector.reserve.740"(ptr %73, i64 %77)
+  %78 = call zeroext i1 @"$Vector.reserve.742"(ptr %73, i64 %77)
   %79 = zext i1 %78 to i8
   %80 = trunc i8 %79 to i1
   br i1 %80, label %and.lhs.true3, label %and.end
@@ -87554,7 +87866,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = load i32, ptr %84, align 4
   %86 = mul i32 4, %85
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.747"(ptr %82, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.749"(ptr %82, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -87566,7 +87878,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %40, ptr %93, i32 0, i32 5
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.740"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.742"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -87578,7 +87890,7 @@ and.lhs.true7:                                    ; preds = %and.lhs.true8
   %103 = getelementptr %40, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.740"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.742"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -87590,7 +87902,7 @@ and.lhs.true8:                                    ; preds = %merge
   %112 = getelementptr %40, ptr %111, i32 0, i32 3
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
-  %115 = call zeroext i1 @"$Vector.reserve.740"(ptr %110, i64 %114)
+  %115 = call zeroext i1 @"$Vector.reserve.742"(ptr %110, i64 %114)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %and.lhs.true7, label %and.end
@@ -87599,7 +87911,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.747"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.749"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -87698,7 +88010,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.748"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.750"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -87801,24 +88113,24 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$5060" = alloca ptr, align 8
-  %"$5059" = alloca i64, align 8
+  %"$5079" = alloca ptr, align 8
+  %"$5078" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5059", align 8
-  store ptr %2, ptr %"$5060", align 8
+  store i64 %1, ptr %"$5078", align 8
+  store ptr %2, ptr %"$5079", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %208, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$5059", align 8
-  %6 = load ptr, ptr %"$5060", align 8
-  %7 = call i32 @"$Loop.cancel.752"(ptr %4, i64 %5, ptr %6)
+  %4 = getelementptr %207, ptr %3, i32 0, i32 0
+  %5 = load i64, ptr %"$5078", align 8
+  %6 = load ptr, ptr %"$5079", align 8
+  %7 = call i32 @"$Loop.cancel.754"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.752"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.754"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -87829,14 +88141,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.753"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.755"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.753"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.755"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
@@ -87858,11 +88170,11 @@ entry:
   call void @"$status.clear"(ptr %10)
   %11 = load %4, ptr %8, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.754"(ptr %12)
+  call void @"$Loop.lock.756"(ptr %12)
   %13 = load %4, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i64, ptr %request_id, align 8
-  %16 = call ptr @"$Loop.find_live.755"(ptr %14, i64 %15)
+  %16 = call ptr @"$Loop.find_live.757"(ptr %14, i64 %15)
   store ptr %16, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = icmp eq ptr %17, null
@@ -87872,7 +88184,7 @@ entry:
 
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.756"(ptr %21)
+  call void @"$Loop.unlock.758"(ptr %21)
   %22 = load %4, ptr %6, align 1
   %23 = load ptr, ptr %message, align 8
   store ptr %23, ptr %target, align 8
@@ -87928,13 +88240,13 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %then5
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %209, ptr %45, i32 0, i32 13
+  %46 = getelementptr %208, ptr %45, i32 0, i32 13
   store i8 1, ptr %46, align 1
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %209, ptr %47, i32 0, i32 7
+  %48 = getelementptr %208, ptr %47, i32 0, i32 7
   %49 = call i32 @pthread_cond_signal(ptr %48)
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.756"(ptr %50)
+  call void @"$Loop.unlock.758"(ptr %50)
   %51 = load %4, ptr %4, align 1
   ret i32 0
 
@@ -87942,17 +88254,17 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.754"(ptr %0) {
+define internal void @"$Loop.lock.756"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %209, ptr %1, i32 0, i32 6
+  %2 = getelementptr %208, ptr %1, i32 0, i32 6
   %3 = call i32 @pthread_mutex_lock(ptr %2)
   ret void
 }
 
-define internal ptr @"$Loop.find_live.755"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.757"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -87960,7 +88272,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %request_id, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %209, ptr %2, i32 0, i32 18
+  %3 = getelementptr %208, ptr %2, i32 0, i32 18
   %4 = getelementptr %50, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   store i64 0, ptr %i, align 8
@@ -87977,7 +88289,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %209, ptr %12, i32 0, i32 18
+  %13 = getelementptr %208, ptr %12, i32 0, i32 18
   %14 = getelementptr %50, ptr %13, i32 0, i32 0
   %15 = load ptr, ptr %14, align 8
   %16 = load i64, ptr %i, align 8
@@ -87993,7 +88305,7 @@ forbody:                                          ; preds = %forcond
 
 then:                                             ; preds = %forbody
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %209, ptr %25, i32 0, i32 18
+  %26 = getelementptr %208, ptr %25, i32 0, i32 18
   %27 = getelementptr %50, ptr %26, i32 0, i32 0
   %28 = load ptr, ptr %27, align 8
   %29 = load i64, ptr %i, align 8
@@ -88019,12 +88331,12 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.756"(ptr %0) {
+define internal void @"$Loop.unlock.758"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %209, ptr %1, i32 0, i32 6
+  %2 = getelementptr %208, ptr %1, i32 0, i32 6
   %3 = call i32 @pthread_mutex_unlock(ptr %2)
   ret void
 }
@@ -88041,15 +88353,15 @@ entry:
   %5 = load ptr, ptr %handle, align 8
   store ptr %5, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %208, ptr %6, i32 0, i32 4
+  %7 = getelementptr %207, ptr %6, i32 0, i32 4
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %then, label %else
 
 then:                                             ; preds = %entry
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %208, ptr %10, i32 0, i32 0
-  %12 = getelementptr %209, ptr %11, i32 0, i32 10
+  %11 = getelementptr %207, ptr %10, i32 0, i32 0
+  %12 = getelementptr %208, ptr %11, i32 0, i32 10
   store i8 0, ptr %12, align 1
   br label %merge
 
@@ -88058,15 +88370,15 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %208, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.757"(ptr %14)
+  %14 = getelementptr %207, ptr %13, i32 0, i32 0
+  call void @"$Loop.free.759"(ptr %14)
   %15 = load %4, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %208, ptr %16, i32 0, i32 1
+  %17 = getelementptr %207, ptr %16, i32 0, i32 1
   call void @"$LedgerRanks.free"(ptr %17)
   %18 = load %4, ptr %3, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %208, ptr %19, i32 0, i32 3
+  %20 = getelementptr %207, ptr %19, i32 0, i32 3
   %21 = load ptr, ptr %20, align 8
   call void @free(ptr %21)
   %22 = load %4, ptr %2, align 1
@@ -88076,7 +88388,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.757"(ptr %0) {
+define internal void @"$Loop.free.759"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -88093,7 +88405,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %209, ptr %12, i32 0, i32 0
+  %13 = getelementptr %208, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
   %15 = icmp eq ptr %14, null
   %16 = zext i1 %15 to i8
@@ -88112,10 +88424,10 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.758"(ptr %19)
+  call void @"$Loop.stop.760"(ptr %19)
   %20 = load %4, ptr %10, align 1
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %209, ptr %21, i32 0, i32 17
+  %22 = getelementptr %208, ptr %21, i32 0, i32 17
   %23 = getelementptr %50, ptr %22, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
   store i64 0, ptr %i, align 8
@@ -88132,7 +88444,7 @@ forcond:                                          ; preds = %forbody, %merge
 
 forbody:                                          ; preds = %forcond
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %209, ptr %31, i32 0, i32 17
+  %32 = getelementptr %208, ptr %31, i32 0, i32 17
   %33 = getelementptr %50, ptr %32, i32 0, i32 0
   %34 = load ptr, ptr %33, align 8
   %35 = load i64, ptr %i, align 8
@@ -88146,31 +88458,31 @@ forbody:                                          ; preds = %forcond
 
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %209, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.705"(ptr %41)
+  %41 = getelementptr %208, ptr %40, i32 0, i32 17
+  call void @"$Vector.free.707"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
-  %44 = getelementptr %209, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.705"(ptr %44)
+  %44 = getelementptr %208, ptr %43, i32 0, i32 18
+  call void @"$Vector.free.707"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %209, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.705"(ptr %47)
+  %47 = getelementptr %208, ptr %46, i32 0, i32 19
+  call void @"$Vector.free.707"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %209, ptr %49, i32 0, i32 3
+  %50 = getelementptr %208, ptr %49, i32 0, i32 3
   call void @"$Scheduler.free"(ptr %50)
   %51 = load %4, ptr %5, align 1
   %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %209, ptr %52, i32 0, i32 21
+  %53 = getelementptr %208, ptr %52, i32 0, i32 21
   call void @"$EventRing.free"(ptr %53)
   %54 = load %4, ptr %4, align 1
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %209, ptr %55, i32 0, i32 33
+  %56 = getelementptr %208, ptr %55, i32 0, i32 33
   call void @"$StepRing.free"(ptr %56)
   %57 = load %4, ptr %3, align 1
   %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %209, ptr %58, i32 0, i32 22
+  %59 = getelementptr %208, ptr %58, i32 0, i32 22
   %60 = load i32, ptr %59, align 4
   %61 = icmp sge i32 %60, 0
   %62 = zext i1 %61 to i8
@@ -88179,7 +88491,7 @@ merge1:                                           ; preds = %forcond
 
 then3:                                            ; preds = %merge1
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %209, ptr %64, i32 0, i32 22
+  %65 = getelementptr %208, ptr %64, i32 0, i32 22
   %66 = load i32, ptr %65, align 4
   %67 = call i32 @close(i32 %66)
   br label %merge2
@@ -88189,27 +88501,27 @@ else4:                                            ; preds = %merge1
 
 merge2:                                           ; preds = %else4, %then3
   %68 = load ptr, ptr %self, align 8
-  %69 = getelementptr %209, ptr %68, i32 0, i32 25
+  %69 = getelementptr %208, ptr %68, i32 0, i32 25
   %70 = load ptr, ptr %69, align 8
   call void @free(ptr %70)
   %71 = load %4, ptr %2, align 1
   %72 = load ptr, ptr %self, align 8
-  %73 = getelementptr %209, ptr %72, i32 0, i32 7
+  %73 = getelementptr %208, ptr %72, i32 0, i32 7
   %74 = call i32 @pthread_cond_destroy(ptr %73)
   %75 = load ptr, ptr %self, align 8
-  %76 = getelementptr %209, ptr %75, i32 0, i32 8
+  %76 = getelementptr %208, ptr %75, i32 0, i32 8
   %77 = call i32 @pthread_cond_destroy(ptr %76)
   %78 = load ptr, ptr %self, align 8
-  %79 = getelementptr %209, ptr %78, i32 0, i32 6
+  %79 = getelementptr %208, ptr %78, i32 0, i32 6
   %80 = call i32 @pthread_mutex_destroy(ptr %79)
   %81 = load ptr, ptr %self, align 8
-  %82 = getelementptr %209, ptr %81, i32 0, i32 5
+  %82 = getelementptr %208, ptr %81, i32 0, i32 5
   call void @"$Turnstile.free"(ptr %82)
   %83 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.stop.758"(ptr %0) {
+define internal void @"$Loop.stop.760"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -88217,7 +88529,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %209, ptr %4, i32 0, i32 10
+  %5 = getelementptr %208, ptr %4, i32 0, i32 10
   %6 = load i8, ptr %5, align 1
   %7 = trunc i8 %6 to i1
   br i1 %7, label %else, label %then
@@ -88234,23 +88546,23 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.754"(ptr %9)
+  call void @"$Loop.lock.756"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %209, ptr %11, i32 0, i32 11
+  %12 = getelementptr %208, ptr %11, i32 0, i32 11
   store i8 1, ptr %12, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %209, ptr %13, i32 0, i32 7
+  %14 = getelementptr %208, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.756"(ptr %16)
+  call void @"$Loop.unlock.758"(ptr %16)
   %17 = load %4, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %209, ptr %18, i32 0, i32 9
+  %19 = getelementptr %208, ptr %18, i32 0, i32 9
   %20 = load i64, ptr %19, align 8
   %21 = call i32 @pthread_join(i64 %20, ptr null)
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %209, ptr %22, i32 0, i32 10
+  %23 = getelementptr %208, ptr %22, i32 0, i32 10
   store i8 0, ptr %23, align 1
   ret void
 }
@@ -88264,22 +88576,22 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %210, ptr %5, i32 0, i32 4
+  %6 = getelementptr %209, ptr %5, i32 0, i32 4
   %7 = load ptr, ptr %6, align 8
   call void @free(ptr %7)
   %8 = load %4, ptr %4, align 1
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %210, ptr %9, i32 0, i32 5
+  %10 = getelementptr %209, ptr %9, i32 0, i32 5
   %11 = load ptr, ptr %10, align 8
   call void @free(ptr %11)
   %12 = load %4, ptr %3, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %210, ptr %13, i32 0, i32 6
+  %14 = getelementptr %209, ptr %13, i32 0, i32 6
   %15 = load ptr, ptr %14, align 8
   call void @free(ptr %15)
   %16 = load %4, ptr %2, align 1
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %210, ptr %17, i32 0, i32 14
+  %18 = getelementptr %209, ptr %17, i32 0, i32 14
   %19 = load ptr, ptr %18, align 8
   call void @free(ptr %19)
   %20 = load %4, ptr %1, align 1
@@ -88288,30 +88600,30 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$5090" = alloca ptr, align 8
-  %"$5089" = alloca ptr, align 8
-  %"$5088" = alloca i32, align 4
-  %"$5087" = alloca ptr, align 8
+  %"$5109" = alloca ptr, align 8
+  %"$5108" = alloca ptr, align 8
+  %"$5107" = alloca i32, align 4
+  %"$5106" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5087", align 8
-  store i32 %2, ptr %"$5088", align 4
-  store ptr %3, ptr %"$5089", align 8
-  store ptr %4, ptr %"$5090", align 8
+  store ptr %1, ptr %"$5106", align 8
+  store i32 %2, ptr %"$5107", align 4
+  store ptr %3, ptr %"$5108", align 8
+  store ptr %4, ptr %"$5109", align 8
   %5 = load ptr, ptr %"$handle", align 8
-  %6 = getelementptr %208, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$5087", align 8
-  %8 = load i32, ptr %"$5088", align 4
-  %9 = load ptr, ptr %"$5089", align 8
-  %10 = load ptr, ptr %"$5090", align 8
-  %11 = call i32 @"$Loop.decode_step.759"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %6 = getelementptr %207, ptr %5, i32 0, i32 0
+  %7 = load ptr, ptr %"$5106", align 8
+  %8 = load i32, ptr %"$5107", align 4
+  %9 = load ptr, ptr %"$5108", align 8
+  %10 = load ptr, ptr %"$5109", align 8
+  %11 = call i32 @"$Loop.decode_step.761"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.759"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.761"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -88346,17 +88658,17 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %12)
   %13 = load %4, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.760"(ptr %14)
+  call void @"$Loop.enter_turn.762"(ptr %14)
   %15 = load %4, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = load i32, ptr %token, align 4
   %19 = load ptr, ptr %logits, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.decode_in_turn.763"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.decode_in_turn.765"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   store i32 %21, ptr %code, align 4
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.775"(ptr %22)
+  call void @"$Loop.leave_turn.777"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -88365,23 +88677,23 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.enter_turn.760"(ptr %0) {
+define internal void @"$Loop.enter_turn.762"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %209, ptr %3, i32 0, i32 5
+  %4 = getelementptr %208, ptr %3, i32 0, i32 5
   call void @"$Turnstile.enter"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.761"(ptr %6)
+  call void @"$Loop.land.763"(ptr %6)
   %7 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.land.761"(ptr %0) {
+define internal void @"$Loop.land.763"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -88394,7 +88706,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %209, ptr %5, i32 0, i32 3
+  %6 = getelementptr %208, ptr %5, i32 0, i32 3
   %7 = call zeroext i1 @"$Scheduler.is_in_flight"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -88418,24 +88730,24 @@ merge:                                            ; preds = %else, %dead
   %14 = call i64 @"$threads.now_ns"()
   store i64 %14, ptr %begin, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %209, ptr %15, i32 0, i32 0
+  %16 = getelementptr %208, ptr %15, i32 0, i32 0
   %17 = load ptr, ptr %16, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %209, ptr %18, i32 0, i32 4
+  %19 = getelementptr %208, ptr %18, i32 0, i32 4
   %20 = getelementptr %46, ptr %19, i32 0, i32 12
   %21 = call i32 @"$LedgerRanks.land"(ptr %17, ptr %20, ptr %message)
   store i32 %21, ptr %code, align 4
   %22 = call i64 @"$threads.now_ns"()
   store i64 %22, ptr %now, align 8
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %209, ptr %23, i32 0, i32 27
+  %24 = getelementptr %208, ptr %23, i32 0, i32 27
   %25 = load i64, ptr %24, align 8
   %26 = load i64, ptr %now, align 8
   %27 = load i64, ptr %begin, align 8
   %28 = sub i64 %26, %27
   %29 = add i64 %25, %28
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %209, ptr %30, i32 0, i32 27
+  %31 = getelementptr %208, ptr %30, i32 0, i32 27
   store i64 %29, ptr %31, align 8
   %32 = load i32, ptr %code, align 4
   %33 = icmp eq i32 %32, 0
@@ -88446,10 +88758,10 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %36 = load ptr, ptr %self, align 8
   %37 = load i64, ptr %now, align 8
-  call void @"$Loop.record_step.762"(ptr %36, i64 %37)
+  call void @"$Loop.record_step.764"(ptr %36, i64 %37)
   %38 = load %4, ptr %3, align 1
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %209, ptr %39, i32 0, i32 3
+  %40 = getelementptr %208, ptr %39, i32 0, i32 3
   %41 = load i64, ptr %now, align 8
   call void @"$Scheduler.land"(ptr %40, i64 %41)
   %42 = load %4, ptr %2, align 1
@@ -88458,14 +88770,14 @@ then2:                                            ; preds = %merge
 else3:                                            ; preds = %merge
   %43 = load i64, ptr %now, align 8
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %209, ptr %44, i32 0, i32 3
+  %45 = getelementptr %208, ptr %44, i32 0, i32 3
   %46 = getelementptr %39, ptr %45, i32 0, i32 18
   store i64 %43, ptr %46, align 8
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %209, ptr %47, i32 0, i32 16
+  %48 = getelementptr %208, ptr %47, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %48, ptr align 1 %message, i64 1024, i1 false)
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %209, ptr %49, i32 0, i32 3
+  %50 = getelementptr %208, ptr %49, i32 0, i32 3
   %51 = load i32, ptr %code, align 4
   %52 = getelementptr %5, ptr %message, i32 0, i32 0
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
@@ -88490,10 +88802,10 @@ entry:
   %4 = getelementptr %48, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %210, ptr %6, i32 0, i32 13
+  %7 = getelementptr %209, ptr %6, i32 0, i32 13
   %8 = getelementptr [2 x %48], ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %210, ptr %9, i32 0, i32 16
+  %10 = getelementptr %209, ptr %9, i32 0, i32 16
   %11 = load i32, ptr %10, align 4
   %12 = srem i32 %11, 2
   %13 = sext i32 %12 to i64
@@ -88505,11 +88817,11 @@ entry:
   %19 = load i64, ptr %18, align 8
   %20 = call ptr @memcpy(ptr %5, ptr %16, i64 %19)
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %210, ptr %21, i32 0, i32 16
+  %22 = getelementptr %209, ptr %21, i32 0, i32 16
   %23 = load i32, ptr %22, align 4
   %24 = add i32 %23, 1
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %210, ptr %25, i32 0, i32 16
+  %26 = getelementptr %209, ptr %25, i32 0, i32 16
   store i32 %24, ptr %26, align 4
   ret i32 0
 
@@ -88517,7 +88829,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.record_step.762"(ptr %0, i64 %1) {
+define internal void @"$Loop.record_step.764"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -88528,32 +88840,32 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %now, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %209, ptr %5, i32 0, i32 32
+  %6 = getelementptr %208, ptr %5, i32 0, i32 32
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %step, ptr align 8 %6, i64 56, i1 false)
   %7 = load i64, ptr %now, align 8
   %8 = getelementptr %53, ptr %step, i32 0, i32 0
   store i64 %7, ptr %8, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %209, ptr %9, i32 0, i32 0
+  %10 = getelementptr %208, ptr %9, i32 0, i32 0
   %11 = load ptr, ptr %10, align 8
   %12 = call i64 @"$LedgerRanks.last_device_ns"(ptr %11)
   %13 = getelementptr %53, ptr %step, i32 0, i32 1
   store i64 %12, ptr %13, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %209, ptr %14, i32 0, i32 0
+  %15 = getelementptr %208, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = call i32 @"$LedgerRanks.last_is_graph"(ptr %16)
   %18 = getelementptr %53, ptr %step, i32 0, i32 8
   store i32 %17, ptr %18, align 4
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.754"(ptr %19)
+  call void @"$Loop.lock.756"(ptr %19)
   %20 = load %4, ptr %4, align 1
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %209, ptr %21, i32 0, i32 33
+  %22 = getelementptr %208, ptr %21, i32 0, i32 33
   call void @"$StepRing.push"(ptr %22, ptr %step)
   %23 = load %4, ptr %3, align 1
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.756"(ptr %24)
+  call void @"$Loop.unlock.758"(ptr %24)
   %25 = load %4, ptr %2, align 1
   ret void
 }
@@ -88578,7 +88890,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.763"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.765"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -88598,7 +88910,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.764"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.766"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -88620,7 +88932,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.766"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.768"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -88640,7 +88952,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %209, ptr %22, i32 0, i32 1
+  %23 = getelementptr %208, ptr %22, i32 0, i32 1
   %24 = load ptr, ptr %23, align 8
   %25 = getelementptr %11, ptr %24, i32 0, i32 3
   %26 = load i32, ptr %25, align 4
@@ -88673,7 +88985,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.767"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.769"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -88703,7 +89015,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.770"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.772"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -88737,7 +89049,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.770"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.772"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -88763,7 +89075,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.764"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.766"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -88773,14 +89085,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.754"(ptr %4)
+  call void @"$Loop.lock.756"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.765"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.767"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.756"(ptr %9)
+  call void @"$Loop.unlock.758"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -88789,7 +89101,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.765"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.767"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -88798,7 +89110,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %209, ptr %3, i32 0, i32 15
+  %4 = getelementptr %208, ptr %3, i32 0, i32 15
   %5 = load i8, ptr %4, align 1
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -88818,7 +89130,7 @@ then2:                                            ; preds = %then
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %209, ptr %16, i32 0, i32 16
+  %17 = getelementptr %208, ptr %16, i32 0, i32 16
   %18 = getelementptr %5, ptr %17, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -88850,7 +89162,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.766"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.768"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %target7 = alloca ptr, align 8
@@ -88924,7 +89236,7 @@ merge:                                            ; preds = %else, %dead
   %37 = sext i32 %36 to i64
   %38 = add i64 %35, %37
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %209, ptr %39, i32 0, i32 2
+  %40 = getelementptr %208, ptr %39, i32 0, i32 2
   %41 = getelementptr %38, ptr %40, i32 0, i32 2
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
@@ -88953,7 +89265,7 @@ then9:                                            ; preds = %then5
   %59 = load i64, ptr %58, align 8
   %60 = load i32, ptr %num_new_tokens, align 4
   %61 = load ptr, ptr %self, align 8
-  %62 = getelementptr %209, ptr %61, i32 0, i32 2
+  %62 = getelementptr %208, ptr %61, i32 0, i32 2
   %63 = getelementptr %38, ptr %62, i32 0, i32 2
   %64 = load i32, ptr %63, align 4
   %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.42", i64 %59, i32 %60, i32 %64)
@@ -88984,7 +89296,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.767"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.769"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %i = alloca i32, align 4
@@ -89001,12 +89313,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.768"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.770"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.769"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.771"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -89040,10 +89352,10 @@ forcond:                                          ; preds = %forbody, %merge
 
 forbody:                                          ; preds = %forcond
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %209, ptr %25, i32 0, i32 3
+  %26 = getelementptr %208, ptr %25, i32 0, i32 3
   %27 = load ptr, ptr %item, align 8
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %209, ptr %28, i32 0, i32 3
+  %29 = getelementptr %208, ptr %28, i32 0, i32 3
   %30 = getelementptr %39, ptr %29, i32 0, i32 1
   %31 = call i32 @"$PagePool.acquire"(ptr %30)
   call void @"$Scheduler.push_page"(ptr %26, ptr %27, i32 %31)
@@ -89059,7 +89371,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.768"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.770"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -89069,7 +89381,7 @@ entry:
   store ptr %1, ptr %item, align 8
   store i32 %2, ptr %num_tokens, align 4
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %209, ptr %3, i32 0, i32 3
+  %4 = getelementptr %208, ptr %3, i32 0, i32 3
   %5 = load i32, ptr %num_tokens, align 4
   %6 = call i32 @"$Scheduler.pages_for"(ptr %4, i32 %5)
   %7 = load ptr, ptr %item, align 8
@@ -89091,7 +89403,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.769"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.771"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -89103,7 +89415,7 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %209, ptr %4, i32 0, i32 3
+  %5 = getelementptr %208, ptr %4, i32 0, i32 3
   %6 = getelementptr %39, ptr %5, i32 0, i32 1
   store ptr %6, ptr %pool, align 8
   %7 = load i32, ptr %num_pages, align 4
@@ -89162,7 +89474,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.770"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.772"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %4, align 8
@@ -89176,11 +89488,11 @@ entry:
   store ptr %2, ptr %logits, align 8
   store ptr %3, ptr %message, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %209, ptr %6, i32 0, i32 4
+  %7 = getelementptr %208, ptr %6, i32 0, i32 4
   call void @"$StepPlan.begin"(ptr %7)
   %8 = load %4, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %209, ptr %9, i32 0, i32 4
+  %10 = getelementptr %208, ptr %9, i32 0, i32 4
   %11 = load ptr, ptr %item, align 8
   %12 = getelementptr %71, ptr %11, i32 0, i32 12
   %13 = load i32, ptr %12, align 4
@@ -89192,7 +89504,7 @@ entry:
   %19 = getelementptr %17, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %209, ptr %21, i32 0, i32 2
+  %22 = getelementptr %208, ptr %21, i32 0, i32 2
   %23 = getelementptr %38, ptr %22, i32 0, i32 1
   %24 = load i32, ptr %23, align 4
   call void @"$StepPlan.add_decode_segment"(ptr %10, i32 %13, i32 %16, ptr %20, i32 %24)
@@ -89205,11 +89517,11 @@ entry:
 
 then:                                             ; preds = %entry
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %209, ptr %30, i32 0, i32 4
+  %31 = getelementptr %208, ptr %30, i32 0, i32 4
   %32 = call i32 @"$StepPlan.add_logit_row"(ptr %31, i32 0)
   %33 = load ptr, ptr %logits, align 8
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %209, ptr %34, i32 0, i32 4
+  %35 = getelementptr %208, ptr %34, i32 0, i32 4
   %36 = getelementptr %46, ptr %35, i32 0, i32 13
   store ptr %33, ptr %36, align 8
   br label %merge
@@ -89220,7 +89532,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.771"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.773"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -89252,7 +89564,7 @@ merge1:                                           ; preds = %else3, %dead
   %53 = load ptr, ptr %self, align 8
   %54 = load ptr, ptr %logits, align 8
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %209, ptr %55, i32 0, i32 4
+  %56 = getelementptr %208, ptr %55, i32 0, i32 4
   %57 = getelementptr %46, ptr %56, i32 0, i32 4
   %58 = load i32, ptr %57, align 4
   %59 = load ptr, ptr %item, align 8
@@ -89260,14 +89572,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.774"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.776"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.771"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.773"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %counters = alloca ptr, align 8
@@ -89279,14 +89591,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %209, ptr %5, i32 0, i32 3
+  %6 = getelementptr %208, ptr %5, i32 0, i32 3
   call void @"$Scheduler.write_table_range"(ptr %6)
   %7 = load %4, ptr %4, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %209, ptr %8, i32 0, i32 0
+  %9 = getelementptr %208, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %209, ptr %11, i32 0, i32 4
+  %12 = getelementptr %208, ptr %11, i32 0, i32 4
   %13 = load ptr, ptr %message, align 8
   %14 = call i32 @"$LedgerRanks.step"(ptr %10, ptr %12, ptr %13)
   store i32 %14, ptr %code, align 4
@@ -89306,7 +89618,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %23 = load ptr, ptr %message, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %209, ptr %24, i32 0, i32 16
+  %25 = getelementptr %208, ptr %24, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %25, ptr align 1 %23, i64 1024, i1 false)
   br label %merge1
 
@@ -89315,7 +89627,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.773"(ptr %26)
+  call void @"$Loop.check_ranks.775"(ptr %26)
   %27 = load %4, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -89328,11 +89640,11 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %209, ptr %29, i32 0, i32 3
+  %30 = getelementptr %208, ptr %29, i32 0, i32 3
   %31 = getelementptr %39, ptr %30, i32 0, i32 19
   store ptr %31, ptr %counters, align 8
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %209, ptr %32, i32 0, i32 3
+  %33 = getelementptr %208, ptr %32, i32 0, i32 3
   call void @"$Scheduler.table_uploaded"(ptr %33)
   %34 = load %4, ptr %2, align 1
   %35 = load ptr, ptr %counters, align 8
@@ -89346,7 +89658,7 @@ merge:                                            ; preds = %else, %dead
   %42 = getelementptr %45, ptr %41, i32 0, i32 2
   %43 = load i64, ptr %42, align 8
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %209, ptr %44, i32 0, i32 4
+  %45 = getelementptr %208, ptr %44, i32 0, i32 4
   %46 = getelementptr %46, ptr %45, i32 0, i32 1
   %47 = load i32, ptr %46, align 4
   %48 = sext i32 %47 to i64
@@ -89358,13 +89670,13 @@ merge:                                            ; preds = %else, %dead
   %53 = getelementptr %45, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %209, ptr %55, i32 0, i32 4
+  %56 = getelementptr %208, ptr %55, i32 0, i32 4
   %57 = getelementptr %46, ptr %56, i32 0, i32 0
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
   %60 = add i64 %54, %59
   %61 = load ptr, ptr %self, align 8
-  %62 = getelementptr %209, ptr %61, i32 0, i32 4
+  %62 = getelementptr %208, ptr %61, i32 0, i32 4
   %63 = getelementptr %46, ptr %62, i32 0, i32 1
   %64 = load i32, ptr %63, align 4
   %65 = sext i32 %64 to i64
@@ -89438,18 +89750,18 @@ entry:
   store ptr %1, ptr %plan, align 8
   store ptr %2, ptr %message, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %210, ptr %9, i32 0, i32 7
+  %10 = getelementptr %209, ptr %9, i32 0, i32 7
   %11 = load i32, ptr %10, align 4
   %12 = add i32 %11, 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %210, ptr %13, i32 0, i32 7
+  %14 = getelementptr %209, ptr %13, i32 0, i32 7
   store i32 %12, ptr %14, align 4
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %210, ptr %15, i32 0, i32 7
+  %16 = getelementptr %209, ptr %15, i32 0, i32 7
   %17 = load i32, ptr %16, align 4
   %18 = sub i32 %17, 1
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %210, ptr %19, i32 0, i32 8
+  %20 = getelementptr %209, ptr %19, i32 0, i32 8
   %21 = load i32, ptr %20, align 4
   %22 = icmp eq i32 %18, %21
   %23 = zext i1 %22 to i8
@@ -89458,12 +89770,12 @@ entry:
 
 then:                                             ; preds = %entry
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %210, ptr %25, i32 0, i32 11
+  %26 = getelementptr %209, ptr %25, i32 0, i32 11
   %27 = load i8, ptr %26, align 1
   %28 = icmp eq i8 %27, 0
   %29 = zext i1 %28 to i8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %210, ptr %30, i32 0, i32 0
+  %31 = getelementptr %209, ptr %30, i32 0, i32 0
   store i8 %29, ptr %31, align 1
   %32 = load ptr, ptr %message, align 8
   store ptr %32, ptr %target, align 8
@@ -89479,9 +89791,9 @@ then2:                                            ; preds = %then
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %210, ptr %41, i32 0, i32 8
+  %42 = getelementptr %209, ptr %41, i32 0, i32 8
   %43 = load i32, ptr %42, align 4
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.772", i32 %43)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.774", i32 %43)
   %45 = load ptr, ptr %target, align 8
   %46 = getelementptr %5, ptr %45, i32 0, i32 0
   %47 = getelementptr [1024 x i8], ptr %46, i32 0, i32 0
@@ -89583,10 +89895,10 @@ forbody10:                                        ; preds = %forcond9
 
 merge11:                                          ; preds = %forcond9
   %93 = load ptr, ptr %self, align 8
-  %94 = getelementptr %210, ptr %93, i32 0, i32 13
+  %94 = getelementptr %209, ptr %93, i32 0, i32 13
   %95 = getelementptr [2 x %48], ptr %94, i32 0, i32 0
   %96 = load ptr, ptr %self, align 8
-  %97 = getelementptr %210, ptr %96, i32 0, i32 15
+  %97 = getelementptr %209, ptr %96, i32 0, i32 15
   %98 = load i32, ptr %97, align 4
   %99 = srem i32 %98, 2
   %100 = sext i32 %99 to i64
@@ -89594,20 +89906,20 @@ merge11:                                          ; preds = %forcond9
   %102 = getelementptr %48, ptr %101, i32 0, i32 0
   %103 = load ptr, ptr %102, align 8
   %104 = load ptr, ptr %self, align 8
-  %105 = getelementptr %210, ptr %104, i32 0, i32 12
+  %105 = getelementptr %209, ptr %104, i32 0, i32 12
   %106 = getelementptr %48, ptr %105, i32 0, i32 0
   %107 = load ptr, ptr %106, align 8
   %108 = load ptr, ptr %self, align 8
-  %109 = getelementptr %210, ptr %108, i32 0, i32 12
+  %109 = getelementptr %209, ptr %108, i32 0, i32 12
   %110 = getelementptr %48, ptr %109, i32 0, i32 1
   %111 = load i64, ptr %110, align 8
   %112 = call ptr @memcpy(ptr %103, ptr %107, i64 %111)
   %113 = load ptr, ptr %self, align 8
-  %114 = getelementptr %210, ptr %113, i32 0, i32 15
+  %114 = getelementptr %209, ptr %113, i32 0, i32 15
   %115 = load i32, ptr %114, align 4
   %116 = add i32 %115, 1
   %117 = load ptr, ptr %self, align 8
-  %118 = getelementptr %210, ptr %117, i32 0, i32 15
+  %118 = getelementptr %209, ptr %117, i32 0, i32 15
   store i32 %116, ptr %118, align 4
   ret i32 0
 
@@ -89624,7 +89936,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %plan, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %210, ptr %2, i32 0, i32 3
+  %3 = getelementptr %209, ptr %2, i32 0, i32 3
   %4 = getelementptr %32, ptr %3, i32 0, i32 2
   %5 = load i32, ptr %4, align 4
   %6 = sext i32 %5 to i64
@@ -89662,7 +89974,7 @@ forbody:                                          ; preds = %forcond
   %30 = getelementptr i32, ptr %28, i64 %29
   %31 = load i32, ptr %30, align 4
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %210, ptr %32, i32 0, i32 5
+  %33 = getelementptr %209, ptr %32, i32 0, i32 5
   %34 = load ptr, ptr %33, align 8
   %35 = load i64, ptr %i, align 8
   %36 = getelementptr i32, ptr %34, i64 %35
@@ -89717,7 +90029,7 @@ forbody:                                          ; preds = %forcond
 
 then:                                             ; preds = %forbody
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %210, ptr %23, i32 0, i32 12
+  %24 = getelementptr %209, ptr %23, i32 0, i32 12
   %25 = getelementptr %48, ptr %24, i32 0, i32 2
   %26 = load ptr, ptr %25, align 8
   %27 = load i32, ptr %source, align 4
@@ -89808,7 +90120,7 @@ else:                                             ; preds = %forbody
 merge1:                                           ; preds = %else, %then
   %29 = load i32, ptr %cell, align 4
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %210, ptr %30, i32 0, i32 4
+  %31 = getelementptr %209, ptr %30, i32 0, i32 4
   %32 = load ptr, ptr %31, align 8
   %33 = load ptr, ptr %plan, align 8
   %34 = getelementptr %46, ptr %33, i32 0, i32 11
@@ -89862,7 +90174,7 @@ entry:
   %18 = load i32, ptr %index, align 4
   %19 = sext i32 %18 to i64
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %210, ptr %20, i32 0, i32 3
+  %21 = getelementptr %209, ptr %20, i32 0, i32 3
   %22 = getelementptr %32, ptr %21, i32 0, i32 6
   %23 = load i32, ptr %22, align 4
   %24 = sext i32 %23 to i64
@@ -89870,7 +90182,7 @@ entry:
   %26 = getelementptr float, ptr %17, i64 %25
   store ptr %26, ptr %logits, align 8
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %210, ptr %27, i32 0, i32 3
+  %28 = getelementptr %209, ptr %27, i32 0, i32 3
   %29 = getelementptr %32, ptr %28, i32 0, i32 6
   %30 = load i32, ptr %29, align 4
   store i32 0, ptr %token, align 4
@@ -89968,7 +90280,7 @@ entry:
   %28 = sub i32 %26, %27
   store i32 %28, ptr %length, align 4
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %210, ptr %29, i32 0, i32 5
+  %30 = getelementptr %209, ptr %29, i32 0, i32 5
   %31 = load ptr, ptr %30, align 8
   %32 = load ptr, ptr %plan, align 8
   %33 = getelementptr %46, ptr %32, i32 0, i32 11
@@ -89980,7 +90292,7 @@ entry:
   %39 = load i32, ptr %38, align 4
   %40 = sext i32 %39 to i64
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %210, ptr %41, i32 0, i32 3
+  %42 = getelementptr %209, ptr %41, i32 0, i32 3
   %43 = getelementptr %32, ptr %42, i32 0, i32 2
   %44 = load i32, ptr %43, align 4
   %45 = sext i32 %44 to i64
@@ -90005,26 +90317,26 @@ forbody:                                          ; preds = %forcond
   %55 = load ptr, ptr %pages, align 8
   %56 = load i32, ptr %position, align 4
   %57 = load ptr, ptr %self, align 8
-  %58 = getelementptr %210, ptr %57, i32 0, i32 2
+  %58 = getelementptr %209, ptr %57, i32 0, i32 2
   %59 = load i32, ptr %58, align 4
   %60 = sdiv i32 %56, %59
   %61 = sext i32 %60 to i64
   %62 = getelementptr i32, ptr %55, i64 %61
   %63 = load i32, ptr %62, align 4
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %210, ptr %64, i32 0, i32 2
+  %65 = getelementptr %209, ptr %64, i32 0, i32 2
   %66 = load i32, ptr %65, align 4
   %67 = mul i32 %63, %66
   %68 = load i32, ptr %position, align 4
   %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %210, ptr %69, i32 0, i32 2
+  %70 = getelementptr %209, ptr %69, i32 0, i32 2
   %71 = load i32, ptr %70, align 4
   %72 = srem i32 %68, %71
   %73 = add i32 %67, %72
   store i32 %73, ptr %slot, align 4
   %74 = load i64, ptr %hash, align 8
   %75 = load ptr, ptr %self, align 8
-  %76 = getelementptr %210, ptr %75, i32 0, i32 4
+  %76 = getelementptr %209, ptr %75, i32 0, i32 4
   %77 = load ptr, ptr %76, align 8
   %78 = load i32, ptr %slot, align 4
   %79 = sext i32 %78 to i64
@@ -90125,7 +90437,7 @@ entry:
   %9 = getelementptr i32, ptr %6, i64 %8
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %210, ptr %11, i32 0, i32 3
+  %12 = getelementptr %209, ptr %11, i32 0, i32 3
   %13 = getelementptr %32, ptr %12, i32 0, i32 6
   %14 = load i32, ptr %13, align 4
   %15 = sub i32 %14, 1
@@ -90243,7 +90555,7 @@ merge1:                                           ; preds = %else3, %then2
   %68 = load i32, ptr %index, align 4
   %69 = load i64, ptr %hash, align 8
   %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %210, ptr %70, i32 0, i32 3
+  %71 = getelementptr %209, ptr %70, i32 0, i32 3
   %72 = getelementptr %32, ptr %71, i32 0, i32 6
   %73 = load i32, ptr %72, align 4
   %74 = sub i32 %73, 1
@@ -90254,7 +90566,7 @@ merge1:                                           ; preds = %else3, %then2
   store i32 %78, ptr %token, align 4
   %79 = load i32, ptr %token, align 4
   %80 = load ptr, ptr %self, align 8
-  %81 = getelementptr %210, ptr %80, i32 0, i32 12
+  %81 = getelementptr %209, ptr %80, i32 0, i32 12
   %82 = getelementptr %48, ptr %81, i32 0, i32 2
   %83 = load ptr, ptr %82, align 8
   %84 = load i32, ptr %index, align 4
@@ -90262,7 +90574,7 @@ merge1:                                           ; preds = %else3, %then2
   %86 = getelementptr i32, ptr %83, i64 %85
   store i32 %79, ptr %86, align 4
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %210, ptr %87, i32 0, i32 12
+  %88 = getelementptr %209, ptr %87, i32 0, i32 12
   %89 = getelementptr %48, ptr %88, i32 0, i32 3
   %90 = load ptr, ptr %89, align 8
   %91 = load i32, ptr %index, align 4
@@ -90279,7 +90591,7 @@ merge1:                                           ; preds = %else3, %then2
 
 then5:                                            ; preds = %merge1
   %100 = load ptr, ptr %self, align 8
-  %101 = getelementptr %210, ptr %100, i32 0, i32 12
+  %101 = getelementptr %209, ptr %100, i32 0, i32 12
   %102 = getelementptr %48, ptr %101, i32 0, i32 3
   %103 = load ptr, ptr %102, align 8
   %104 = load i32, ptr %index, align 4
@@ -90297,12 +90609,12 @@ else6:                                            ; preds = %merge1
 
 then7:                                            ; preds = %and.lhs.true
   %111 = load ptr, ptr %self, align 8
-  %112 = getelementptr %210, ptr %111, i32 0, i32 6
+  %112 = getelementptr %209, ptr %111, i32 0, i32 6
   %113 = load ptr, ptr %112, align 8
   %114 = load i32, ptr %count_row, align 4
   %115 = sext i32 %114 to i64
   %116 = load ptr, ptr %self, align 8
-  %117 = getelementptr %210, ptr %116, i32 0, i32 3
+  %117 = getelementptr %209, ptr %116, i32 0, i32 3
   %118 = getelementptr %32, ptr %117, i32 0, i32 6
   %119 = load i32, ptr %118, align 4
   %120 = sext i32 %119 to i64
@@ -90324,7 +90636,7 @@ else8:                                            ; preds = %and.lhs.true, %else
 
 merge4:                                           ; preds = %else8, %then7, %then5
   %130 = load ptr, ptr %self, align 8
-  %131 = getelementptr %210, ptr %130, i32 0, i32 12
+  %131 = getelementptr %209, ptr %130, i32 0, i32 12
   %132 = getelementptr %48, ptr %131, i32 0, i32 4
   %133 = load ptr, ptr %132, align 8
   %134 = load i32, ptr %index, align 4
@@ -90363,12 +90675,12 @@ forbody:                                          ; preds = %forcond
   %156 = load i32, ptr %i, align 4
   %157 = add i32 %155, %156
   %158 = load ptr, ptr %self, align 8
-  %159 = getelementptr %210, ptr %158, i32 0, i32 3
+  %159 = getelementptr %209, ptr %158, i32 0, i32 3
   %160 = getelementptr %32, ptr %159, i32 0, i32 6
   %161 = load i32, ptr %160, align 4
   %162 = srem i32 %157, %161
   %163 = load ptr, ptr %self, align 8
-  %164 = getelementptr %210, ptr %163, i32 0, i32 12
+  %164 = getelementptr %209, ptr %163, i32 0, i32 12
   %165 = getelementptr %48, ptr %164, i32 0, i32 5
   %166 = load ptr, ptr %165, align 8
   %167 = load i32, ptr %index, align 4
@@ -90382,7 +90694,7 @@ forbody:                                          ; preds = %forcond
   %174 = sitofp i32 %173 to float
   %175 = fsub float -1.000000e+00, %174
   %176 = load ptr, ptr %self, align 8
-  %177 = getelementptr %210, ptr %176, i32 0, i32 12
+  %177 = getelementptr %209, ptr %176, i32 0, i32 12
   %178 = getelementptr %48, ptr %177, i32 0, i32 6
   %179 = load ptr, ptr %178, align 8
   %180 = load i32, ptr %index, align 4
@@ -90488,12 +90800,12 @@ entry:
   store i32 %1, ptr %count_row, align 4
   store i64 %2, ptr %hash, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %210, ptr %3, i32 0, i32 6
+  %4 = getelementptr %209, ptr %3, i32 0, i32 6
   %5 = load ptr, ptr %4, align 8
   %6 = load i32, ptr %count_row, align 4
   %7 = sext i32 %6 to i64
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %210, ptr %8, i32 0, i32 3
+  %9 = getelementptr %209, ptr %8, i32 0, i32 3
   %10 = getelementptr %32, ptr %9, i32 0, i32 6
   %11 = load i32, ptr %10, align 4
   %12 = sext i32 %11 to i64
@@ -90501,7 +90813,7 @@ entry:
   %14 = getelementptr i32, ptr %5, i64 %13
   store ptr %14, ptr %counts, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %210, ptr %15, i32 0, i32 3
+  %16 = getelementptr %209, ptr %15, i32 0, i32 3
   %17 = getelementptr %32, ptr %16, i32 0, i32 6
   %18 = load i32, ptr %17, align 4
   store i32 0, ptr %token, align 4
@@ -90585,13 +90897,13 @@ merge:                                            ; preds = %else, %dead
   %21 = load i32, ptr %row, align 4
   %22 = sext i32 %21 to i64
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %210, ptr %23, i32 0, i32 3
+  %24 = getelementptr %209, ptr %23, i32 0, i32 3
   %25 = call i64 @"$StepShape.mask_words"(ptr %24)
   %26 = mul i64 %22, %25
   %27 = getelementptr i32, ptr %20, i64 %26
   store ptr %27, ptr %mask, align 8
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %210, ptr %28, i32 0, i32 3
+  %29 = getelementptr %209, ptr %28, i32 0, i32 3
   %30 = getelementptr %32, ptr %29, i32 0, i32 6
   %31 = load i32, ptr %30, align 4
   %32 = sub i32 %31, 1
@@ -90612,7 +90924,7 @@ forbody:                                          ; preds = %forcond
   %40 = load i32, ptr %i, align 4
   %41 = add i32 %39, %40
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %210, ptr %42, i32 0, i32 3
+  %43 = getelementptr %209, ptr %42, i32 0, i32 3
   %44 = getelementptr %32, ptr %43, i32 0, i32 6
   %45 = load i32, ptr %44, align 4
   %46 = sub i32 %45, 1
@@ -90655,7 +90967,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.check_ranks.773"(ptr %0) {
+define internal void @"$Loop.check_ranks.775"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -90664,9 +90976,9 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %209, ptr %5, i32 0, i32 0
+  %6 = getelementptr %208, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
-  %8 = getelementptr %210, ptr %7, i32 0, i32 0
+  %8 = getelementptr %209, ptr %7, i32 0, i32 0
   %9 = load i8, ptr %8, align 1
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then, label %else
@@ -90683,29 +90995,29 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %209, ptr %12, i32 0, i32 3
+  %13 = getelementptr %208, ptr %12, i32 0, i32 3
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %209, ptr %14, i32 0, i32 16
+  %15 = getelementptr %208, ptr %14, i32 0, i32 16
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
   call void @"$Scheduler.fail_all"(ptr %13, i32 7, ptr %18)
   %19 = load %4, ptr %3, align 1
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %209, ptr %20, i32 0, i32 15
+  %21 = getelementptr %208, ptr %20, i32 0, i32 15
   %22 = load i8, ptr %21, align 1
   %23 = trunc i8 %22 to i1
   br i1 %23, label %then2, label %else3
 
 then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.754"(ptr %24)
+  call void @"$Loop.lock.756"(ptr %24)
   %25 = load %4, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %209, ptr %26, i32 0, i32 15
+  %27 = getelementptr %208, ptr %26, i32 0, i32 15
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.756"(ptr %28)
+  call void @"$Loop.unlock.758"(ptr %28)
   %29 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -90716,7 +91028,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.774"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.776"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -90734,7 +91046,7 @@ entry:
   %6 = load ptr, ptr %logits, align 8
   %7 = load i32, ptr %num_rows, align 4
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %209, ptr %8, i32 0, i32 4
+  %9 = getelementptr %208, ptr %8, i32 0, i32 4
   %10 = getelementptr %46, ptr %9, i32 0, i32 10
   %11 = getelementptr %32, ptr %10, i32 0, i32 6
   %12 = load i32, ptr %11, align 4
@@ -90791,7 +91103,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.775"(ptr %0) {
+define internal void @"$Loop.leave_turn.777"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -90799,19 +91111,19 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.776"(ptr %4)
+  call void @"$Loop.publish.778"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.782"(ptr %6)
+  call void @"$Loop.wake.784"(ptr %6)
   %7 = load %4, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %209, ptr %8, i32 0, i32 5
+  %9 = getelementptr %208, ptr %8, i32 0, i32 5
   call void @"$Turnstile.leave"(ptr %9)
   %10 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.publish.776"(ptr %0) {
+define internal void @"$Loop.publish.778"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -90827,7 +91139,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %209, ptr %10, i32 0, i32 3
+  %11 = getelementptr %208, ptr %10, i32 0, i32 3
   store ptr %11, ptr %s, align 8
   %12 = load ptr, ptr %s, align 8
   %13 = call zeroext i1 @"$Scheduler.is_consistent"(ptr %12)
@@ -90845,27 +91157,27 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.754"(ptr %17)
+  call void @"$Loop.lock.756"(ptr %17)
   %18 = load %4, ptr %8, align 1
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.777"(ptr %19)
+  call void @"$Loop.publish_events.779"(ptr %19)
   %20 = load %4, ptr %7, align 1
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.779"(ptr %21)
+  call void @"$Loop.remove_ended.781"(ptr %21)
   %22 = load %4, ptr %6, align 1
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_outputs.780"(ptr %23)
+  call void @"$Loop.publish_outputs.782"(ptr %23)
   %24 = load %4, ptr %5, align 1
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.781"(ptr %25)
+  call void @"$Loop.publish_counters.783"(ptr %25)
   %26 = load %4, ptr %4, align 1
   %27 = load ptr, ptr %s, align 8
   %28 = call i64 @"$Scheduler.nearest_deadline"(ptr %27)
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %209, ptr %29, i32 0, i32 24
+  %30 = getelementptr %208, ptr %29, i32 0, i32 24
   store i64 %28, ptr %30, align 8
   %31 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.756"(ptr %31)
+  call void @"$Loop.unlock.758"(ptr %31)
   %32 = load %4, ptr %3, align 1
   %33 = load ptr, ptr %s, align 8
   %34 = getelementptr %39, ptr %33, i32 0, i32 6
@@ -90905,7 +91217,7 @@ merge1:                                           ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_events.777"(ptr %0) {
+define internal void @"$Loop.publish_events.779"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -90914,7 +91226,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %209, ptr %3, i32 0, i32 3
+  %4 = getelementptr %208, ptr %3, i32 0, i32 3
   %5 = getelementptr %39, ptr %4, i32 0, i32 7
   store ptr %5, ptr %staged, align 8
   store i64 0, ptr %count, align 8
@@ -90932,7 +91244,7 @@ condition:                                        ; preds = %whilebody, %entry
 
 whilebody:                                        ; preds = %and.lhs.true
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %209, ptr %13, i32 0, i32 21
+  %14 = getelementptr %208, ptr %13, i32 0, i32 21
   %15 = load ptr, ptr %staged, align 8
   %16 = getelementptr %43, ptr %15, i32 0, i32 0
   %17 = load ptr, ptr %16, align 8
@@ -90977,7 +91289,7 @@ merge:                                            ; preds = %and.lhs.true, %cond
 
 and.lhs.true:                                     ; preds = %condition
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %209, ptr %49, i32 0, i32 21
+  %50 = getelementptr %208, ptr %49, i32 0, i32 21
   %51 = call zeroext i1 @"$EventRing.make_room"(ptr %50, i64 1)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
@@ -90985,7 +91297,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.778"(ptr %54)
+  call void @"$Loop.announce.780"(ptr %54)
   %55 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -90996,29 +91308,29 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.778"(ptr %0) {
+define internal void @"$Loop.announce.780"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store i64 1, ptr %one, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %209, ptr %1, i32 0, i32 22
+  %2 = getelementptr %208, ptr %1, i32 0, i32 22
   %3 = load i32, ptr %2, align 4
   %4 = call i64 @write(i32 %3, ptr %one, i64 8)
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %209, ptr %5, i32 0, i32 8
+  %6 = getelementptr %208, ptr %5, i32 0, i32 8
   %7 = call i32 @pthread_cond_broadcast(ptr %6)
   ret void
 }
 
-define internal void @"$Loop.remove_ended.779"(ptr %0) {
+define internal void @"$Loop.remove_ended.781"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %209, ptr %1, i32 0, i32 3
+  %2 = getelementptr %208, ptr %1, i32 0, i32 3
   %3 = getelementptr %39, ptr %2, i32 0, i32 6
   %4 = getelementptr %50, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
@@ -91036,9 +91348,9 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %209, ptr %12, i32 0, i32 18
+  %13 = getelementptr %208, ptr %12, i32 0, i32 18
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %209, ptr %14, i32 0, i32 3
+  %15 = getelementptr %208, ptr %14, i32 0, i32 3
   %16 = getelementptr %39, ptr %15, i32 0, i32 6
   %17 = getelementptr %50, ptr %16, i32 0, i32 0
   %18 = load ptr, ptr %17, align 8
@@ -91048,9 +91360,9 @@ forbody:                                          ; preds = %forcond
   %22 = call zeroext i1 @"$remove"(ptr %13, ptr %21)
   %23 = zext i1 %22 to i8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %209, ptr %24, i32 0, i32 19
+  %25 = getelementptr %208, ptr %24, i32 0, i32 19
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %209, ptr %26, i32 0, i32 3
+  %27 = getelementptr %208, ptr %26, i32 0, i32 3
   %28 = getelementptr %39, ptr %27, i32 0, i32 6
   %29 = getelementptr %50, ptr %28, i32 0, i32 0
   %30 = load ptr, ptr %29, align 8
@@ -91067,14 +91379,14 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_outputs.780"(ptr %0) {
+define internal void @"$Loop.publish_outputs.782"(ptr %0) {
 entry:
   %item = alloca ptr, align 8
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %209, ptr %1, i32 0, i32 19
+  %2 = getelementptr %208, ptr %1, i32 0, i32 19
   %3 = getelementptr %50, ptr %2, i32 0, i32 1
   %4 = load i64, ptr %3, align 8
   store i64 0, ptr %i, align 8
@@ -91091,7 +91403,7 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %209, ptr %11, i32 0, i32 19
+  %12 = getelementptr %208, ptr %11, i32 0, i32 19
   %13 = getelementptr %50, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
   %15 = load i64, ptr %i, align 8
@@ -91111,16 +91423,16 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.781"(ptr %0) {
+define internal void @"$Loop.publish_counters.783"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %209, ptr %1, i32 0, i32 3
+  %2 = getelementptr %208, ptr %1, i32 0, i32 3
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %209, ptr %3, i32 0, i32 26
+  %4 = getelementptr %208, ptr %3, i32 0, i32 26
   store ptr %2, ptr %s, align 8
   store ptr %4, ptr %p, align 8
   %5 = load ptr, ptr %s, align 8
@@ -91186,19 +91498,19 @@ entry:
   %57 = getelementptr %52, ptr %56, i32 0, i32 8
   store i32 %55, ptr %57, align 4
   %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %209, ptr %58, i32 0, i32 27
+  %59 = getelementptr %208, ptr %58, i32 0, i32 27
   %60 = load i64, ptr %59, align 8
   %61 = load ptr, ptr %p, align 8
   %62 = getelementptr %52, ptr %61, i32 0, i32 9
   store i64 %60, ptr %62, align 8
   %63 = load ptr, ptr %self, align 8
-  %64 = getelementptr %209, ptr %63, i32 0, i32 29
+  %64 = getelementptr %208, ptr %63, i32 0, i32 29
   %65 = load i64, ptr %64, align 8
   %66 = load ptr, ptr %p, align 8
   %67 = getelementptr %52, ptr %66, i32 0, i32 11
   store i64 %65, ptr %67, align 8
   %68 = load ptr, ptr %self, align 8
-  %69 = getelementptr %209, ptr %68, i32 0, i32 28
+  %69 = getelementptr %208, ptr %68, i32 0, i32 28
   %70 = load i64, ptr %69, align 8
   %71 = load ptr, ptr %p, align 8
   %72 = getelementptr %52, ptr %71, i32 0, i32 10
@@ -91206,23 +91518,23 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.wake.782"(ptr %0) {
+define internal void @"$Loop.wake.784"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.754"(ptr %3)
+  call void @"$Loop.lock.756"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %209, ptr %5, i32 0, i32 13
+  %6 = getelementptr %208, ptr %5, i32 0, i32 13
   store i8 1, ptr %6, align 1
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %209, ptr %7, i32 0, i32 7
+  %8 = getelementptr %208, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.756"(ptr %10)
+  call void @"$Loop.unlock.758"(ptr %10)
   %11 = load %4, ptr %1, align 1
   ret void
 }
@@ -91232,8 +91544,8 @@ entry:
   %handle = alloca ptr, align 8
   store ptr %0, ptr %handle, align 8
   %1 = load ptr, ptr %handle, align 8
-  %2 = getelementptr %208, ptr %1, i32 0, i32 0
-  %3 = getelementptr %209, ptr %2, i32 0, i32 22
+  %2 = getelementptr %207, ptr %1, i32 0, i32 0
+  %3 = getelementptr %208, ptr %2, i32 0, i32 22
   %4 = load i32, ptr %3, align 4
   ret i32 %4
 
@@ -91254,37 +91566,37 @@ entry:
   %4 = zext i1 %3 to i8
   store i8 %4, ptr %for_good, align 1
   %5 = load ptr, ptr %handle, align 8
-  %6 = getelementptr %208, ptr %5, i32 0, i32 1
+  %6 = getelementptr %207, ptr %5, i32 0, i32 1
   store ptr %6, ptr %ranks, align 8
   %7 = load i32, ptr %step, align 4
   %8 = icmp slt i32 %7, 0
   %9 = zext i1 %8 to i8
   %10 = load ptr, ptr %ranks, align 8
-  %11 = getelementptr %210, ptr %10, i32 0, i32 7
+  %11 = getelementptr %209, ptr %10, i32 0, i32 7
   %12 = load i32, ptr %11, align 4
   %13 = load i32, ptr %step, align 4
   %14 = add i32 %12, %13
   %15 = trunc i8 %9 to i1
   %16 = select i1 %15, i32 -1, i32 %14
   %17 = load ptr, ptr %ranks, align 8
-  %18 = getelementptr %210, ptr %17, i32 0, i32 8
+  %18 = getelementptr %209, ptr %17, i32 0, i32 8
   store i32 %16, ptr %18, align 4
   %19 = load i32, ptr %transfer, align 4
   %20 = icmp slt i32 %19, 0
   %21 = zext i1 %20 to i8
   %22 = load ptr, ptr %ranks, align 8
-  %23 = getelementptr %210, ptr %22, i32 0, i32 10
+  %23 = getelementptr %209, ptr %22, i32 0, i32 10
   %24 = load i32, ptr %23, align 4
   %25 = load i32, ptr %transfer, align 4
   %26 = add i32 %24, %25
   %27 = trunc i8 %21 to i1
   %28 = select i1 %27, i32 -1, i32 %26
   %29 = load ptr, ptr %ranks, align 8
-  %30 = getelementptr %210, ptr %29, i32 0, i32 9
+  %30 = getelementptr %209, ptr %29, i32 0, i32 9
   store i32 %28, ptr %30, align 4
   %31 = load i8, ptr %for_good, align 1
   %32 = load ptr, ptr %ranks, align 8
-  %33 = getelementptr %210, ptr %32, i32 0, i32 11
+  %33 = getelementptr %209, ptr %32, i32 0, i32 11
   store i8 %31, ptr %33, align 1
   ret void
 }
@@ -91292,14 +91604,14 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5099" = alloca ptr, align 8
+  %"$5118" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5099", align 8
+  store ptr %1, ptr %"$5118", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %208, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$5099", align 8
-  call void @"$Loop.free_state.783"(ptr %4, ptr %5)
+  %4 = getelementptr %207, ptr %3, i32 0, i32 0
+  %5 = load ptr, ptr %"$5118", align 8
+  call void @"$Loop.free_state.785"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
 
@@ -91307,7 +91619,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.783"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.785"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -91317,19 +91629,19 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.760"(ptr %5)
+  call void @"$Loop.enter_turn.762"(ptr %5)
   %6 = load %4, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.784"(ptr %7, ptr %8)
+  call void @"$Loop.close_state.786"(ptr %7, ptr %8)
   %9 = load %4, ptr %3, align 1
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.775"(ptr %10)
+  call void @"$Loop.leave_turn.777"(ptr %10)
   %11 = load %4, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.784"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.786"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -91339,18 +91651,18 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %209, ptr %5, i32 0, i32 3
+  %6 = getelementptr %208, ptr %5, i32 0, i32 3
   %7 = getelementptr %39, ptr %6, i32 0, i32 5
   %8 = load ptr, ptr %item, align 8
   %9 = call zeroext i1 @"$remove"(ptr %7, ptr %8)
   %10 = zext i1 %9 to i8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %209, ptr %11, i32 0, i32 3
+  %12 = getelementptr %208, ptr %11, i32 0, i32 3
   %13 = load ptr, ptr %item, align 8
   call void @"$Scheduler.release_pages"(ptr %12, ptr %13)
   %14 = load %4, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %209, ptr %15, i32 0, i32 3
+  %16 = getelementptr %208, ptr %15, i32 0, i32 3
   %17 = load ptr, ptr %item, align 8
   call void @"$Scheduler.give_row"(ptr %16, ptr %17)
   %18 = load %4, ptr %3, align 1
@@ -91363,14 +91675,14 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5075" = alloca ptr, align 8
+  %"$5094" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5075", align 8
+  store ptr %1, ptr %"$5094", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %208, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$5075", align 8
-  call void @"$Loop.info.785"(ptr %4, ptr %5)
+  %4 = getelementptr %207, ptr %3, i32 0, i32 0
+  %5 = load ptr, ptr %"$5094", align 8
+  call void @"$Loop.info.787"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
 
@@ -91378,7 +91690,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.785"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.787"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %p = alloca ptr, align 8
@@ -91388,10 +91700,10 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.754"(ptr %4)
+  call void @"$Loop.lock.756"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %209, ptr %6, i32 0, i32 26
+  %7 = getelementptr %208, ptr %6, i32 0, i32 26
   store ptr %7, ptr %p, align 8
   %8 = load ptr, ptr %p, align 8
   %9 = getelementptr %52, ptr %8, i32 0, i32 1
@@ -91418,7 +91730,7 @@ entry:
   %27 = getelementptr %189, ptr %26, i32 0, i32 17
   store i32 %25, ptr %27, align 4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %209, ptr %28, i32 0, i32 18
+  %29 = getelementptr %208, ptr %28, i32 0, i32 18
   %30 = getelementptr %50, ptr %29, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
   %32 = trunc i64 %31 to i32
@@ -91430,7 +91742,7 @@ entry:
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %209, ptr %39, i32 0, i32 17
+  %40 = getelementptr %208, ptr %39, i32 0, i32 17
   %41 = getelementptr %50, ptr %40, i32 0, i32 1
   %42 = load i64, ptr %41, align 8
   %43 = add i64 %38, %42
@@ -91448,7 +91760,7 @@ entry:
   %53 = getelementptr %189, ptr %52, i32 0, i32 21
   store i32 0, ptr %53, align 4
   %54 = load ptr, ptr %self, align 8
-  %55 = getelementptr %209, ptr %54, i32 0, i32 15
+  %55 = getelementptr %208, ptr %54, i32 0, i32 15
   %56 = load i8, ptr %55, align 1
   %57 = trunc i8 %56 to i1
   br i1 %57, label %then, label %else
@@ -91537,7 +91849,7 @@ merge:                                            ; preds = %else, %then
   %121 = getelementptr %189, ptr %120, i32 0, i32 37
   store i64 %119, ptr %121, align 8
   %122 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.756"(ptr %122)
+  call void @"$Loop.unlock.758"(ptr %122)
   %123 = load %4, ptr %2, align 1
   ret void
 }
@@ -91553,19 +91865,19 @@ entry:
   %3 = load ptr, ptr %handle, align 8
   store ptr %3, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %208, ptr %4, i32 0, i32 0
-  %6 = getelementptr %209, ptr %5, i32 0, i32 5
+  %5 = getelementptr %207, ptr %4, i32 0, i32 0
+  %6 = getelementptr %208, ptr %5, i32 0, i32 5
   call void @"$Turnstile.enter"(ptr %6)
   %7 = load %4, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %208, ptr %8, i32 0, i32 0
-  %10 = getelementptr %209, ptr %9, i32 0, i32 3
+  %9 = getelementptr %207, ptr %8, i32 0, i32 0
+  %10 = getelementptr %208, ptr %9, i32 0, i32 3
   %11 = call zeroext i1 @"$Scheduler.is_consistent"(ptr %10)
   %12 = zext i1 %11 to i8
   store i8 %12, ptr %is_consistent, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %208, ptr %13, i32 0, i32 0
-  %15 = getelementptr %209, ptr %14, i32 0, i32 5
+  %14 = getelementptr %207, ptr %13, i32 0, i32 0
+  %15 = getelementptr %208, ptr %14, i32 0, i32 5
   call void @"$Turnstile.leave"(ptr %15)
   %16 = load %4, ptr %1, align 1
   %17 = load i8, ptr %is_consistent, align 1
@@ -91582,8 +91894,8 @@ entry:
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = getelementptr %208, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.786"(ptr %3)
+  %3 = getelementptr %207, ptr %2, i32 0, i32 0
+  call void @"$Loop.iterate.788"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret void
 
@@ -91591,7 +91903,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.786"(ptr %0) {
+define internal void @"$Loop.iterate.788"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -91605,14 +91917,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = call zeroext i1 @"$Loop.has_pending_orders.787"(ptr %7)
+  %8 = call zeroext i1 @"$Loop.has_pending_orders.789"(ptr %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.761"(ptr %11)
+  call void @"$Loop.land.763"(ptr %11)
   %12 = load %4, ptr %6, align 1
   br label %merge
 
@@ -91621,24 +91933,24 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.788"(ptr %13)
+  call void @"$Loop.take_orders.790"(ptr %13)
   %14 = load %4, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.773"(ptr %15)
+  call void @"$Loop.check_ranks.775"(ptr %15)
   %16 = load %4, ptr %4, align 1
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %209, ptr %17, i32 0, i32 3
+  %18 = getelementptr %208, ptr %17, i32 0, i32 3
   %19 = getelementptr %39, ptr %18, i32 0, i32 19
   %20 = getelementptr %45, ptr %19, i32 0, i32 4
   %21 = load i64, ptr %20, align 8
   store i64 %21, ptr %num_preemptions, align 8
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %209, ptr %22, i32 0, i32 3
+  %23 = getelementptr %208, ptr %22, i32 0, i32 3
   %24 = call zeroext i1 @"$Scheduler.is_in_flight"(ptr %23)
   %25 = zext i1 %24 to i8
   store i8 %25, ptr %was_in_flight, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = call zeroext i1 @"$Loop.plan.792"(ptr %26)
+  %27 = call zeroext i1 @"$Loop.plan.794"(ptr %26)
   %28 = zext i1 %27 to i8
   store i8 %28, ptr %has_step, align 1
   %29 = load i8, ptr %has_step, align 1
@@ -91647,7 +91959,7 @@ merge:                                            ; preds = %else, %then
 
 or.rhs:                                           ; preds = %or.lhs.false
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %209, ptr %31, i32 0, i32 3
+  %32 = getelementptr %208, ptr %31, i32 0, i32 3
   %33 = getelementptr %39, ptr %32, i32 0, i32 19
   %34 = getelementptr %45, ptr %33, i32 0, i32 4
   %35 = load i64, ptr %34, align 8
@@ -91661,24 +91973,24 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %40 = phi i1 [ true, %or.lhs.false ], [ true, %or.lhs.false1 ], [ true, %merge ], [ %39, %or.rhs ]
   %41 = zext i1 %40 to i8
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %209, ptr %42, i32 0, i32 12
+  %43 = getelementptr %208, ptr %42, i32 0, i32 12
   store i8 %41, ptr %43, align 1
   %44 = load ptr, ptr %self, align 8
   %45 = load i8, ptr %has_step, align 1
   %46 = icmp ne i8 %45, 0
-  call void @"$Loop.advance_planned.793"(ptr %44, i1 zeroext %46)
+  call void @"$Loop.advance_planned.795"(ptr %44, i1 zeroext %46)
   %47 = load %4, ptr %3, align 1
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.773"(ptr %48)
+  call void @"$Loop.check_ranks.775"(ptr %48)
   %49 = load %4, ptr %2, align 1
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.776"(ptr %50)
+  call void @"$Loop.publish.778"(ptr %50)
   %51 = load %4, ptr %1, align 1
   ret void
 
 or.lhs.false:                                     ; preds = %or.lhs.false1
   %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %209, ptr %52, i32 0, i32 3
+  %53 = getelementptr %208, ptr %52, i32 0, i32 3
   %54 = call zeroext i1 @"$Scheduler.has_transfers"(ptr %53)
   %55 = zext i1 %54 to i8
   %56 = trunc i8 %55 to i1
@@ -91690,7 +92002,7 @@ or.lhs.false1:                                    ; preds = %merge
   br i1 %58, label %or.end, label %or.lhs.false
 }
 
-define internal zeroext i1 @"$Loop.has_pending_orders.787"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_pending_orders.789"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %pending = alloca i8, align 1
@@ -91698,14 +92010,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.754"(ptr %3)
+  call void @"$Loop.lock.756"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %209, ptr %5, i32 0, i32 13
+  %6 = getelementptr %208, ptr %5, i32 0, i32 13
   %7 = load i8, ptr %6, align 1
   store i8 %7, ptr %pending, align 1
   %8 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.756"(ptr %8)
+  call void @"$Loop.unlock.758"(ptr %8)
   %9 = load %4, ptr %1, align 1
   %10 = load i8, ptr %pending, align 1
   %11 = icmp ne i8 %10, 0
@@ -91715,7 +92027,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.take_orders.788"(ptr %0) {
+define internal void @"$Loop.take_orders.790"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -91728,14 +92040,14 @@ entry:
   store ptr %0, ptr %self, align 8
   %7 = call i64 @"$threads.now_ns"()
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %209, ptr %8, i32 0, i32 3
+  %9 = getelementptr %208, ptr %8, i32 0, i32 3
   %10 = getelementptr %39, ptr %9, i32 0, i32 18
   store i64 %7, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.754"(ptr %11)
+  call void @"$Loop.lock.756"(ptr %11)
   %12 = load %4, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %209, ptr %13, i32 0, i32 17
+  %14 = getelementptr %208, ptr %13, i32 0, i32 17
   %15 = getelementptr %50, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   store i64 0, ptr %i, align 8
@@ -91752,9 +92064,9 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %209, ptr %23, i32 0, i32 3
+  %24 = getelementptr %208, ptr %23, i32 0, i32 3
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %209, ptr %25, i32 0, i32 17
+  %26 = getelementptr %208, ptr %25, i32 0, i32 17
   %27 = getelementptr %50, ptr %26, i32 0, i32 0
   %28 = load ptr, ptr %27, align 8
   %29 = load i64, ptr %i, align 8
@@ -91768,36 +92080,36 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %209, ptr %34, i32 0, i32 26
+  %35 = getelementptr %208, ptr %34, i32 0, i32 26
   %36 = getelementptr %52, ptr %35, i32 0, i32 6
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %209, ptr %39, i32 0, i32 17
+  %40 = getelementptr %208, ptr %39, i32 0, i32 17
   %41 = getelementptr %50, ptr %40, i32 0, i32 1
   %42 = load i64, ptr %41, align 8
   %43 = add i64 %38, %42
   %44 = trunc i64 %43 to i32
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %209, ptr %45, i32 0, i32 26
+  %46 = getelementptr %208, ptr %45, i32 0, i32 26
   %47 = getelementptr %52, ptr %46, i32 0, i32 6
   store i32 %44, ptr %47, align 4
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %209, ptr %48, i32 0, i32 17
+  %49 = getelementptr %208, ptr %48, i32 0, i32 17
   call void @"$Vector.clear.93"(ptr %49)
   %50 = load %4, ptr %4, align 1
   %51 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_masks.789"(ptr %51)
+  call void @"$Loop.take_masks.791"(ptr %51)
   %52 = load %4, ptr %3, align 1
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %209, ptr %53, i32 0, i32 13
+  %54 = getelementptr %208, ptr %53, i32 0, i32 13
   %55 = load i8, ptr %54, align 1
   %56 = trunc i8 %55 to i1
   br i1 %56, label %and.lhs.true, label %else
 
 then:                                             ; preds = %and.lhs.true
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.obey_all.790"(ptr %57)
+  call void @"$Loop.obey_all.792"(ptr %57)
   %58 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -91806,27 +92118,27 @@ else:                                             ; preds = %and.lhs.true, %merg
 
 merge1:                                           ; preds = %else, %then
   %59 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.756"(ptr %59)
+  call void @"$Loop.unlock.758"(ptr %59)
   %60 = load %4, ptr %1, align 1
   ret void
 
 and.lhs.true:                                     ; preds = %merge
   %61 = load ptr, ptr %self, align 8
-  %62 = getelementptr %209, ptr %61, i32 0, i32 3
+  %62 = getelementptr %208, ptr %61, i32 0, i32 3
   %63 = call zeroext i1 @"$Scheduler.is_in_flight"(ptr %62)
   %64 = zext i1 %63 to i8
   %65 = trunc i8 %64 to i1
   br i1 %65, label %else, label %then
 }
 
-define internal void @"$Loop.take_masks.789"(ptr %0) {
+define internal void @"$Loop.take_masks.791"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %209, ptr %2, i32 0, i32 19
+  %3 = getelementptr %208, ptr %2, i32 0, i32 19
   %4 = getelementptr %50, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   store i64 0, ptr %i, align 8
@@ -91843,7 +92155,7 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %209, ptr %12, i32 0, i32 19
+  %13 = getelementptr %208, ptr %12, i32 0, i32 19
   %14 = getelementptr %50, ptr %13, i32 0, i32 0
   %15 = load ptr, ptr %14, align 8
   %16 = load i64, ptr %i, align 8
@@ -91857,19 +92169,19 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %209, ptr %21, i32 0, i32 14
+  %22 = getelementptr %208, ptr %21, i32 0, i32 14
   store i8 0, ptr %22, align 1
   ret void
 }
 
-define internal void @"$Loop.obey_all.790"(ptr %0) {
+define internal void @"$Loop.obey_all.792"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %209, ptr %2, i32 0, i32 18
+  %3 = getelementptr %208, ptr %2, i32 0, i32 18
   %4 = getelementptr %50, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   store i64 0, ptr %i, align 8
@@ -91887,13 +92199,13 @@ forcond:                                          ; preds = %forbody, %entry
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %209, ptr %13, i32 0, i32 18
+  %14 = getelementptr %208, ptr %13, i32 0, i32 18
   %15 = getelementptr %50, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = load i64, ptr %i, align 8
   %18 = getelementptr ptr, ptr %16, i64 %17
   %19 = load ptr, ptr %18, align 8
-  call void @"$Loop.obey.791"(ptr %12, ptr %19)
+  call void @"$Loop.obey.793"(ptr %12, ptr %19)
   %20 = load %4, ptr %1, align 1
   %21 = add i64 %6, 1
   store i64 %21, ptr %i, align 8
@@ -91901,12 +92213,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %209, ptr %22, i32 0, i32 13
+  %23 = getelementptr %208, ptr %22, i32 0, i32 13
   store i8 0, ptr %23, align 1
   ret void
 }
 
-define internal void @"$Loop.obey.791"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.793"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -91940,7 +92252,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %209, ptr %14, i32 0, i32 3
+  %15 = getelementptr %208, ptr %14, i32 0, i32 3
   %16 = load ptr, ptr %item, align 8
   call void @"$Scheduler.finish"(ptr %15, ptr %16, i32 4)
   %17 = load %4, ptr %3, align 1
@@ -91955,7 +92267,7 @@ else3:                                            ; preds = %merge
 
 then4:                                            ; preds = %and.lhs.true
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %209, ptr %22, i32 0, i32 3
+  %23 = getelementptr %208, ptr %22, i32 0, i32 3
   %24 = load ptr, ptr %item, align 8
   call void @"$Scheduler.preempt"(ptr %23, ptr %24)
   %25 = load %4, ptr %2, align 1
@@ -91980,7 +92292,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal zeroext i1 @"$Loop.plan.792"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.794"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %4, align 8
@@ -91990,12 +92302,12 @@ entry:
   %2 = call i64 @"$threads.now_ns"()
   store i64 %2, ptr %begin, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %209, ptr %3, i32 0, i32 3
+  %4 = getelementptr %208, ptr %3, i32 0, i32 3
   %5 = load i64, ptr %begin, align 8
   call void @"$Scheduler.expire"(ptr %4, i64 %5)
   %6 = load %4, ptr %1, align 1
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %209, ptr %7, i32 0, i32 3
+  %8 = getelementptr %208, ptr %7, i32 0, i32 3
   %9 = call zeroext i1 @"$Scheduler.plan"(ptr %8)
   %10 = zext i1 %9 to i8
   store i8 %10, ptr %has_step, align 1
@@ -92003,17 +92315,17 @@ entry:
   %12 = load i64, ptr %begin, align 8
   %13 = sub i64 %11, %12
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %209, ptr %14, i32 0, i32 30
+  %15 = getelementptr %208, ptr %14, i32 0, i32 30
   store i64 %13, ptr %15, align 8
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %209, ptr %16, i32 0, i32 28
+  %17 = getelementptr %208, ptr %16, i32 0, i32 28
   %18 = load i64, ptr %17, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %209, ptr %19, i32 0, i32 30
+  %20 = getelementptr %208, ptr %19, i32 0, i32 30
   %21 = load i64, ptr %20, align 8
   %22 = add i64 %18, %21
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %209, ptr %23, i32 0, i32 28
+  %24 = getelementptr %208, ptr %23, i32 0, i32 28
   store i64 %22, ptr %24, align 8
   %25 = load i8, ptr %has_step, align 1
   %26 = icmp ne i8 %25, 0
@@ -92023,7 +92335,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.advance_planned.793"(ptr %0, i1 zeroext %1) {
+define internal void @"$Loop.advance_planned.795"(ptr %0, i1 zeroext %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -92034,7 +92346,7 @@ entry:
   %4 = zext i1 %1 to i8
   store i8 %4, ptr %has_step, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = call i32 @"$Loop.perform_transfers.794"(ptr %5)
+  %6 = call i32 @"$Loop.perform_transfers.796"(ptr %5)
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -92055,13 +92367,13 @@ and.end:                                          ; preds = %and.rhs, %entry
 
 then:                                             ; preds = %and.end
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.799"(ptr %16)
+  call void @"$Loop.execute.801"(ptr %16)
   %17 = load %4, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %and.end
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.761"(ptr %18)
+  call void @"$Loop.land.763"(ptr %18)
   %19 = load %4, ptr %2, align 1
   br label %merge
 
@@ -92069,7 +92381,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.perform_transfers.794"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.796"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -92092,7 +92404,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i32 0, ptr %num_failed, align 4
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %209, ptr %5, i32 0, i32 3
+  %6 = getelementptr %208, ptr %5, i32 0, i32 3
   %7 = getelementptr %39, ptr %6, i32 0, i32 8
   %8 = getelementptr %50, ptr %7, i32 0, i32 1
   %9 = load i64, ptr %8, align 8
@@ -92110,7 +92422,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %209, ptr %16, i32 0, i32 3
+  %17 = getelementptr %208, ptr %16, i32 0, i32 3
   %18 = getelementptr %39, ptr %17, i32 0, i32 8
   %19 = getelementptr %50, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
@@ -92131,7 +92443,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.795"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.797"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -92141,7 +92453,7 @@ then:                                             ; preds = %forbody
 
 then3:                                            ; preds = %then
   %38 = load ptr, ptr %self, align 8
-  %39 = getelementptr %209, ptr %38, i32 0, i32 3
+  %39 = getelementptr %208, ptr %38, i32 0, i32 3
   %40 = load ptr, ptr %item, align 8
   %41 = load i32, ptr %code, align 4
   %42 = getelementptr %5, ptr %message, i32 0, i32 0
@@ -92150,7 +92462,7 @@ then3:                                            ; preds = %then
   call void @"$Scheduler.fail"(ptr %39, ptr %40, i32 %41, ptr %44)
   %45 = load %4, ptr %4, align 1
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %209, ptr %46, i32 0, i32 16
+  %47 = getelementptr %208, ptr %46, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %47, ptr align 1 %message, i64 1024, i1 false)
   %48 = load i32, ptr %num_failed, align 4
   %49 = add i32 %48, 1
@@ -92173,7 +92485,7 @@ merge1:                                           ; preds = %else, %merge2
 
 merge:                                            ; preds = %forcond
   %51 = load ptr, ptr %self, align 8
-  %52 = getelementptr %209, ptr %51, i32 0, i32 3
+  %52 = getelementptr %208, ptr %51, i32 0, i32 3
   %53 = getelementptr %39, ptr %52, i32 0, i32 9
   %54 = getelementptr %50, ptr %53, i32 0, i32 1
   %55 = load i64, ptr %54, align 8
@@ -92191,7 +92503,7 @@ forcond6:                                         ; preds = %merge11, %merge
 
 forbody7:                                         ; preds = %forcond6
   %62 = load ptr, ptr %self, align 8
-  %63 = getelementptr %209, ptr %62, i32 0, i32 3
+  %63 = getelementptr %208, ptr %62, i32 0, i32 3
   %64 = getelementptr %39, ptr %63, i32 0, i32 9
   %65 = getelementptr %50, ptr %64, i32 0, i32 0
   %66 = load ptr, ptr %65, align 8
@@ -92212,7 +92524,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.797"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.799"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -92222,7 +92534,7 @@ then12:                                           ; preds = %forbody7
 
 then16:                                           ; preds = %then12
   %84 = load ptr, ptr %self, align 8
-  %85 = getelementptr %209, ptr %84, i32 0, i32 3
+  %85 = getelementptr %208, ptr %84, i32 0, i32 3
   %86 = load ptr, ptr %item9, align 8
   %87 = load i32, ptr %code14, align 4
   %88 = getelementptr %5, ptr %message10, i32 0, i32 0
@@ -92231,7 +92543,7 @@ then16:                                           ; preds = %then12
   call void @"$Scheduler.fail"(ptr %85, ptr %86, i32 %87, ptr %90)
   %91 = load %4, ptr %3, align 1
   %92 = load ptr, ptr %self, align 8
-  %93 = getelementptr %209, ptr %92, i32 0, i32 16
+  %93 = getelementptr %208, ptr %92, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %93, ptr align 1 %message10, i64 1024, i1 false)
   %94 = load i32, ptr %num_failed, align 4
   %95 = add i32 %94, 1
@@ -92254,7 +92566,7 @@ merge11:                                          ; preds = %else13, %merge15
 
 merge8:                                           ; preds = %forcond6
   %97 = load ptr, ptr %self, align 8
-  %98 = getelementptr %209, ptr %97, i32 0, i32 3
+  %98 = getelementptr %208, ptr %97, i32 0, i32 3
   %99 = getelementptr %39, ptr %98, i32 0, i32 10
   %100 = getelementptr %50, ptr %99, i32 0, i32 1
   %101 = load i64, ptr %100, align 8
@@ -92272,7 +92584,7 @@ forcond19:                                        ; preds = %merge24, %merge8
 
 forbody20:                                        ; preds = %forcond19
   %108 = load ptr, ptr %self, align 8
-  %109 = getelementptr %209, ptr %108, i32 0, i32 3
+  %109 = getelementptr %208, ptr %108, i32 0, i32 3
   %110 = getelementptr %39, ptr %109, i32 0, i32 10
   %111 = getelementptr %50, ptr %110, i32 0, i32 0
   %112 = load ptr, ptr %111, align 8
@@ -92293,7 +92605,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.798"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.800"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -92303,7 +92615,7 @@ then25:                                           ; preds = %forbody20
 
 then29:                                           ; preds = %then25
   %130 = load ptr, ptr %self, align 8
-  %131 = getelementptr %209, ptr %130, i32 0, i32 3
+  %131 = getelementptr %208, ptr %130, i32 0, i32 3
   %132 = load ptr, ptr %item22, align 8
   %133 = load i32, ptr %code27, align 4
   %134 = getelementptr %5, ptr %message23, i32 0, i32 0
@@ -92312,7 +92624,7 @@ then29:                                           ; preds = %then25
   call void @"$Scheduler.fail"(ptr %131, ptr %132, i32 %133, ptr %136)
   %137 = load %4, ptr %2, align 1
   %138 = load ptr, ptr %self, align 8
-  %139 = getelementptr %209, ptr %138, i32 0, i32 16
+  %139 = getelementptr %208, ptr %138, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %139, ptr align 1 %message23, i64 1024, i1 false)
   %140 = load i32, ptr %num_failed, align 4
   %141 = add i32 %140, 1
@@ -92335,7 +92647,7 @@ merge24:                                          ; preds = %else26, %merge28
 
 merge21:                                          ; preds = %forcond19
   %143 = load ptr, ptr %self, align 8
-  %144 = getelementptr %209, ptr %143, i32 0, i32 3
+  %144 = getelementptr %208, ptr %143, i32 0, i32 3
   call void @"$Scheduler.clear_transfers"(ptr %144)
   %145 = load %4, ptr %1, align 1
   %146 = load i32, ptr %num_failed, align 4
@@ -92345,7 +92657,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.795"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.797"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -92358,7 +92670,7 @@ entry:
   store ptr %1, ptr %item, align 8
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %209, ptr %5, i32 0, i32 0
+  %6 = getelementptr %208, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = call i64 @"$LedgerRanks.page_host_bytes"(ptr %7)
   %9 = load ptr, ptr %item, align 8
@@ -92404,7 +92716,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr %71, ptr %38, i32 0, i32 15
   %40 = getelementptr %17, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.645", i64 %37, i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.647", i64 %37, i64 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -92427,7 +92739,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %209, ptr %48, i32 0, i32 0
+  %49 = getelementptr %208, ptr %48, i32 0, i32 0
   %50 = load ptr, ptr %49, align 8
   %51 = load ptr, ptr %item, align 8
   %52 = getelementptr %71, ptr %51, i32 0, i32 15
@@ -92454,7 +92766,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %210, ptr %1, i32 0, i32 2
+  %2 = getelementptr %209, ptr %1, i32 0, i32 2
   %3 = load i32, ptr %2, align 4
   %4 = sext i32 %3 to i64
   %5 = mul i64 %4, 4
@@ -92480,7 +92792,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.647", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.649", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -92516,7 +92828,7 @@ forbody:                                          ; preds = %forcond
   %20 = load ptr, ptr %host, align 8
   %21 = load i32, ptr %i, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %210, ptr %22, i32 0, i32 2
+  %23 = getelementptr %209, ptr %22, i32 0, i32 2
   %24 = load i32, ptr %23, align 4
   %25 = mul i32 %21, %24
   %26 = sext i32 %25 to i64
@@ -92553,18 +92865,18 @@ entry:
   store ptr %1, ptr %name, align 8
   store ptr %2, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %210, ptr %4, i32 0, i32 10
+  %5 = getelementptr %209, ptr %4, i32 0, i32 10
   %6 = load i32, ptr %5, align 4
   %7 = add i32 %6, 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %210, ptr %8, i32 0, i32 10
+  %9 = getelementptr %209, ptr %8, i32 0, i32 10
   store i32 %7, ptr %9, align 4
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %210, ptr %10, i32 0, i32 10
+  %11 = getelementptr %209, ptr %10, i32 0, i32 10
   %12 = load i32, ptr %11, align 4
   %13 = sub i32 %12, 1
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %210, ptr %14, i32 0, i32 9
+  %15 = getelementptr %209, ptr %14, i32 0, i32 9
   %16 = load i32, ptr %15, align 4
   %17 = icmp eq i32 %13, %16
   %18 = zext i1 %17 to i8
@@ -92587,9 +92899,9 @@ then2:                                            ; preds = %then
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load ptr, ptr %name, align 8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %210, ptr %30, i32 0, i32 9
+  %31 = getelementptr %209, ptr %30, i32 0, i32 9
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.796", ptr %29, i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.798", ptr %29, i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -92624,12 +92936,12 @@ entry:
   store ptr %0, ptr %self, align 8
   store i32 %1, ptr %page, align 4
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %210, ptr %2, i32 0, i32 4
+  %3 = getelementptr %209, ptr %2, i32 0, i32 4
   %4 = load ptr, ptr %3, align 8
   %5 = load i32, ptr %page, align 4
   %6 = sext i32 %5 to i64
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %210, ptr %7, i32 0, i32 2
+  %8 = getelementptr %209, ptr %7, i32 0, i32 2
   %9 = load i32, ptr %8, align 4
   %10 = sext i32 %9 to i64
   %11 = mul i64 %6, %10
@@ -92640,7 +92952,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.797"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.799"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -92651,7 +92963,7 @@ entry:
   store ptr %1, ptr %item, align 8
   store ptr %2, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %209, ptr %4, i32 0, i32 0
+  %5 = getelementptr %208, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = load ptr, ptr %item, align 8
   %8 = getelementptr %71, ptr %7, i32 0, i32 15
@@ -92699,7 +93011,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.646", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.648", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -92742,7 +93054,7 @@ forbody:                                          ; preds = %forcond
   %27 = load ptr, ptr %host, align 8
   %28 = load i32, ptr %i, align 4
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %210, ptr %29, i32 0, i32 2
+  %30 = getelementptr %209, ptr %29, i32 0, i32 2
   %31 = load i32, ptr %30, align 4
   %32 = mul i32 %28, %31
   %33 = sext i32 %32 to i64
@@ -92761,7 +93073,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.798"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.800"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -92771,7 +93083,7 @@ entry:
   store ptr %1, ptr %item, align 8
   store ptr %2, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %209, ptr %3, i32 0, i32 0
+  %4 = getelementptr %208, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = getelementptr %71, ptr %6, i32 0, i32 12
@@ -92821,7 +93133,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %209, ptr %28, i32 0, i32 0
+  %29 = getelementptr %208, ptr %28, i32 0, i32 0
   %30 = load ptr, ptr %29, align 8
   %31 = load ptr, ptr %item, align 8
   %32 = getelementptr %71, ptr %31, i32 0, i32 12
@@ -92867,12 +93179,12 @@ entry:
   store ptr %5, ptr %tokens, align 8
   store ptr %6, ptr %message, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %210, ptr %9, i32 0, i32 6
+  %10 = getelementptr %209, ptr %9, i32 0, i32 6
   %11 = load ptr, ptr %10, align 8
   %12 = load i32, ptr %row, align 4
   %13 = sext i32 %12 to i64
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %210, ptr %14, i32 0, i32 3
+  %15 = getelementptr %209, ptr %14, i32 0, i32 3
   %16 = getelementptr %32, ptr %15, i32 0, i32 6
   %17 = load i32, ptr %16, align 4
   %18 = sext i32 %17 to i64
@@ -92886,7 +93198,7 @@ entry:
 then:                                             ; preds = %entry
   %23 = load ptr, ptr %counts, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %210, ptr %24, i32 0, i32 3
+  %25 = getelementptr %209, ptr %24, i32 0, i32 3
   %26 = getelementptr %32, ptr %25, i32 0, i32 6
   %27 = load i32, ptr %26, align 4
   %28 = sext i32 %27 to i64
@@ -92953,7 +93265,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.799"(ptr %0) {
+define internal void @"$Loop.execute.801"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -92970,7 +93282,7 @@ entry:
   %9 = getelementptr i8, ptr %8, i64 0
   store i8 0, ptr %9, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @"$Loop.launch.800"(ptr %10, ptr %message)
+  %11 = call i32 @"$Loop.launch.802"(ptr %10, ptr %message)
   store i32 %11, ptr %code, align 4
   %12 = load i32, ptr %code, align 4
   %13 = icmp ne i32 %12, 0
@@ -92980,7 +93292,7 @@ entry:
 
 then:                                             ; preds = %and.lhs.true
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %209, ptr %16, i32 0, i32 3
+  %17 = getelementptr %208, ptr %16, i32 0, i32 3
   %18 = load i32, ptr %code, align 4
   %19 = getelementptr %5, ptr %message, i32 0, i32 0
   %20 = getelementptr [1024 x i8], ptr %19, i32 0, i32 0
@@ -92991,7 +93303,7 @@ then:                                             ; preds = %and.lhs.true
 
 else:                                             ; preds = %and.lhs.true, %entry
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.761"(ptr %23)
+  call void @"$Loop.land.763"(ptr %23)
   %24 = load %4, ptr %5, align 1
   br label %merge
 
@@ -93004,19 +93316,19 @@ merge:                                            ; preds = %else, %then
 
 and.lhs.true:                                     ; preds = %entry
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %209, ptr %29, i32 0, i32 0
+  %30 = getelementptr %208, ptr %29, i32 0, i32 0
   %31 = load ptr, ptr %30, align 8
-  %32 = getelementptr %210, ptr %31, i32 0, i32 0
+  %32 = getelementptr %209, ptr %31, i32 0, i32 0
   %33 = load i8, ptr %32, align 1
   %34 = trunc i8 %33 to i1
   br i1 %34, label %else, label %then
 
 then2:                                            ; preds = %merge
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %209, ptr %35, i32 0, i32 16
+  %36 = getelementptr %208, ptr %35, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %36, ptr align 1 %message, i64 1024, i1 false)
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %209, ptr %37, i32 0, i32 3
+  %38 = getelementptr %208, ptr %37, i32 0, i32 3
   %39 = load i32, ptr %code, align 4
   %40 = getelementptr %5, ptr %message, i32 0, i32 0
   %41 = getelementptr [1024 x i8], ptr %40, i32 0, i32 0
@@ -93034,16 +93346,16 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %209, ptr %45, i32 0, i32 3
+  %46 = getelementptr %208, ptr %45, i32 0, i32 3
   call void @"$Scheduler.launch"(ptr %46)
   %47 = load %4, ptr %2, align 1
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %209, ptr %48, i32 0, i32 31
+  %49 = getelementptr %208, ptr %48, i32 0, i32 31
   %50 = load ptr, ptr %self, align 8
-  %51 = getelementptr %209, ptr %50, i32 0, i32 32
+  %51 = getelementptr %208, ptr %50, i32 0, i32 32
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %51, ptr align 8 %49, i64 56, i1 false)
   %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %209, ptr %52, i32 0, i32 2
+  %53 = getelementptr %208, ptr %52, i32 0, i32 2
   %54 = getelementptr %38, ptr %53, i32 0, i32 8
   %55 = load i8, ptr %54, align 1
   %56 = trunc i8 %55 to i1
@@ -93051,7 +93363,7 @@ merge1:                                           ; preds = %else3, %dead
 
 then5:                                            ; preds = %or.lhs.false, %or.lhs.false7, %merge1
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.761"(ptr %57)
+  call void @"$Loop.land.763"(ptr %57)
   %58 = load %4, ptr %1, align 1
   br label %merge4
 
@@ -93063,7 +93375,7 @@ merge4:                                           ; preds = %else6, %then5
 
 or.lhs.false:                                     ; preds = %or.lhs.false7
   %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %209, ptr %59, i32 0, i32 4
+  %60 = getelementptr %208, ptr %59, i32 0, i32 4
   %61 = getelementptr %46, ptr %60, i32 0, i32 13
   %62 = load ptr, ptr %61, align 8
   %63 = icmp ne ptr %62, null
@@ -93073,13 +93385,13 @@ or.lhs.false:                                     ; preds = %or.lhs.false7
 
 or.lhs.false7:                                    ; preds = %merge1
   %66 = load ptr, ptr %self, align 8
-  %67 = getelementptr %209, ptr %66, i32 0, i32 34
+  %67 = getelementptr %208, ptr %66, i32 0, i32 34
   %68 = load i8, ptr %67, align 1
   %69 = trunc i8 %68 to i1
   br i1 %69, label %then5, label %or.lhs.false
 }
 
-define internal i32 @"$Loop.launch.800"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.launch.802"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -93091,11 +93403,11 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %209, ptr %4, i32 0, i32 4
+  %5 = getelementptr %208, ptr %4, i32 0, i32 4
   %6 = getelementptr %46, ptr %5, i32 0, i32 13
   store ptr null, ptr %6, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %209, ptr %7, i32 0, i32 3
+  %8 = getelementptr %208, ptr %7, i32 0, i32 3
   %9 = call zeroext i1 @"$Scheduler.wants_logits"(ptr %8)
   %10 = zext i1 %9 to i8
   %11 = trunc i8 %10 to i1
@@ -93103,10 +93415,10 @@ entry:
 
 then:                                             ; preds = %entry
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %209, ptr %12, i32 0, i32 25
+  %13 = getelementptr %208, ptr %12, i32 0, i32 25
   %14 = load ptr, ptr %13, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %209, ptr %15, i32 0, i32 4
+  %16 = getelementptr %208, ptr %15, i32 0, i32 4
   %17 = getelementptr %46, ptr %16, i32 0, i32 13
   store ptr %14, ptr %17, align 8
   br label %merge
@@ -93118,10 +93430,10 @@ merge:                                            ; preds = %else, %then
   %18 = call i64 @"$threads.now_ns"()
   store i64 %18, ptr %begin, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %209, ptr %19, i32 0, i32 0
+  %20 = getelementptr %208, ptr %19, i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %209, ptr %22, i32 0, i32 4
+  %23 = getelementptr %208, ptr %22, i32 0, i32 4
   %24 = load ptr, ptr %message, align 8
   %25 = call i32 @"$LedgerRanks.launch"(ptr %21, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
@@ -93130,20 +93442,20 @@ merge:                                            ; preds = %else, %then
   %28 = sub i64 %26, %27
   store i64 %28, ptr %spent, align 8
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %209, ptr %29, i32 0, i32 27
+  %30 = getelementptr %208, ptr %29, i32 0, i32 27
   %31 = load i64, ptr %30, align 8
   %32 = load i64, ptr %spent, align 8
   %33 = add i64 %31, %32
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %209, ptr %34, i32 0, i32 27
+  %35 = getelementptr %208, ptr %34, i32 0, i32 27
   store i64 %33, ptr %35, align 8
   %36 = load ptr, ptr %self, align 8
-  %37 = getelementptr %209, ptr %36, i32 0, i32 29
+  %37 = getelementptr %208, ptr %36, i32 0, i32 29
   %38 = load i64, ptr %37, align 8
   %39 = load i64, ptr %spent, align 8
   %40 = add i64 %38, %39
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %209, ptr %41, i32 0, i32 29
+  %42 = getelementptr %208, ptr %41, i32 0, i32 29
   store i64 %40, ptr %42, align 8
   %43 = load i32, ptr %code, align 4
   %44 = icmp eq i32 %43, 0
@@ -93153,12 +93465,12 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %209, ptr %47, i32 0, i32 3
+  %48 = getelementptr %208, ptr %47, i32 0, i32 3
   call void @"$Scheduler.table_uploaded"(ptr %48)
   %49 = load %4, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
   %51 = load i64, ptr %spent, align 8
-  call void @"$Loop.describe_step.801"(ptr %50, i64 %51)
+  call void @"$Loop.describe_step.803"(ptr %50, i64 %51)
   %52 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -93173,7 +93485,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.describe_step.801"(ptr %0, i64 %1) {
+define internal void @"$Loop.describe_step.803"(ptr %0, i64 %1) {
 entry:
   %step = alloca ptr, align 8
   %launch_ns = alloca i64, align 8
@@ -93181,31 +93493,31 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %launch_ns, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %209, ptr %2, i32 0, i32 31
+  %3 = getelementptr %208, ptr %2, i32 0, i32 31
   store ptr %3, ptr %step, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %209, ptr %4, i32 0, i32 4
+  %5 = getelementptr %208, ptr %4, i32 0, i32 4
   %6 = getelementptr %46, ptr %5, i32 0, i32 0
   %7 = load i32, ptr %6, align 4
   %8 = load ptr, ptr %step, align 8
   %9 = getelementptr %53, ptr %8, i32 0, i32 4
   store i32 %7, ptr %9, align 4
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %209, ptr %10, i32 0, i32 4
+  %11 = getelementptr %208, ptr %10, i32 0, i32 4
   %12 = getelementptr %46, ptr %11, i32 0, i32 1
   %13 = load i32, ptr %12, align 4
   %14 = load ptr, ptr %step, align 8
   %15 = getelementptr %53, ptr %14, i32 0, i32 5
   store i32 %13, ptr %15, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %209, ptr %16, i32 0, i32 4
+  %17 = getelementptr %208, ptr %16, i32 0, i32 4
   %18 = getelementptr %46, ptr %17, i32 0, i32 5
   %19 = load i32, ptr %18, align 4
   %20 = load ptr, ptr %step, align 8
   %21 = getelementptr %53, ptr %20, i32 0, i32 6
   store i32 %19, ptr %21, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %209, ptr %22, i32 0, i32 3
+  %23 = getelementptr %208, ptr %22, i32 0, i32 3
   %24 = getelementptr %39, ptr %23, i32 0, i32 1
   %25 = getelementptr %41, ptr %24, i32 0, i32 4
   %26 = load i32, ptr %25, align 4
@@ -93213,7 +93525,7 @@ entry:
   %28 = getelementptr %53, ptr %27, i32 0, i32 7
   store i32 %26, ptr %28, align 4
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %209, ptr %29, i32 0, i32 30
+  %30 = getelementptr %208, ptr %29, i32 0, i32 30
   %31 = load i64, ptr %30, align 8
   %32 = load ptr, ptr %step, align 8
   %33 = getelementptr %53, ptr %32, i32 0, i32 2
@@ -93240,14 +93552,14 @@ entry:
   %4 = call ptr @calloc(i64 1, i64 3280)
   store ptr %4, ptr %self, align 8
   %5 = load ptr, ptr %o, align 8
-  %6 = getelementptr %211, ptr %5, i32 0, i32 9
+  %6 = getelementptr %210, ptr %5, i32 0, i32 9
   %7 = load i32, ptr %6, align 4
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %208, ptr %8, i32 0, i32 2
+  %9 = getelementptr %207, ptr %8, i32 0, i32 2
   %10 = getelementptr %11, ptr %9, i32 0, i32 3
   store i32 %7, ptr %10, align 4
   %11 = load ptr, ptr %o, align 8
-  %12 = getelementptr %211, ptr %11, i32 0, i32 10
+  %12 = getelementptr %210, ptr %11, i32 0, i32 10
   %13 = load i32, ptr %12, align 4
   %14 = icmp sge i32 %13, 0
   %15 = zext i1 %14 to i8
@@ -93256,14 +93568,14 @@ entry:
 
 then:                                             ; preds = %entry
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %208, ptr %17, i32 0, i32 2
+  %18 = getelementptr %207, ptr %17, i32 0, i32 2
   %19 = getelementptr %11, ptr %18, i32 0, i32 25
   store i32 1, ptr %19, align 4
   %20 = load ptr, ptr %o, align 8
-  %21 = getelementptr %211, ptr %20, i32 0, i32 10
+  %21 = getelementptr %210, ptr %20, i32 0, i32 10
   %22 = load i32, ptr %21, align 4
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %208, ptr %23, i32 0, i32 2
+  %24 = getelementptr %207, ptr %23, i32 0, i32 2
   %25 = getelementptr %11, ptr %24, i32 0, i32 26
   %26 = getelementptr [16 x i32], ptr %25, i32 0, i32 0
   %27 = getelementptr i32, ptr %26, i64 0
@@ -93278,62 +93590,62 @@ merge:                                            ; preds = %else, %then
   call void @"$shape_of"(ptr noalias sret(%32) %3, ptr %28)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %shape, ptr align 4 %3, i64 28, i1 false)
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %208, ptr %29, i32 0, i32 1
+  %30 = getelementptr %207, ptr %29, i32 0, i32 1
   %31 = load ptr, ptr %o, align 8
-  %32 = getelementptr %211, ptr %31, i32 0, i32 0
+  %32 = getelementptr %210, ptr %31, i32 0, i32 0
   %33 = load i32, ptr %32, align 4
   %34 = load ptr, ptr %o, align 8
-  %35 = getelementptr %211, ptr %34, i32 0, i32 1
+  %35 = getelementptr %210, ptr %34, i32 0, i32 1
   %36 = load i32, ptr %35, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %shape, i64 28, i1 false)
   %37 = call zeroext i1 @"$LedgerRanks.init"(ptr %30, ptr byval(%32) %2, i32 %33, i32 %36)
   %38 = zext i1 %37 to i8
   %39 = load ptr, ptr %o, align 8
-  %40 = getelementptr %211, ptr %39, i32 0, i32 0
+  %40 = getelementptr %210, ptr %39, i32 0, i32 0
   %41 = load i32, ptr %40, align 4
   %42 = getelementptr %38, ptr %chosen, i32 0, i32 0
   store i32 %41, ptr %42, align 4
   %43 = load ptr, ptr %o, align 8
-  %44 = getelementptr %211, ptr %43, i32 0, i32 1
+  %44 = getelementptr %210, ptr %43, i32 0, i32 1
   %45 = load i32, ptr %44, align 4
   %46 = getelementptr %38, ptr %chosen, i32 0, i32 1
   store i32 %45, ptr %46, align 4
   %47 = load ptr, ptr %o, align 8
-  %48 = getelementptr %211, ptr %47, i32 0, i32 2
+  %48 = getelementptr %210, ptr %47, i32 0, i32 2
   %49 = load i32, ptr %48, align 4
   %50 = getelementptr %38, ptr %chosen, i32 0, i32 2
   store i32 %49, ptr %50, align 4
   %51 = load ptr, ptr %o, align 8
-  %52 = getelementptr %211, ptr %51, i32 0, i32 3
+  %52 = getelementptr %210, ptr %51, i32 0, i32 3
   %53 = load i32, ptr %52, align 4
   %54 = getelementptr %38, ptr %chosen, i32 0, i32 3
   store i32 %53, ptr %54, align 4
   %55 = load ptr, ptr %o, align 8
-  %56 = getelementptr %211, ptr %55, i32 0, i32 5
+  %56 = getelementptr %210, ptr %55, i32 0, i32 5
   %57 = load i32, ptr %56, align 4
   %58 = getelementptr %38, ptr %chosen, i32 0, i32 4
   store i32 %57, ptr %58, align 4
   %59 = load ptr, ptr %o, align 8
-  %60 = getelementptr %211, ptr %59, i32 0, i32 7
+  %60 = getelementptr %210, ptr %59, i32 0, i32 7
   %61 = load i32, ptr %60, align 4
   %62 = getelementptr %38, ptr %chosen, i32 0, i32 5
   store i32 %61, ptr %62, align 4
   %63 = load ptr, ptr %o, align 8
-  %64 = getelementptr %211, ptr %63, i32 0, i32 8
+  %64 = getelementptr %210, ptr %63, i32 0, i32 8
   %65 = load i32, ptr %64, align 4
   %66 = icmp ne i32 %65, 0
   %67 = zext i1 %66 to i8
   %68 = getelementptr %38, ptr %chosen, i32 0, i32 6
   store i8 %67, ptr %68, align 1
   %69 = load ptr, ptr %o, align 8
-  %70 = getelementptr %211, ptr %69, i32 0, i32 12
+  %70 = getelementptr %210, ptr %69, i32 0, i32 12
   %71 = load i32, ptr %70, align 4
   %72 = icmp ne i32 %71, 0
   %73 = zext i1 %72 to i8
   %74 = getelementptr %38, ptr %chosen, i32 0, i32 8
   store i8 %73, ptr %74, align 1
   %75 = load ptr, ptr %o, align 8
-  %76 = getelementptr %211, ptr %75, i32 0, i32 13
+  %76 = getelementptr %210, ptr %75, i32 0, i32 13
   %77 = load i32, ptr %76, align 4
   %78 = icmp ne i32 %77, 0
   %79 = zext i1 %78 to i8
@@ -93341,31 +93653,31 @@ merge:                                            ; preds = %else, %then
   store i8 %79, ptr %80, align 1
   %81 = call ptr @"$bind_memory"(ptr %chosen, ptr %shape)
   %82 = load ptr, ptr %self, align 8
-  %83 = getelementptr %208, ptr %82, i32 0, i32 3
+  %83 = getelementptr %207, ptr %82, i32 0, i32 3
   store ptr %81, ptr %83, align 8
   %84 = load ptr, ptr %o, align 8
-  %85 = getelementptr %211, ptr %84, i32 0, i32 11
+  %85 = getelementptr %210, ptr %84, i32 0, i32 11
   %86 = load i32, ptr %85, align 4
   %87 = icmp ne i32 %86, 0
   %88 = zext i1 %87 to i8
   %89 = load ptr, ptr %self, align 8
-  %90 = getelementptr %208, ptr %89, i32 0, i32 4
+  %90 = getelementptr %207, ptr %89, i32 0, i32 4
   store i8 %88, ptr %90, align 1
   %91 = load ptr, ptr %self, align 8
-  %92 = getelementptr %208, ptr %91, i32 0, i32 0
+  %92 = getelementptr %207, ptr %91, i32 0, i32 0
   %93 = load ptr, ptr %self, align 8
-  %94 = getelementptr %208, ptr %93, i32 0, i32 2
+  %94 = getelementptr %207, ptr %93, i32 0, i32 2
   %95 = load ptr, ptr %self, align 8
-  %96 = getelementptr %208, ptr %95, i32 0, i32 1
+  %96 = getelementptr %207, ptr %95, i32 0, i32 1
   %97 = load ptr, ptr %message, align 8
-  %98 = call i32 @"$Loop.init.802"(ptr %92, ptr %94, ptr %chosen, ptr %96, ptr %97)
+  %98 = call i32 @"$Loop.init.804"(ptr %92, ptr %94, ptr %chosen, ptr %96, ptr %97)
   store i32 %98, ptr %code, align 4
   %99 = load ptr, ptr %self, align 8
-  %100 = getelementptr %208, ptr %99, i32 0, i32 4
+  %100 = getelementptr %207, ptr %99, i32 0, i32 4
   %101 = load i8, ptr %100, align 1
   %102 = load ptr, ptr %self, align 8
-  %103 = getelementptr %208, ptr %102, i32 0, i32 0
-  %104 = getelementptr %209, ptr %103, i32 0, i32 10
+  %103 = getelementptr %207, ptr %102, i32 0, i32 0
+  %104 = getelementptr %208, ptr %103, i32 0, i32 10
   store i8 %101, ptr %104, align 1
   %105 = load i32, ptr %code, align 4
   %106 = icmp ne i32 %105, 0
@@ -93393,83 +93705,83 @@ dead4:                                            ; No predecessors!
 define internal void @"$shape_of"(ptr noalias sret(%32) %0, ptr %1) {
 entry:
   %2 = alloca %32, align 8
-  %3 = alloca %212, align 8
-  %"<structcast>" = alloca %212, align 8
+  %3 = alloca %211, align 8
+  %"<structcast>" = alloca %211, align 8
   %o = alloca ptr, align 8
   store ptr %1, ptr %o, align 8
   %4 = load ptr, ptr %o, align 8
-  %5 = getelementptr %211, ptr %4, i32 0, i32 4
+  %5 = getelementptr %210, ptr %4, i32 0, i32 4
   %6 = load i32, ptr %5, align 4
   %7 = load ptr, ptr %o, align 8
-  %8 = getelementptr %211, ptr %7, i32 0, i32 3
+  %8 = getelementptr %210, ptr %7, i32 0, i32 3
   %9 = load i32, ptr %8, align 4
   %10 = load ptr, ptr %o, align 8
-  %11 = getelementptr %211, ptr %10, i32 0, i32 2
+  %11 = getelementptr %210, ptr %10, i32 0, i32 2
   %12 = load i32, ptr %11, align 4
   %13 = load ptr, ptr %o, align 8
-  %14 = getelementptr %211, ptr %13, i32 0, i32 1
+  %14 = getelementptr %210, ptr %13, i32 0, i32 1
   %15 = load i32, ptr %14, align 4
   %16 = add i32 %12, %15
   %17 = sub i32 %16, 1
   %18 = load ptr, ptr %o, align 8
-  %19 = getelementptr %211, ptr %18, i32 0, i32 1
+  %19 = getelementptr %210, ptr %18, i32 0, i32 1
   %20 = load i32, ptr %19, align 4
   %21 = sdiv i32 %17, %20
   %22 = load ptr, ptr %o, align 8
-  %23 = getelementptr %211, ptr %22, i32 0, i32 6
+  %23 = getelementptr %210, ptr %22, i32 0, i32 6
   %24 = load i32, ptr %23, align 4
   %25 = load ptr, ptr %o, align 8
-  %26 = getelementptr %211, ptr %25, i32 0, i32 6
+  %26 = getelementptr %210, ptr %25, i32 0, i32 6
   %27 = load i32, ptr %26, align 4
   %28 = mul i32 16, %27
   %29 = load ptr, ptr %o, align 8
-  %30 = getelementptr %211, ptr %29, i32 0, i32 6
+  %30 = getelementptr %210, ptr %29, i32 0, i32 6
   %31 = load i32, ptr %30, align 4
   %32 = load ptr, ptr %o, align 8
-  %33 = getelementptr %211, ptr %32, i32 0, i32 9
+  %33 = getelementptr %210, ptr %32, i32 0, i32 9
   %34 = load i32, ptr %33, align 4
-  %35 = getelementptr %212, ptr %3, i32 0, i32 0
+  %35 = getelementptr %211, ptr %3, i32 0, i32 0
   store i32 %6, ptr %35, align 4
-  %36 = getelementptr %212, ptr %3, i32 0, i32 1
+  %36 = getelementptr %211, ptr %3, i32 0, i32 1
   store i32 %9, ptr %36, align 4
-  %37 = getelementptr %212, ptr %3, i32 0, i32 2
+  %37 = getelementptr %211, ptr %3, i32 0, i32 2
   store i32 %21, ptr %37, align 4
-  %38 = getelementptr %212, ptr %3, i32 0, i32 3
+  %38 = getelementptr %211, ptr %3, i32 0, i32 3
   store i32 %24, ptr %38, align 4
-  %39 = getelementptr %212, ptr %3, i32 0, i32 4
+  %39 = getelementptr %211, ptr %3, i32 0, i32 4
   store i32 %28, ptr %39, align 4
-  %40 = getelementptr %212, ptr %3, i32 0, i32 5
+  %40 = getelementptr %211, ptr %3, i32 0, i32 5
   store i32 %31, ptr %40, align 4
-  %41 = getelementptr %212, ptr %3, i32 0, i32 6
+  %41 = getelementptr %211, ptr %3, i32 0, i32 6
   store i32 %34, ptr %41, align 4
-  %42 = load %212, ptr %3, align 4
-  store %212 %42, ptr %"<structcast>", align 4
+  %42 = load %211, ptr %3, align 4
+  store %211 %42, ptr %"<structcast>", align 4
   %43 = getelementptr %32, ptr %2, i32 0, i32 0
-  %44 = getelementptr %212, ptr %"<structcast>", i32 0, i32 0
+  %44 = getelementptr %211, ptr %"<structcast>", i32 0, i32 0
   %45 = load i32, ptr %44, align 4
   store i32 %45, ptr %43, align 4
   %46 = getelementptr %32, ptr %2, i32 0, i32 1
-  %47 = getelementptr %212, ptr %"<structcast>", i32 0, i32 1
+  %47 = getelementptr %211, ptr %"<structcast>", i32 0, i32 1
   %48 = load i32, ptr %47, align 4
   store i32 %48, ptr %46, align 4
   %49 = getelementptr %32, ptr %2, i32 0, i32 2
-  %50 = getelementptr %212, ptr %"<structcast>", i32 0, i32 2
+  %50 = getelementptr %211, ptr %"<structcast>", i32 0, i32 2
   %51 = load i32, ptr %50, align 4
   store i32 %51, ptr %49, align 4
   %52 = getelementptr %32, ptr %2, i32 0, i32 3
-  %53 = getelementptr %212, ptr %"<structcast>", i32 0, i32 3
+  %53 = getelementptr %211, ptr %"<structcast>", i32 0, i32 3
   %54 = load i32, ptr %53, align 4
   store i32 %54, ptr %52, align 4
   %55 = getelementptr %32, ptr %2, i32 0, i32 4
-  %56 = getelementptr %212, ptr %"<structcast>", i32 0, i32 4
+  %56 = getelementptr %211, ptr %"<structcast>", i32 0, i32 4
   %57 = load i32, ptr %56, align 4
   store i32 %57, ptr %55, align 4
   %58 = getelementptr %32, ptr %2, i32 0, i32 5
-  %59 = getelementptr %212, ptr %"<structcast>", i32 0, i32 5
+  %59 = getelementptr %211, ptr %"<structcast>", i32 0, i32 5
   %60 = load i32, ptr %59, align 4
   store i32 %60, ptr %58, align 4
   %61 = getelementptr %32, ptr %2, i32 0, i32 6
-  %62 = getelementptr %212, ptr %"<structcast>", i32 0, i32 6
+  %62 = getelementptr %211, ptr %"<structcast>", i32 0, i32 6
   %63 = load i32, ptr %62, align 4
   store i32 %63, ptr %61, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %2, i64 28, i1 false)
@@ -93496,24 +93808,24 @@ entry:
   %6 = load ptr, ptr %self, align 8
   %7 = call ptr @memset(ptr %6, i32 0, i64 272)
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %210, ptr %8, i32 0, i32 0
+  %9 = getelementptr %209, ptr %8, i32 0, i32 0
   store i8 1, ptr %9, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %210, ptr %10, i32 0, i32 3
+  %11 = getelementptr %209, ptr %10, i32 0, i32 3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %11, ptr align 4 %shape, i64 28, i1 false)
   %12 = load i32, ptr %num_pages, align 4
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %210, ptr %13, i32 0, i32 1
+  %14 = getelementptr %209, ptr %13, i32 0, i32 1
   store i32 %12, ptr %14, align 4
   %15 = load i32, ptr %page_size, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %210, ptr %16, i32 0, i32 2
+  %17 = getelementptr %209, ptr %16, i32 0, i32 2
   store i32 %15, ptr %17, align 4
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %210, ptr %18, i32 0, i32 8
+  %19 = getelementptr %209, ptr %18, i32 0, i32 8
   store i32 -1, ptr %19, align 4
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %210, ptr %20, i32 0, i32 9
+  %21 = getelementptr %209, ptr %20, i32 0, i32 9
   store i32 -1, ptr %21, align 4
   %22 = load i32, ptr %num_pages, align 4
   %23 = sext i32 %22 to i64
@@ -93523,7 +93835,7 @@ entry:
   %27 = add i64 %26, 1
   %28 = call ptr @calloc(i64 %27, i64 4)
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %210, ptr %29, i32 0, i32 4
+  %30 = getelementptr %209, ptr %29, i32 0, i32 4
   store ptr %28, ptr %30, align 8
   %31 = getelementptr %32, ptr %shape, i32 0, i32 1
   %32 = load i32, ptr %31, align 4
@@ -93535,7 +93847,7 @@ entry:
   %38 = add i64 %37, 1
   %39 = call ptr @calloc(i64 %38, i64 4)
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %210, ptr %40, i32 0, i32 5
+  %41 = getelementptr %209, ptr %40, i32 0, i32 5
   store ptr %39, ptr %41, align 8
   %42 = getelementptr %32, ptr %shape, i32 0, i32 1
   %43 = load i32, ptr %42, align 4
@@ -93547,21 +93859,21 @@ entry:
   %49 = add i64 %48, 1
   %50 = call ptr @calloc(i64 %49, i64 4)
   %51 = load ptr, ptr %self, align 8
-  %52 = getelementptr %210, ptr %51, i32 0, i32 6
+  %52 = getelementptr %209, ptr %51, i32 0, i32 6
   store ptr %50, ptr %52, align 8
-  %53 = call i64 @"$anon (./terra/scheduling/batch.t:108).555"(ptr %shape)
+  %53 = call i64 @"$anon (./terra/scheduling/batch.t:108).557"(ptr %shape)
   store i64 %53, ptr %bytes, align 8
   %54 = load i64, ptr %bytes, align 8
   %55 = call ptr @calloc(i64 3, i64 %54)
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %210, ptr %56, i32 0, i32 14
+  %57 = getelementptr %209, ptr %56, i32 0, i32 14
   store ptr %55, ptr %57, align 8
   %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %210, ptr %58, i32 0, i32 12
+  %59 = getelementptr %209, ptr %58, i32 0, i32 12
   %60 = load ptr, ptr %self, align 8
-  %61 = getelementptr %210, ptr %60, i32 0, i32 14
+  %61 = getelementptr %209, ptr %60, i32 0, i32 14
   %62 = load ptr, ptr %61, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).556"(ptr %59, ptr %shape, ptr %62)
+  call void @"$anon (./terra/scheduling/batch.t:114).558"(ptr %59, ptr %shape, ptr %62)
   %63 = load %4, ptr %5, align 1
   store i32 0, ptr %i, align 4
   br label %forcond
@@ -93577,13 +93889,13 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %210, ptr %70, i32 0, i32 13
+  %71 = getelementptr %209, ptr %70, i32 0, i32 13
   %72 = getelementptr [2 x %48], ptr %71, i32 0, i32 0
   %73 = load i32, ptr %i, align 4
   %74 = sext i32 %73 to i64
   %75 = getelementptr %48, ptr %72, i64 %74
   %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %210, ptr %76, i32 0, i32 14
+  %77 = getelementptr %209, ptr %76, i32 0, i32 14
   %78 = load ptr, ptr %77, align 8
   %79 = load i32, ptr %i, align 4
   %80 = add i32 %79, 1
@@ -93591,7 +93903,7 @@ forbody:                                          ; preds = %forcond
   %82 = load i64, ptr %bytes, align 8
   %83 = mul i64 %81, %82
   %84 = getelementptr i8, ptr %78, i64 %83
-  call void @"$anon (./terra/scheduling/batch.t:114).556"(ptr %75, ptr %shape, ptr %84)
+  call void @"$anon (./terra/scheduling/batch.t:114).558"(ptr %75, ptr %shape, ptr %84)
   %85 = load %4, ptr %4, align 1
   %86 = add i32 %64, 1
   store i32 %86, ptr %i, align 4
@@ -93599,7 +93911,7 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %210, ptr %87, i32 0, i32 4
+  %88 = getelementptr %209, ptr %87, i32 0, i32 4
   %89 = load ptr, ptr %88, align 8
   %90 = icmp ne ptr %89, null
   %91 = zext i1 %90 to i8
@@ -93608,7 +93920,7 @@ merge:                                            ; preds = %forcond
 
 and.rhs:                                          ; preds = %and.lhs.true
   %93 = load ptr, ptr %self, align 8
-  %94 = getelementptr %210, ptr %93, i32 0, i32 14
+  %94 = getelementptr %209, ptr %93, i32 0, i32 14
   %95 = load ptr, ptr %94, align 8
   %96 = icmp ne ptr %95, null
   %97 = zext i1 %96 to i8
@@ -93623,7 +93935,7 @@ and.end:                                          ; preds = %and.rhs, %and.lhs.t
 
 and.lhs.true:                                     ; preds = %and.lhs.true1
   %102 = load ptr, ptr %self, align 8
-  %103 = getelementptr %210, ptr %102, i32 0, i32 6
+  %103 = getelementptr %209, ptr %102, i32 0, i32 6
   %104 = load ptr, ptr %103, align 8
   %105 = icmp ne ptr %104, null
   %106 = zext i1 %105 to i8
@@ -93632,7 +93944,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
 
 and.lhs.true1:                                    ; preds = %merge
   %108 = load ptr, ptr %self, align 8
-  %109 = getelementptr %210, ptr %108, i32 0, i32 5
+  %109 = getelementptr %209, ptr %108, i32 0, i32 5
   %110 = load ptr, ptr %109, align 8
   %111 = icmp ne ptr %110, null
   %112 = zext i1 %111 to i8
@@ -93656,7 +93968,7 @@ entry:
   store i64 %3, ptr %input_bytes, align 8
   %4 = load i64, ptr %input_bytes, align 8
   %5 = load ptr, ptr %shape, align 8
-  %6 = call i64 @"$anon (./terra/scheduling/batch.t:108).555"(ptr %5)
+  %6 = call i64 @"$anon (./terra/scheduling/batch.t:108).557"(ptr %5)
   %7 = add i64 %4, %6
   %8 = call ptr @calloc(i64 1, i64 %7)
   store ptr %8, ptr %memory, align 8
@@ -93681,7 +93993,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.802"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.804"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %code1 = alloca i32, align 4
@@ -93703,43 +94015,43 @@ entry:
   %10 = call ptr @memset(ptr %9, i32 0, i64 2768)
   %11 = load ptr, ptr %model, align 8
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %209, ptr %12, i32 0, i32 1
+  %13 = getelementptr %208, ptr %12, i32 0, i32 1
   store ptr %11, ptr %13, align 8
   %14 = load ptr, ptr %options, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %209, ptr %15, i32 0, i32 2
+  %16 = getelementptr %208, ptr %15, i32 0, i32 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %16, ptr align 8 %14, i64 72, i1 false)
   %17 = load ptr, ptr %ranks, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %209, ptr %18, i32 0, i32 0
+  %19 = getelementptr %208, ptr %18, i32 0, i32 0
   store ptr %17, ptr %19, align 8
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %209, ptr %20, i32 0, i32 22
+  %21 = getelementptr %208, ptr %20, i32 0, i32 22
   store i32 -1, ptr %21, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %209, ptr %22, i32 0, i32 23
+  %23 = getelementptr %208, ptr %22, i32 0, i32 23
   store i64 1, ptr %23, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %209, ptr %24, i32 0, i32 15
+  %25 = getelementptr %208, ptr %24, i32 0, i32 15
   store i8 1, ptr %25, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %209, ptr %26, i32 0, i32 5
+  %27 = getelementptr %208, ptr %26, i32 0, i32 5
   call void @"$Turnstile.init"(ptr %27)
   %28 = load %4, ptr %8, align 1
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %209, ptr %29, i32 0, i32 6
+  %30 = getelementptr %208, ptr %29, i32 0, i32 6
   %31 = call i32 @pthread_mutex_init(ptr %30, ptr null)
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %209, ptr %32, i32 0, i32 7
+  %33 = getelementptr %208, ptr %32, i32 0, i32 7
   call void @"$threads.init_condition"(ptr %33)
   %34 = load %4, ptr %7, align 1
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %209, ptr %35, i32 0, i32 8
+  %36 = getelementptr %208, ptr %35, i32 0, i32 8
   call void @"$threads.init_condition"(ptr %36)
   %37 = load %4, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.803"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.805"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -93760,7 +94072,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.804"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.806"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -93780,7 +94092,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.781"(ptr %54)
+  call void @"$Loop.publish_counters.783"(ptr %54)
   %55 = load %4, ptr %5, align 1
   ret i32 0
 
@@ -93788,7 +94100,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.803"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.805"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target9 = alloca ptr, align 8
@@ -93801,24 +94113,24 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %209, ptr %4, i32 0, i32 2
+  %5 = getelementptr %208, ptr %4, i32 0, i32 2
   %6 = getelementptr %38, ptr %5, i32 0, i32 3
   %7 = load i32, ptr %6, align 4
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %209, ptr %8, i32 0, i32 2
+  %9 = getelementptr %208, ptr %8, i32 0, i32 2
   %10 = getelementptr %38, ptr %9, i32 0, i32 5
   %11 = load i32, ptr %10, align 4
   %12 = add i32 %7, %11
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %209, ptr %13, i32 0, i32 20
+  %14 = getelementptr %208, ptr %13, i32 0, i32 20
   store i32 %12, ptr %14, align 4
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %209, ptr %15, i32 0, i32 20
+  %16 = getelementptr %208, ptr %15, i32 0, i32 20
   %17 = load i32, ptr %16, align 4
   %18 = mul i32 2, %17
   store i32 %18, ptr %needed, align 4
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %209, ptr %19, i32 0, i32 33
+  %20 = getelementptr %208, ptr %19, i32 0, i32 33
   %21 = call zeroext i1 @"$StepRing.init"(ptr %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
@@ -93826,7 +94138,7 @@ entry:
 
 and.rhs:                                          ; preds = %and.lhs.true
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %209, ptr %24, i32 0, i32 21
+  %25 = getelementptr %208, ptr %24, i32 0, i32 21
   %26 = load i32, ptr %needed, align 4
   %27 = sext i32 %26 to i64
   %28 = load i32, ptr %needed, align 4
@@ -93853,36 +94165,36 @@ and.end:                                          ; preds = %and.rhs, %and.lhs.t
 
 and.lhs.true:                                     ; preds = %and.lhs.true1
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %209, ptr %44, i32 0, i32 19
+  %45 = getelementptr %208, ptr %44, i32 0, i32 19
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %209, ptr %46, i32 0, i32 20
+  %47 = getelementptr %208, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.740"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.742"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
 
 and.lhs.true1:                                    ; preds = %and.lhs.true2
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %209, ptr %53, i32 0, i32 18
+  %54 = getelementptr %208, ptr %53, i32 0, i32 18
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %209, ptr %55, i32 0, i32 20
+  %56 = getelementptr %208, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.740"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.742"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
 
 and.lhs.true2:                                    ; preds = %entry
   %62 = load ptr, ptr %self, align 8
-  %63 = getelementptr %209, ptr %62, i32 0, i32 17
+  %63 = getelementptr %208, ptr %62, i32 0, i32 17
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %209, ptr %64, i32 0, i32 20
+  %65 = getelementptr %208, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.740"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.742"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -93902,9 +94214,9 @@ then4:                                            ; preds = %then
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
   %79 = getelementptr i8, ptr %78, i64 0
   %80 = load ptr, ptr %self, align 8
-  %81 = getelementptr %209, ptr %80, i32 0, i32 20
+  %81 = getelementptr %208, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.741", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.743", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -93928,10 +94240,10 @@ else:                                             ; preds = %and.end
 merge:                                            ; preds = %else, %dead
   %89 = call i32 @eventfd(i32 0, i32 526336)
   %90 = load ptr, ptr %self, align 8
-  %91 = getelementptr %209, ptr %90, i32 0, i32 22
+  %91 = getelementptr %208, ptr %90, i32 0, i32 22
   store i32 %89, ptr %91, align 4
   %92 = load ptr, ptr %self, align 8
-  %93 = getelementptr %209, ptr %92, i32 0, i32 22
+  %93 = getelementptr %208, ptr %92, i32 0, i32 22
   %94 = load i32, ptr %93, align 4
   %95 = icmp slt i32 %94, 0
   %96 = zext i1 %95 to i8
@@ -93955,7 +94267,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.742", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.744", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -93983,7 +94295,7 @@ dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.804"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.806"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %40, align 8
   %2 = alloca %4, align 8
@@ -93995,19 +94307,19 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %209, ptr %5, i32 0, i32 2
+  %6 = getelementptr %208, ptr %5, i32 0, i32 2
   store ptr %6, ptr %o, align 8
   %7 = load ptr, ptr %o, align 8
   %8 = getelementptr %38, ptr %7, i32 0, i32 9
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %209, ptr %9, i32 0, i32 4
+  %10 = getelementptr %208, ptr %9, i32 0, i32 4
   %11 = getelementptr %46, ptr %10, i32 0, i32 10
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %11, ptr align 4 %8, i64 28, i1 false)
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %209, ptr %12, i32 0, i32 4
+  %13 = getelementptr %208, ptr %12, i32 0, i32 4
   %14 = getelementptr %46, ptr %13, i32 0, i32 11
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %209, ptr %15, i32 0, i32 4
+  %16 = getelementptr %208, ptr %15, i32 0, i32 4
   %17 = getelementptr %46, ptr %16, i32 0, i32 10
   %18 = load ptr, ptr %o, align 8
   %19 = getelementptr %38, ptr %18, i32 0, i32 10
@@ -94015,18 +94327,18 @@ entry:
   call void @"$anon (./terra/scheduling/batch.t:114)"(ptr %14, ptr %17, ptr %20)
   %21 = load %4, ptr %4, align 1
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %209, ptr %22, i32 0, i32 4
+  %23 = getelementptr %208, ptr %22, i32 0, i32 4
   %24 = getelementptr %46, ptr %23, i32 0, i32 12
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %209, ptr %25, i32 0, i32 4
+  %26 = getelementptr %208, ptr %25, i32 0, i32 4
   %27 = getelementptr %46, ptr %26, i32 0, i32 10
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %38, ptr %28, i32 0, i32 11
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).556"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/scheduling/batch.t:114).558"(ptr %24, ptr %27, ptr %30)
   %31 = load %4, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %209, ptr %32, i32 0, i32 4
+  %33 = getelementptr %208, ptr %32, i32 0, i32 4
   call void @"$StepPlan.begin"(ptr %33)
   %34 = load %4, ptr %2, align 1
   %35 = load ptr, ptr %o, align 8
@@ -94055,7 +94367,7 @@ entry:
   %54 = getelementptr %40, ptr %chosen, i32 0, i32 4
   store i32 %53, ptr %54, align 4
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %209, ptr %55, i32 0, i32 20
+  %56 = getelementptr %208, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = getelementptr %40, ptr %chosen, i32 0, i32 5
   store i32 %57, ptr %58, align 4
@@ -94070,9 +94382,9 @@ entry:
   %66 = getelementptr %40, ptr %chosen, i32 0, i32 7
   store i8 %65, ptr %66, align 1
   %67 = load ptr, ptr %self, align 8
-  %68 = getelementptr %209, ptr %67, i32 0, i32 3
+  %68 = getelementptr %208, ptr %67, i32 0, i32 3
   %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %209, ptr %69, i32 0, i32 4
+  %70 = getelementptr %208, ptr %69, i32 0, i32 4
   %71 = load ptr, ptr %message, align 8
   %72 = call i32 @"$Scheduler.init"(ptr %68, ptr %chosen, ptr %70, ptr %71)
   ret i32 %72
@@ -94083,27 +94395,27 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$5071" = alloca ptr, align 8
-  %"$5070" = alloca i32, align 4
-  %"$5069" = alloca ptr, align 8
+  %"$5090" = alloca ptr, align 8
+  %"$5089" = alloca i32, align 4
+  %"$5088" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5069", align 8
-  store i32 %2, ptr %"$5070", align 4
-  store ptr %3, ptr %"$5071", align 8
+  store ptr %1, ptr %"$5088", align 8
+  store i32 %2, ptr %"$5089", align 4
+  store ptr %3, ptr %"$5090", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = getelementptr %208, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5069", align 8
-  %7 = load i32, ptr %"$5070", align 4
-  %8 = load ptr, ptr %"$5071", align 8
-  %9 = call i32 @"$Loop.poll.805"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %5 = getelementptr %207, ptr %4, i32 0, i32 0
+  %6 = load ptr, ptr %"$5088", align 8
+  %7 = load i32, ptr %"$5089", align 4
+  %8 = load ptr, ptr %"$5090", align 8
+  %9 = call i32 @"$Loop.poll.807"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.805"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.807"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %value = alloca i64, align 8
@@ -94154,17 +94466,17 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.754"(ptr %22)
+  call void @"$Loop.lock.756"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %209, ptr %24, i32 0, i32 21
+  %25 = getelementptr %208, ptr %24, i32 0, i32 21
   %26 = load ptr, ptr %target, align 8
   %27 = load i32, ptr %capacity, align 4
   %28 = call i32 @"$EventRing.take"(ptr %25, ptr %26, i32 %27)
   %29 = load ptr, ptr %count, align 8
   store i32 %28, ptr %29, align 4
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %209, ptr %30, i32 0, i32 21
+  %31 = getelementptr %208, ptr %30, i32 0, i32 21
   %32 = getelementptr %51, ptr %31, i32 0, i32 4
   %33 = load i64, ptr %32, align 8
   %34 = icmp eq i64 %33, 0
@@ -94174,7 +94486,7 @@ merge:                                            ; preds = %else, %dead
 
 then3:                                            ; preds = %merge
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %209, ptr %37, i32 0, i32 22
+  %38 = getelementptr %208, ptr %37, i32 0, i32 22
   %39 = load i32, ptr %38, align 4
   %40 = call i64 @read(i32 %39, ptr %value, i64 8)
   br label %merge2
@@ -94184,10 +94496,10 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %then3
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %209, ptr %41, i32 0, i32 7
+  %42 = getelementptr %208, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.756"(ptr %44)
+  call void @"$Loop.unlock.758"(ptr %44)
   %45 = load %4, ptr %4, align 1
   ret i32 0
 
@@ -94197,24 +94509,24 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$5063" = alloca ptr, align 8
-  %"$5062" = alloca i64, align 8
+  %"$5082" = alloca ptr, align 8
+  %"$5081" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5062", align 8
-  store ptr %2, ptr %"$5063", align 8
+  store i64 %1, ptr %"$5081", align 8
+  store ptr %2, ptr %"$5082", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %208, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$5062", align 8
-  %6 = load ptr, ptr %"$5063", align 8
-  %7 = call i32 @"$Loop.preempt.806"(ptr %4, i64 %5, ptr %6)
+  %4 = getelementptr %207, ptr %3, i32 0, i32 0
+  %5 = load i64, ptr %"$5081", align 8
+  %6 = load ptr, ptr %"$5082", align 8
+  %7 = call i32 @"$Loop.preempt.808"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.806"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.808"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -94225,7 +94537,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.753"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.755"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -94234,29 +94546,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$5085" = alloca ptr, align 8
-  %"$5084" = alloca ptr, align 8
-  %"$5083" = alloca ptr, align 8
-  %"$5082" = alloca i8, align 1
-  %"$5081" = alloca i32, align 4
-  %"$5080" = alloca ptr, align 8
+  %"$5104" = alloca ptr, align 8
+  %"$5103" = alloca ptr, align 8
+  %"$5102" = alloca ptr, align 8
+  %"$5101" = alloca i8, align 1
+  %"$5100" = alloca i32, align 4
+  %"$5099" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5080", align 8
-  store i32 %2, ptr %"$5081", align 4
+  store ptr %1, ptr %"$5099", align 8
+  store i32 %2, ptr %"$5100", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$5082", align 1
-  store ptr %4, ptr %"$5083", align 8
-  store ptr %5, ptr %"$5084", align 8
-  store ptr %6, ptr %"$5085", align 8
+  store i8 %7, ptr %"$5101", align 1
+  store ptr %4, ptr %"$5102", align 8
+  store ptr %5, ptr %"$5103", align 8
+  store ptr %6, ptr %"$5104", align 8
   %8 = load ptr, ptr %"$handle", align 8
-  %9 = getelementptr %208, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$5080", align 8
-  %11 = load i32, ptr %"$5081", align 4
-  %12 = load i8, ptr %"$5082", align 1
-  %13 = load ptr, ptr %"$5083", align 8
-  %14 = load ptr, ptr %"$5084", align 8
-  %15 = load ptr, ptr %"$5085", align 8
+  %9 = getelementptr %207, ptr %8, i32 0, i32 0
+  %10 = load ptr, ptr %"$5099", align 8
+  %11 = load i32, ptr %"$5100", align 4
+  %12 = load i8, ptr %"$5101", align 1
+  %13 = load ptr, ptr %"$5102", align 8
+  %14 = load ptr, ptr %"$5103", align 8
+  %15 = load ptr, ptr %"$5104", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -94326,7 +94638,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.807")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.809")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -94351,7 +94663,7 @@ merge1:                                           ; preds = %else3, %dead
   %37 = load ptr, ptr %result, align 8
   store ptr null, ptr %37, align 8
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.760"(ptr %38)
+  call void @"$Loop.enter_turn.762"(ptr %38)
   %39 = load %4, ptr %8, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %tokens, align 8
@@ -94364,7 +94676,7 @@ merge1:                                           ; preds = %else3, %dead
   %48 = call i32 @"$Loop.prefill_in_turn"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.775"(ptr %49)
+  call void @"$Loop.leave_turn.777"(ptr %49)
   %50 = load %4, ptr %7, align 1
   %51 = load i32, ptr %code, align 4
   ret i32 %51
@@ -94401,7 +94713,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.764"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.766"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -94421,7 +94733,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.808"(ptr noalias sret(%184) %8, ptr %18)
+  call void @"$Loop.limits.810"(ptr noalias sret(%184) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -94446,7 +94758,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %209, ptr %28, i32 0, i32 3
+  %29 = getelementptr %208, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %num_tokens, align 4
   %31 = call i32 @"$Scheduler.pages_for"(ptr %29, i32 %30)
   %32 = load ptr, ptr %message, align 8
@@ -94509,7 +94821,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.784"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.786"(ptr %60, ptr %61)
   %62 = load %4, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -94530,65 +94842,65 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.808"(ptr noalias sret(%184) %0, ptr %1) {
+define internal void @"$Loop.limits.810"(ptr noalias sret(%184) %0, ptr %1) {
 entry:
   %2 = alloca %184, align 8
-  %3 = alloca %213, align 8
-  %"<structcast>" = alloca %213, align 8
+  %3 = alloca %212, align 8
+  %"<structcast>" = alloca %212, align 8
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %209, ptr %4, i32 0, i32 1
+  %5 = getelementptr %208, ptr %4, i32 0, i32 1
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %11, ptr %6, i32 0, i32 3
   %8 = load i32, ptr %7, align 4
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %209, ptr %9, i32 0, i32 2
+  %10 = getelementptr %208, ptr %9, i32 0, i32 2
   %11 = getelementptr %38, ptr %10, i32 0, i32 2
   %12 = load i32, ptr %11, align 4
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %209, ptr %13, i32 0, i32 2
+  %14 = getelementptr %208, ptr %13, i32 0, i32 2
   %15 = getelementptr %38, ptr %14, i32 0, i32 9
   %16 = getelementptr %32, ptr %15, i32 0, i32 4
   %17 = load i32, ptr %16, align 4
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %209, ptr %18, i32 0, i32 2
+  %19 = getelementptr %208, ptr %18, i32 0, i32 2
   %20 = getelementptr %38, ptr %19, i32 0, i32 1
   %21 = load i32, ptr %20, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %209, ptr %22, i32 0, i32 26
+  %23 = getelementptr %208, ptr %22, i32 0, i32 26
   %24 = getelementptr %52, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
-  %26 = getelementptr %213, ptr %3, i32 0, i32 0
+  %26 = getelementptr %212, ptr %3, i32 0, i32 0
   store i32 %8, ptr %26, align 4
-  %27 = getelementptr %213, ptr %3, i32 0, i32 1
+  %27 = getelementptr %212, ptr %3, i32 0, i32 1
   store i32 %12, ptr %27, align 4
-  %28 = getelementptr %213, ptr %3, i32 0, i32 2
+  %28 = getelementptr %212, ptr %3, i32 0, i32 2
   store i32 %17, ptr %28, align 4
-  %29 = getelementptr %213, ptr %3, i32 0, i32 3
+  %29 = getelementptr %212, ptr %3, i32 0, i32 3
   store i32 %21, ptr %29, align 4
-  %30 = getelementptr %213, ptr %3, i32 0, i32 4
+  %30 = getelementptr %212, ptr %3, i32 0, i32 4
   store i32 %25, ptr %30, align 4
-  %31 = load %213, ptr %3, align 4
-  store %213 %31, ptr %"<structcast>", align 4
+  %31 = load %212, ptr %3, align 4
+  store %212 %31, ptr %"<structcast>", align 4
   %32 = getelementptr %184, ptr %2, i32 0, i32 0
-  %33 = getelementptr %213, ptr %"<structcast>", i32 0, i32 0
+  %33 = getelementptr %212, ptr %"<structcast>", i32 0, i32 0
   %34 = load i32, ptr %33, align 4
   store i32 %34, ptr %32, align 4
   %35 = getelementptr %184, ptr %2, i32 0, i32 1
-  %36 = getelementptr %213, ptr %"<structcast>", i32 0, i32 1
+  %36 = getelementptr %212, ptr %"<structcast>", i32 0, i32 1
   %37 = load i32, ptr %36, align 4
   store i32 %37, ptr %35, align 4
   %38 = getelementptr %184, ptr %2, i32 0, i32 2
-  %39 = getelementptr %213, ptr %"<structcast>", i32 0, i32 2
+  %39 = getelementptr %212, ptr %"<structcast>", i32 0, i32 2
   %40 = load i32, ptr %39, align 4
   store i32 %40, ptr %38, align 4
   %41 = getelementptr %184, ptr %2, i32 0, i32 3
-  %42 = getelementptr %213, ptr %"<structcast>", i32 0, i32 3
+  %42 = getelementptr %212, ptr %"<structcast>", i32 0, i32 3
   %43 = load i32, ptr %42, align 4
   store i32 %43, ptr %41, align 4
   %44 = getelementptr %184, ptr %2, i32 0, i32 4
-  %45 = getelementptr %213, ptr %"<structcast>", i32 0, i32 4
+  %45 = getelementptr %212, ptr %"<structcast>", i32 0, i32 4
   %46 = load i32, ptr %45, align 4
   store i32 %46, ptr %44, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %2, i64 20, i1 false)
@@ -94621,7 +94933,7 @@ entry:
   store ptr %3, ptr %result, align 8
   store ptr %4, ptr %message, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %209, ptr %11, i32 0, i32 3
+  %12 = getelementptr %208, ptr %11, i32 0, i32 3
   store ptr %12, ptr %s, align 8
   %13 = load ptr, ptr %s, align 8
   %14 = getelementptr %39, ptr %13, i32 0, i32 11
@@ -94647,10 +94959,10 @@ then2:                                            ; preds = %then
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %209, ptr %29, i32 0, i32 2
+  %30 = getelementptr %208, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.809", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.811", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -94690,11 +95002,11 @@ then5:                                            ; preds = %or.lhs.false, %merg
 or.lhs.false:                                     ; preds = %merge
   %48 = load ptr, ptr %item, align 8
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %209, ptr %49, i32 0, i32 2
+  %50 = getelementptr %208, ptr %49, i32 0, i32 2
   %51 = getelementptr %38, ptr %50, i32 0, i32 2
   %52 = load i32, ptr %51, align 4
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %209, ptr %53, i32 0, i32 2
+  %54 = getelementptr %208, ptr %53, i32 0, i32 2
   %55 = getelementptr %38, ptr %54, i32 0, i32 1
   %56 = load i32, ptr %55, align 4
   %57 = call zeroext i1 @"$request.reserve"(ptr %48, i32 %52, i32 %56)
@@ -94726,10 +95038,10 @@ then12:                                           ; preds = %merge7
   %69 = getelementptr [1024 x i8], ptr %68, i32 0, i32 0
   %70 = getelementptr i8, ptr %69, i64 0
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %209, ptr %71, i32 0, i32 2
+  %72 = getelementptr %208, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.810", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.812", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -94802,7 +95114,7 @@ entry:
   %9 = getelementptr %71, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.767"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.769"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -94897,11 +95209,11 @@ entry:
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %209, ptr %16, i32 0, i32 4
+  %17 = getelementptr %208, ptr %16, i32 0, i32 4
   call void @"$StepPlan.begin"(ptr %17)
   %18 = load %4, ptr %6, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %209, ptr %19, i32 0, i32 4
+  %20 = getelementptr %208, ptr %19, i32 0, i32 4
   %21 = load ptr, ptr %item, align 8
   %22 = getelementptr %71, ptr %21, i32 0, i32 12
   %23 = load i32, ptr %22, align 4
@@ -94912,7 +95224,7 @@ entry:
   %28 = getelementptr %17, ptr %27, i32 0, i32 0
   %29 = load ptr, ptr %28, align 8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %209, ptr %30, i32 0, i32 2
+  %31 = getelementptr %208, ptr %30, i32 0, i32 2
   %32 = getelementptr %38, ptr %31, i32 0, i32 1
   %33 = load i32, ptr %32, align 4
   call void @"$StepPlan.add_segment"(ptr %20, i32 %23, i32 %24, i32 %25, ptr %29, i32 %33)
@@ -94944,7 +95256,7 @@ forcond:                                          ; preds = %forbody, %then
 
 forbody:                                          ; preds = %forcond
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %209, ptr %48, i32 0, i32 4
+  %49 = getelementptr %208, ptr %48, i32 0, i32 4
   %50 = load i32, ptr %row, align 4
   %51 = call i32 @"$StepPlan.add_logit_row"(ptr %49, i32 %50)
   %52 = add i32 %42, 1
@@ -94956,7 +95268,7 @@ merge1:                                           ; preds = %forcond
   %54 = load i32, ptr %begin, align 4
   %55 = sext i32 %54 to i64
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %209, ptr %56, i32 0, i32 4
+  %57 = getelementptr %208, ptr %56, i32 0, i32 4
   %58 = getelementptr %46, ptr %57, i32 0, i32 10
   %59 = getelementptr %32, ptr %58, i32 0, i32 6
   %60 = load i32, ptr %59, align 4
@@ -94964,7 +95276,7 @@ merge1:                                           ; preds = %forcond
   %62 = mul i64 %55, %61
   %63 = getelementptr float, ptr %53, i64 %62
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %209, ptr %64, i32 0, i32 4
+  %65 = getelementptr %208, ptr %64, i32 0, i32 4
   %66 = getelementptr %46, ptr %65, i32 0, i32 13
   store ptr %63, ptr %66, align 8
   br label %merge
@@ -94978,13 +95290,13 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 then2:                                            ; preds = %and.lhs.true4
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %209, ptr %71, i32 0, i32 4
+  %72 = getelementptr %208, ptr %71, i32 0, i32 4
   %73 = load i32, ptr %count, align 4
   %74 = sub i32 %73, 1
   %75 = call i32 @"$StepPlan.add_logit_row"(ptr %72, i32 %74)
   %76 = load ptr, ptr %logits, align 8
   %77 = load ptr, ptr %self, align 8
-  %78 = getelementptr %209, ptr %77, i32 0, i32 4
+  %78 = getelementptr %208, ptr %77, i32 0, i32 4
   %79 = getelementptr %46, ptr %78, i32 0, i32 13
   store ptr %76, ptr %79, align 8
   br label %merge
@@ -94995,7 +95307,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.771"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.773"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -95036,13 +95348,13 @@ merge5:                                           ; preds = %else7, %dead
   %103 = getelementptr %71, ptr %102, i32 0, i32 34
   store i8 1, ptr %103, align 1
   %104 = load ptr, ptr %self, align 8
-  %105 = getelementptr %209, ptr %104, i32 0, i32 4
+  %105 = getelementptr %208, ptr %104, i32 0, i32 4
   %106 = getelementptr %46, ptr %105, i32 0, i32 4
   %107 = load i32, ptr %106, align 4
   store i32 %107, ptr %num_rows, align 4
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %self, align 8
-  %110 = getelementptr %209, ptr %109, i32 0, i32 4
+  %110 = getelementptr %208, ptr %109, i32 0, i32 4
   %111 = getelementptr %46, ptr %110, i32 0, i32 13
   %112 = load ptr, ptr %111, align 8
   %113 = load i32, ptr %num_rows, align 4
@@ -95052,7 +95364,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.774"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.776"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -95072,14 +95384,14 @@ entry:
   %4 = load ptr, ptr %item, align 8
   %5 = call i32 @"$Sequence.num_uncomputed"(ptr %4)
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %209, ptr %6, i32 0, i32 4
+  %7 = getelementptr %208, ptr %6, i32 0, i32 4
   %8 = getelementptr %46, ptr %7, i32 0, i32 10
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.811"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.813"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %209, ptr %12, i32 0, i32 2
+  %13 = getelementptr %208, ptr %12, i32 0, i32 2
   %14 = getelementptr %38, ptr %13, i32 0, i32 4
   %15 = load i32, ptr %14, align 4
   %16 = icmp sgt i32 %15, 0
@@ -95090,10 +95402,10 @@ entry:
 then:                                             ; preds = %entry
   %19 = load i32, ptr %count, align 4
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %209, ptr %20, i32 0, i32 2
+  %21 = getelementptr %208, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.811"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.813"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -95108,11 +95420,11 @@ merge:                                            ; preds = %else, %then
 then2:                                            ; preds = %merge
   %27 = load i32, ptr %count, align 4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %209, ptr %28, i32 0, i32 4
+  %29 = getelementptr %208, ptr %28, i32 0, i32 4
   %30 = getelementptr %46, ptr %29, i32 0, i32 10
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.811"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.813"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -95127,7 +95439,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.811"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.813"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -95149,24 +95461,24 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$5078" = alloca ptr, align 8
-  %"$5077" = alloca i32, align 4
+  %"$5097" = alloca ptr, align 8
+  %"$5096" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5077", align 4
-  store ptr %2, ptr %"$5078", align 8
+  store i32 %1, ptr %"$5096", align 4
+  store ptr %2, ptr %"$5097", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %208, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$5077", align 4
-  %6 = load ptr, ptr %"$5078", align 8
-  %7 = call i32 @"$Loop.resize_pool.812"(ptr %4, i32 %5, ptr %6)
+  %4 = getelementptr %207, ptr %3, i32 0, i32 0
+  %5 = load i32, ptr %"$5096", align 4
+  %6 = load ptr, ptr %"$5097", align 8
+  %7 = call i32 @"$Loop.resize_pool.814"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.812"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.814"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -95197,15 +95509,15 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %10)
   %11 = load %4, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.760"(ptr %12)
+  call void @"$Loop.enter_turn.762"(ptr %12)
   %13 = load %4, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %message, align 8
-  %17 = call i32 @"$Loop.resize_in_turn.813"(ptr %14, i32 %15, ptr %16)
+  %17 = call i32 @"$Loop.resize_in_turn.815"(ptr %14, i32 %15, ptr %16)
   store i32 %17, ptr %code, align 4
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.775"(ptr %18)
+  call void @"$Loop.leave_turn.777"(ptr %18)
   %19 = load %4, ptr %3, align 1
   %20 = load i32, ptr %code, align 4
   ret i32 %20
@@ -95214,7 +95526,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.813"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.815"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code11 = alloca i32, align 4
@@ -95232,7 +95544,7 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load i32, ptr %num_pages, align 4
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.begin_resize.814"(ptr %5, i32 %6, ptr %7)
+  %8 = call i32 @"$Loop.begin_resize.816"(ptr %5, i32 %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -95252,7 +95564,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %209, ptr %14, i32 0, i32 3
+  %15 = getelementptr %208, ptr %14, i32 0, i32 3
   %16 = load i32, ptr %num_pages, align 4
   %17 = call zeroext i1 @"$Scheduler.preempt_down_to"(ptr %15, i32 %16)
   %18 = zext i1 %17 to i8
@@ -95274,12 +95586,12 @@ then5:                                            ; preds = %then2
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %209, ptr %29, i32 0, i32 3
+  %30 = getelementptr %208, ptr %29, i32 0, i32 3
   %31 = getelementptr %39, ptr %30, i32 0, i32 1
   %32 = getelementptr %41, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
   %34 = load i32, ptr %num_pages, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.644", i32 %33, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.646", i32 %33, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -95302,9 +95614,9 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %41 = load ptr, ptr %self, align 8
-  %42 = call i32 @"$Loop.perform_transfers.794"(ptr %41)
+  %42 = call i32 @"$Loop.perform_transfers.796"(ptr %41)
   %43 = load ptr, ptr %self, align 8
-  %44 = getelementptr %209, ptr %43, i32 0, i32 3
+  %44 = getelementptr %208, ptr %43, i32 0, i32 3
   %45 = getelementptr %39, ptr %44, i32 0, i32 1
   store ptr %45, ptr %pool, align 8
   %46 = load ptr, ptr %pool, align 8
@@ -95319,7 +95631,7 @@ merge1:                                           ; preds = %else3, %dead7
 
 then9:                                            ; preds = %merge1
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %209, ptr %53, i32 0, i32 0
+  %54 = getelementptr %208, ptr %53, i32 0, i32 0
   %55 = load ptr, ptr %54, align 8
   %56 = load i32, ptr %num_moves, align 4
   %57 = load ptr, ptr %pool, align 8
@@ -95355,7 +95667,7 @@ else10:                                           ; preds = %merge1
 
 merge8:                                           ; preds = %else10, %merge12
   %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %209, ptr %70, i32 0, i32 3
+  %71 = getelementptr %208, ptr %70, i32 0, i32 3
   %72 = load i32, ptr %num_pages, align 4
   %73 = load i32, ptr %num_moves, align 4
   call void @"$Scheduler.commit_resize"(ptr %71, i32 %72, i32 %73)
@@ -95366,7 +95678,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.814"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.816"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -95378,12 +95690,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.754"(ptr %5)
+  call void @"$Loop.lock.756"(ptr %5)
   %6 = load %4, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.815"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.817"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -95394,7 +95706,7 @@ entry:
 then:                                             ; preds = %and.lhs.true
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %209, ptr %16, i32 0, i32 26
+  %17 = getelementptr %208, ptr %16, i32 0, i32 26
   %18 = getelementptr %52, ptr %17, i32 0, i32 1
   store i32 %15, ptr %18, align 4
   br label %merge
@@ -95404,7 +95716,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.756"(ptr %19)
+  call void @"$Loop.unlock.758"(ptr %19)
   %20 = load %4, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -95412,7 +95724,7 @@ merge:                                            ; preds = %else, %then
 and.lhs.true:                                     ; preds = %entry
   %22 = load i32, ptr %num_pages, align 4
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %209, ptr %23, i32 0, i32 26
+  %24 = getelementptr %208, ptr %23, i32 0, i32 26
   %25 = getelementptr %52, ptr %24, i32 0, i32 1
   %26 = load i32, ptr %25, align 4
   %27 = icmp slt i32 %22, %26
@@ -95424,7 +95736,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.815"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.817"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %3 = alloca %4, align 8
@@ -95458,7 +95770,7 @@ then:                                             ; preds = %or.lhs.false, %entr
 or.lhs.false:                                     ; preds = %entry
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %209, ptr %16, i32 0, i32 2
+  %17 = getelementptr %208, ptr %16, i32 0, i32 2
   %18 = getelementptr %38, ptr %17, i32 0, i32 0
   %19 = load i32, ptr %18, align 4
   %20 = icmp sgt i32 %15, %19
@@ -95473,10 +95785,10 @@ then2:                                            ; preds = %then
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %num_pages, align 4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %209, ptr %28, i32 0, i32 2
+  %29 = getelementptr %208, ptr %28, i32 0, i32 2
   %30 = getelementptr %38, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.638", i32 %27, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.640", i32 %27, i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -95499,9 +95811,9 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %dead
   %38 = load ptr, ptr %self, align 8
-  %39 = getelementptr %209, ptr %38, i32 0, i32 3
+  %39 = getelementptr %208, ptr %38, i32 0, i32 3
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %209, ptr %40, i32 0, i32 3
+  %41 = getelementptr %208, ptr %40, i32 0, i32 3
   %42 = getelementptr %39, ptr %41, i32 0, i32 5
   %43 = call i64 @"$Scheduler.count_references"(ptr %39, ptr %42)
   store i64 %43, ptr %held, align 8
@@ -95529,7 +95841,7 @@ then9:                                            ; preds = %then5
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %num_pages, align 4
   %60 = load i64, ptr %held, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.639", i32 %59, i64 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.641", i32 %59, i64 %60)
   %62 = load ptr, ptr %target7, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -95552,9 +95864,9 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %dead11
   %67 = load ptr, ptr %self, align 8
-  %68 = getelementptr %209, ptr %67, i32 0, i32 21
+  %68 = getelementptr %208, ptr %67, i32 0, i32 21
   %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %209, ptr %69, i32 0, i32 20
+  %70 = getelementptr %208, ptr %69, i32 0, i32 20
   %71 = load i32, ptr %70, align 4
   %72 = mul i32 2, %71
   %73 = sext i32 %72 to i64
@@ -95578,10 +95890,10 @@ then17:                                           ; preds = %then13
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
   %85 = getelementptr i8, ptr %84, i64 0
   %86 = load ptr, ptr %self, align 8
-  %87 = getelementptr %209, ptr %86, i32 0, i32 21
+  %87 = getelementptr %208, ptr %86, i32 0, i32 21
   %88 = getelementptr %51, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.640", i64 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.642", i64 %89)
   %91 = load ptr, ptr %target15, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -95605,7 +95917,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %96 = load ptr, ptr %self, align 8
   %97 = load ptr, ptr %message, align 8
-  %98 = call i32 @"$Loop.check_usable.765"(ptr %96, ptr %97)
+  %98 = call i32 @"$Loop.check_usable.767"(ptr %96, ptr %97)
   store i32 %98, ptr %code, align 4
   %99 = load i32, ptr %code, align 4
   %100 = icmp ne i32 %99, 0
@@ -95627,14 +95939,14 @@ merge20:                                          ; preds = %else22, %dead23
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_pages, align 4
   %106 = load ptr, ptr %message, align 8
-  %107 = call i32 @"$Loop.check_live_fit.816"(ptr %104, i32 %105, ptr %106)
+  %107 = call i32 @"$Loop.check_live_fit.818"(ptr %104, i32 %105, ptr %106)
   ret i32 %107
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.816"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.818"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -95648,7 +95960,7 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %209, ptr %4, i32 0, i32 18
+  %5 = getelementptr %208, ptr %4, i32 0, i32 18
   %6 = getelementptr %50, ptr %5, i32 0, i32 1
   %7 = load i64, ptr %6, align 8
   store i64 0, ptr %i, align 8
@@ -95665,7 +95977,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %209, ptr %14, i32 0, i32 18
+  %15 = getelementptr %208, ptr %14, i32 0, i32 18
   %16 = getelementptr %50, ptr %15, i32 0, i32 0
   %17 = load ptr, ptr %16, align 8
   %18 = load i64, ptr %i, align 8
@@ -95676,7 +95988,7 @@ forbody:                                          ; preds = %forcond
   %22 = load ptr, ptr %item, align 8
   %23 = call i32 @"$Sequence.most_tokens_computed"(ptr %22)
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %209, ptr %24, i32 0, i32 2
+  %25 = getelementptr %208, ptr %24, i32 0, i32 2
   %26 = getelementptr %38, ptr %25, i32 0, i32 1
   %27 = load i32, ptr %26, align 4
   %28 = call i32 @"$Sequence.pages_for"(ptr %21, i32 %23, i32 %27)
@@ -95707,7 +96019,7 @@ then3:                                            ; preds = %then
   %45 = getelementptr %71, ptr %44, i32 0, i32 0
   %46 = load i64, ptr %45, align 8
   %47 = load i32, ptr %needed, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.641", i32 %43, i64 %46, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.643", i32 %43, i64 %46, i32 %47)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %5, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -95756,7 +96068,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.652", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.654", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -95829,28 +96141,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$5097" = alloca ptr, align 8
-  %"$5096" = alloca ptr, align 8
-  %"$5095" = alloca i32, align 4
-  %"$5094" = alloca ptr, align 8
-  %"$5093" = alloca ptr, align 8
-  %"$5092" = alloca i32, align 4
+  %"$5116" = alloca ptr, align 8
+  %"$5115" = alloca ptr, align 8
+  %"$5114" = alloca i32, align 4
+  %"$5113" = alloca ptr, align 8
+  %"$5112" = alloca ptr, align 8
+  %"$5111" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5092", align 4
-  store ptr %2, ptr %"$5093", align 8
-  store ptr %3, ptr %"$5094", align 8
-  store i32 %4, ptr %"$5095", align 4
-  store ptr %5, ptr %"$5096", align 8
-  store ptr %6, ptr %"$5097", align 8
+  store i32 %1, ptr %"$5111", align 4
+  store ptr %2, ptr %"$5112", align 8
+  store ptr %3, ptr %"$5113", align 8
+  store i32 %4, ptr %"$5114", align 4
+  store ptr %5, ptr %"$5115", align 8
+  store ptr %6, ptr %"$5116", align 8
   %7 = load ptr, ptr %"$handle", align 8
-  %8 = getelementptr %208, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$5092", align 4
-  %10 = load ptr, ptr %"$5093", align 8
-  %11 = load ptr, ptr %"$5094", align 8
-  %12 = load i32, ptr %"$5095", align 4
-  %13 = load ptr, ptr %"$5096", align 8
-  %14 = load ptr, ptr %"$5097", align 8
+  %8 = getelementptr %207, ptr %7, i32 0, i32 0
+  %9 = load i32, ptr %"$5111", align 4
+  %10 = load ptr, ptr %"$5112", align 8
+  %11 = load ptr, ptr %"$5113", align 8
+  %12 = load i32, ptr %"$5114", align 4
+  %13 = load ptr, ptr %"$5115", align 8
+  %14 = load ptr, ptr %"$5116", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -95897,7 +96209,7 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %14)
   %15 = load %4, ptr %9, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.760"(ptr %16)
+  call void @"$Loop.enter_turn.762"(ptr %16)
   %17 = load %4, ptr %8, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load i32, ptr %num_states, align 4
@@ -95909,7 +96221,7 @@ merge:                                            ; preds = %else, %then
   %25 = call i32 @"$Loop.batch_in_turn"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.775"(ptr %26)
+  call void @"$Loop.leave_turn.777"(ptr %26)
   %27 = load %4, ptr %7, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -95947,7 +96259,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.764"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.766"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -96042,7 +96354,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.768"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.770"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -96053,7 +96365,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.769"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.771"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -96143,7 +96455,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %4, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.771"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.773"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -96349,7 +96661,7 @@ entry:
   store ptr %5, ptr %tokens, align 8
   store ptr %6, ptr %message, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %209, ptr %11, i32 0, i32 4
+  %12 = getelementptr %208, ptr %11, i32 0, i32 4
   %13 = getelementptr %46, ptr %12, i32 0, i32 10
   %14 = getelementptr %32, ptr %13, i32 0, i32 3
   %15 = load i32, ptr %14, align 4
@@ -96384,7 +96696,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.817", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.819", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %5, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -96427,7 +96739,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.818", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.820", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -96451,7 +96763,7 @@ else6:                                            ; preds = %merge
 merge4:                                           ; preds = %else6, %dead11
   %62 = load i32, ptr %num_states, align 4
   %63 = load ptr, ptr %self, align 8
-  %64 = getelementptr %209, ptr %63, i32 0, i32 4
+  %64 = getelementptr %208, ptr %63, i32 0, i32 4
   %65 = getelementptr %46, ptr %64, i32 0, i32 10
   %66 = getelementptr %32, ptr %65, i32 0, i32 0
   %67 = load i32, ptr %66, align 4
@@ -96476,11 +96788,11 @@ then17:                                           ; preds = %then13
   %79 = getelementptr i8, ptr %78, i64 0
   %80 = load i32, ptr %num_states, align 4
   %81 = load ptr, ptr %self, align 8
-  %82 = getelementptr %209, ptr %81, i32 0, i32 4
+  %82 = getelementptr %208, ptr %81, i32 0, i32 4
   %83 = getelementptr %46, ptr %82, i32 0, i32 10
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.819", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.821", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -96550,7 +96862,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %5, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.820")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.822")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %5, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -96604,7 +96916,7 @@ entry:
   %12 = load ptr, ptr %11, align 8
   %13 = load i32, ptr %num_steps, align 4
   %14 = load ptr, ptr %message, align 8
-  %15 = call i32 @"$Loop.check_state.766"(ptr %7, ptr %12, i32 %13, ptr %14)
+  %15 = call i32 @"$Loop.check_state.768"(ptr %7, ptr %12, i32 %13, ptr %14)
   store i32 %15, ptr %code, align 4
   %16 = load i32, ptr %code, align 4
   %17 = icmp ne i32 %16, 0
@@ -96668,7 +96980,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.821", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.823", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -96733,7 +97045,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.767"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.769"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -96762,7 +97074,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.798"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.800"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -96792,7 +97104,7 @@ entry:
   store i32 %1, ptr %num_states, align 4
   store ptr %2, ptr %states, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %209, ptr %6, i32 0, i32 4
+  %7 = getelementptr %208, ptr %6, i32 0, i32 4
   call void @"$StepPlan.begin"(ptr %7)
   %8 = load %4, ptr %5, align 1
   %9 = load i32, ptr %num_states, align 4
@@ -96938,7 +97250,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %209, ptr %13, i32 0, i32 4
+  %14 = getelementptr %208, ptr %13, i32 0, i32 4
   %15 = load ptr, ptr %item, align 8
   %16 = getelementptr %71, ptr %15, i32 0, i32 12
   %17 = load i32, ptr %16, align 4
@@ -96949,7 +97261,7 @@ then:                                             ; preds = %entry
   %22 = getelementptr %17, ptr %21, i32 0, i32 0
   %23 = load ptr, ptr %22, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %209, ptr %24, i32 0, i32 2
+  %25 = getelementptr %208, ptr %24, i32 0, i32 2
   %26 = getelementptr %38, ptr %25, i32 0, i32 1
   %27 = load i32, ptr %26, align 4
   call void @"$StepPlan.add_segment"(ptr %14, i32 %17, i32 %19, i32 1, ptr %23, i32 %27)
@@ -96958,7 +97270,7 @@ then:                                             ; preds = %entry
 
 else:                                             ; preds = %entry
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %209, ptr %29, i32 0, i32 4
+  %30 = getelementptr %208, ptr %29, i32 0, i32 4
   %31 = load ptr, ptr %item, align 8
   %32 = getelementptr %71, ptr %31, i32 0, i32 12
   %33 = load i32, ptr %32, align 4
@@ -96969,7 +97281,7 @@ else:                                             ; preds = %entry
   %38 = getelementptr %17, ptr %37, i32 0, i32 0
   %39 = load ptr, ptr %38, align 8
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %209, ptr %40, i32 0, i32 2
+  %41 = getelementptr %208, ptr %40, i32 0, i32 2
   %42 = getelementptr %38, ptr %41, i32 0, i32 1
   %43 = load i32, ptr %42, align 4
   call void @"$StepPlan.add_decode_segment"(ptr %30, i32 %33, i32 %35, ptr %39, i32 %43)
@@ -96981,7 +97293,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %209, ptr %47, i32 0, i32 3
+  %48 = getelementptr %208, ptr %47, i32 0, i32 3
   %49 = load ptr, ptr %item, align 8
   %50 = call i32 @"$Scheduler.add_sample_row"(ptr %48, ptr %49)
   %51 = load ptr, ptr %item, align 8
@@ -97011,7 +97323,7 @@ entry:
   store ptr %3, ptr %tokens, align 8
   store ptr %4, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %209, ptr %7, i32 0, i32 4
+  %8 = getelementptr %208, ptr %7, i32 0, i32 4
   %9 = getelementptr %46, ptr %8, i32 0, i32 12
   store ptr %9, ptr %outputs, align 8
   %10 = load i32, ptr %num_states, align 4
@@ -97076,7 +97388,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %17, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.822", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.824", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -97129,7 +97441,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %17, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.823", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.825", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -97214,27 +97526,27 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_set_masks(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$5067" = alloca ptr, align 8
-  %"$5066" = alloca i32, align 4
-  %"$5065" = alloca ptr, align 8
+  %"$5086" = alloca ptr, align 8
+  %"$5085" = alloca i32, align 4
+  %"$5084" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5065", align 8
-  store i32 %2, ptr %"$5066", align 4
-  store ptr %3, ptr %"$5067", align 8
+  store ptr %1, ptr %"$5084", align 8
+  store i32 %2, ptr %"$5085", align 4
+  store ptr %3, ptr %"$5086", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = getelementptr %208, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5065", align 8
-  %7 = load i32, ptr %"$5066", align 4
-  %8 = load ptr, ptr %"$5067", align 8
-  %9 = call i32 @"$Loop.set_masks.824"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %5 = getelementptr %207, ptr %4, i32 0, i32 0
+  %6 = load ptr, ptr %"$5084", align 8
+  %7 = load i32, ptr %"$5085", align 4
+  %8 = load ptr, ptr %"$5086", align 8
+  %9 = call i32 @"$Loop.set_masks.826"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.set_masks.824"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.set_masks.826"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -97288,7 +97600,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i32, ptr %num_masks, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.653", i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.655", i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -97311,19 +97623,19 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.754"(ptr %38)
+  call void @"$Loop.lock.756"(ptr %38)
   %39 = load %4, ptr %5, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %masks, align 8
   %42 = load i32, ptr %num_masks, align 4
   %43 = load ptr, ptr %message, align 8
-  %44 = call i32 @"$Loop.give_masks.825"(ptr %40, ptr %41, i32 %42, ptr %43)
+  %44 = call i32 @"$Loop.give_masks.827"(ptr %40, ptr %41, i32 %42, ptr %43)
   store i32 %44, ptr %code, align 4
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %209, ptr %45, i32 0, i32 7
+  %46 = getelementptr %208, ptr %45, i32 0, i32 7
   %47 = call i32 @pthread_cond_signal(ptr %46)
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.756"(ptr %48)
+  call void @"$Loop.unlock.758"(ptr %48)
   %49 = load %4, ptr %4, align 1
   %50 = load i32, ptr %code, align 4
   ret i32 %50
@@ -97332,7 +97644,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_masks.825"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.give_masks.827"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %own = alloca %5, align 8
@@ -97366,7 +97678,7 @@ forbody:                                          ; preds = %forcond
   %13 = load i32, ptr %i, align 4
   %14 = sext i32 %13 to i64
   %15 = getelementptr %183, ptr %12, i64 %14
-  %16 = call i32 @"$Loop.give_mask.826"(ptr %11, ptr %15, ptr %own)
+  %16 = call i32 @"$Loop.give_mask.828"(ptr %11, ptr %15, ptr %own)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -97424,7 +97736,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_mask.826"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.give_mask.828"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -97441,7 +97753,7 @@ entry:
   %6 = load ptr, ptr %mask, align 8
   %7 = getelementptr %183, ptr %6, i32 0, i32 0
   %8 = load i64, ptr %7, align 8
-  %9 = call ptr @"$Loop.find_live.755"(ptr %5, i64 %8)
+  %9 = call ptr @"$Loop.find_live.757"(ptr %5, i64 %8)
   store ptr %9, ptr %item, align 8
   %10 = load ptr, ptr %item, align 8
   %11 = icmp eq ptr %10, null
@@ -97494,7 +97806,7 @@ merge:                                            ; preds = %else, %dead
   %35 = getelementptr %183, ptr %34, i32 0, i32 2
   %36 = load i32, ptr %35, align 4
   %37 = load ptr, ptr %message, align 8
-  %38 = call i32 @"$Loop.check_mask.827"(ptr %32, ptr %33, i32 %36, ptr %37)
+  %38 = call i32 @"$Loop.check_mask.829"(ptr %32, ptr %33, i32 %36, ptr %37)
   store i32 %38, ptr %code, align 4
   %39 = load i32, ptr %code, align 4
   %40 = icmp ne i32 %39, 0
@@ -97520,7 +97832,7 @@ merge4:                                           ; preds = %else6, %dead7
   call void @"$Sequence.give_mask"(ptr %44, ptr %47)
   %48 = load %4, ptr %3, align 1
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %209, ptr %49, i32 0, i32 14
+  %50 = getelementptr %208, ptr %49, i32 0, i32 14
   store i8 1, ptr %50, align 1
   ret i32 0
 
@@ -97528,7 +97840,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_mask.827"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_mask.829"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %target15 = alloca ptr, align 8
@@ -97567,7 +97879,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %71, ptr %20, i32 0, i32 0
   %22 = load i64, ptr %21, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.654", i64 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.656", i64 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -97619,7 +97931,7 @@ then9:                                            ; preds = %then5
   %49 = load ptr, ptr %item, align 8
   %50 = getelementptr %71, ptr %49, i32 0, i32 29
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.655", i32 %45, i64 %48, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.657", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -97671,7 +97983,7 @@ then17:                                           ; preds = %then13
   %78 = load ptr, ptr %item, align 8
   %79 = getelementptr %71, ptr %78, i32 0, i32 31
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.656", i32 %74, i64 %77, i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.658", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
   %83 = getelementptr %5, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -97701,27 +98013,27 @@ dead20:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$5057" = alloca ptr, align 8
-  %"$5056" = alloca ptr, align 8
-  %"$5055" = alloca ptr, align 8
+  %"$5076" = alloca ptr, align 8
+  %"$5075" = alloca ptr, align 8
+  %"$5074" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5055", align 8
-  store ptr %2, ptr %"$5056", align 8
-  store ptr %3, ptr %"$5057", align 8
+  store ptr %1, ptr %"$5074", align 8
+  store ptr %2, ptr %"$5075", align 8
+  store ptr %3, ptr %"$5076", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = getelementptr %208, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5055", align 8
-  %7 = load ptr, ptr %"$5056", align 8
-  %8 = load ptr, ptr %"$5057", align 8
-  %9 = call i32 @"$Loop.submit.828"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %5 = getelementptr %207, ptr %4, i32 0, i32 0
+  %6 = load ptr, ptr %"$5074", align 8
+  %7 = load ptr, ptr %"$5075", align 8
+  %8 = load ptr, ptr %"$5076", align 8
+  %9 = call i32 @"$Loop.submit.830"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.828"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.830"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
@@ -97746,17 +98058,17 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %4, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.754"(ptr %13)
+  call void @"$Loop.lock.756"(ptr %13)
   %14 = load %4, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.808"(ptr noalias sret(%184) %8, ptr %15)
+  call void @"$Loop.limits.810"(ptr noalias sret(%184) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.756"(ptr %16)
+  call void @"$Loop.unlock.758"(ptr %16)
   %17 = load %4, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %209, ptr %19, i32 0, i32 1
+  %20 = getelementptr %208, ptr %19, i32 0, i32 1
   %21 = load ptr, ptr %20, align 8
   %22 = load ptr, ptr %message, align 8
   %23 = call i32 @"$request.copy"(ptr %18, ptr %21, ptr %limits, ptr %item, ptr %22)
@@ -97779,12 +98091,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.754"(ptr %29)
+  call void @"$Loop.lock.756"(ptr %29)
   %30 = load %4, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.829"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.831"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -97805,7 +98117,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.756"(ptr %43)
+  call void @"$Loop.unlock.758"(ptr %43)
   %44 = load %4, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -97837,7 +98149,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.829"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.831"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -97858,7 +98170,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %message, align 8
-  %9 = call i32 @"$Loop.check_usable.765"(ptr %7, ptr %8)
+  %9 = call i32 @"$Loop.check_usable.767"(ptr %7, ptr %8)
   store i32 %9, ptr %code, align 4
   %10 = load i32, ptr %code, align 4
   %11 = icmp ne i32 %10, 0
@@ -97878,7 +98190,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.808"(ptr noalias sret(%184) %6, ptr %15)
+  call void @"$Loop.limits.810"(ptr noalias sret(%184) %6, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %6, i64 20, i1 false)
   %16 = load ptr, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
@@ -97910,7 +98222,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %30 = load ptr, ptr %self, align 8
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$Loop.check_queue.830"(ptr %30, ptr %31)
+  %32 = call i32 @"$Loop.check_queue.832"(ptr %30, ptr %31)
   store i32 %32, ptr %code6, align 4
   %33 = load i32, ptr %code6, align 4
   %34 = icmp ne i32 %33, 0
@@ -97940,7 +98252,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$Loop.prepare_capture.831"(ptr %44, ptr %45)
+  %46 = call i32 @"$Loop.prepare_capture.833"(ptr %44, ptr %45)
   store i32 %46, ptr %code14, align 4
   %47 = load i32, ptr %code14, align 4
   %48 = icmp ne i32 %47, 0
@@ -97967,7 +98279,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  %54 = call i32 @"$Loop.start.832"(ptr %52, ptr %53)
+  %54 = call i32 @"$Loop.start.834"(ptr %52, ptr %53)
   store i32 %54, ptr %code19, align 4
   %55 = load i32, ptr %code19, align 4
   %56 = icmp ne i32 %55, 0
@@ -97987,25 +98299,25 @@ else22:                                           ; preds = %merge11
 
 merge20:                                          ; preds = %else22, %dead23
   %60 = load ptr, ptr %self, align 8
-  %61 = getelementptr %209, ptr %60, i32 0, i32 23
+  %61 = getelementptr %208, ptr %60, i32 0, i32 23
   %62 = load i64, ptr %61, align 8
   %63 = load ptr, ptr %item, align 8
   %64 = getelementptr %71, ptr %63, i32 0, i32 0
   store i64 %62, ptr %64, align 8
   %65 = load ptr, ptr %self, align 8
-  %66 = getelementptr %209, ptr %65, i32 0, i32 23
+  %66 = getelementptr %208, ptr %65, i32 0, i32 23
   %67 = load i64, ptr %66, align 8
   %68 = add i64 %67, 1
   %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %209, ptr %69, i32 0, i32 23
+  %70 = getelementptr %208, ptr %69, i32 0, i32 23
   store i64 %68, ptr %70, align 8
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %209, ptr %71, i32 0, i32 17
+  %72 = getelementptr %208, ptr %71, i32 0, i32 17
   %73 = load ptr, ptr %item, align 8
   call void @"$append"(ptr %72, ptr %73)
   %74 = load %4, ptr %5, align 1
   %75 = load ptr, ptr %self, align 8
-  %76 = getelementptr %209, ptr %75, i32 0, i32 18
+  %76 = getelementptr %208, ptr %75, i32 0, i32 18
   %77 = load ptr, ptr %item, align 8
   call void @"$append"(ptr %76, ptr %77)
   %78 = load %4, ptr %4, align 1
@@ -98017,7 +98329,7 @@ merge20:                                          ; preds = %else22, %dead23
 
 then25:                                           ; preds = %merge20
   %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %209, ptr %83, i32 0, i32 19
+  %84 = getelementptr %208, ptr %83, i32 0, i32 19
   %85 = load ptr, ptr %item, align 8
   call void @"$append"(ptr %84, ptr %85)
   %86 = load %4, ptr %3, align 1
@@ -98028,7 +98340,7 @@ else26:                                           ; preds = %merge20
 
 merge24:                                          ; preds = %else26, %then25
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %209, ptr %87, i32 0, i32 7
+  %88 = getelementptr %208, ptr %87, i32 0, i32 7
   %89 = call i32 @pthread_cond_signal(ptr %88)
   ret i32 0
 
@@ -98036,7 +98348,7 @@ dead27:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.830"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.832"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -98045,11 +98357,11 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %209, ptr %3, i32 0, i32 18
+  %4 = getelementptr %208, ptr %3, i32 0, i32 18
   %5 = getelementptr %50, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %209, ptr %7, i32 0, i32 20
+  %8 = getelementptr %208, ptr %7, i32 0, i32 20
   %9 = load i32, ptr %8, align 4
   %10 = sext i32 %9 to i64
   %11 = icmp sge i64 %6, %10
@@ -98072,18 +98384,18 @@ then2:                                            ; preds = %then
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
   %22 = getelementptr i8, ptr %21, i64 0
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %209, ptr %23, i32 0, i32 18
+  %24 = getelementptr %208, ptr %23, i32 0, i32 18
   %25 = getelementptr %50, ptr %24, i32 0, i32 1
   %26 = load i64, ptr %25, align 8
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %209, ptr %27, i32 0, i32 2
+  %28 = getelementptr %208, ptr %27, i32 0, i32 2
   %29 = getelementptr %38, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %209, ptr %31, i32 0, i32 2
+  %32 = getelementptr %208, ptr %31, i32 0, i32 2
   %33 = getelementptr %38, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.694", i64 %26, i32 %30, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.696", i64 %26, i32 %30, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -98111,7 +98423,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.831"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.833"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -98121,7 +98433,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %209, ptr %3, i32 0, i32 25
+  %4 = getelementptr %208, ptr %3, i32 0, i32 25
   %5 = load ptr, ptr %4, align 8
   %6 = icmp ne ptr %5, null
   %7 = zext i1 %6 to i8
@@ -98139,13 +98451,13 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %209, ptr %9, i32 0, i32 2
+  %10 = getelementptr %208, ptr %9, i32 0, i32 2
   %11 = getelementptr %38, ptr %10, i32 0, i32 9
   %12 = getelementptr %32, ptr %11, i32 0, i32 3
   %13 = load i32, ptr %12, align 4
   %14 = sext i32 %13 to i64
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %209, ptr %15, i32 0, i32 2
+  %16 = getelementptr %208, ptr %15, i32 0, i32 2
   %17 = getelementptr %38, ptr %16, i32 0, i32 9
   %18 = getelementptr %32, ptr %17, i32 0, i32 6
   %19 = load i32, ptr %18, align 4
@@ -98156,10 +98468,10 @@ merge:                                            ; preds = %else, %dead
   %23 = mul i64 %22, 4
   %24 = call ptr @malloc(i64 %23)
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %209, ptr %25, i32 0, i32 25
+  %26 = getelementptr %208, ptr %25, i32 0, i32 25
   store ptr %24, ptr %26, align 8
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %209, ptr %27, i32 0, i32 25
+  %28 = getelementptr %208, ptr %27, i32 0, i32 25
   %29 = load ptr, ptr %28, align 8
   %30 = icmp eq ptr %29, null
   %31 = zext i1 %30 to i8
@@ -98181,11 +98493,11 @@ then5:                                            ; preds = %then2
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %209, ptr %42, i32 0, i32 2
+  %43 = getelementptr %208, ptr %42, i32 0, i32 2
   %44 = getelementptr %38, ptr %43, i32 0, i32 9
   %45 = getelementptr %32, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.695", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.697", i32 %46)
   %48 = load ptr, ptr %target, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -98213,7 +98525,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.832"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.834"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -98225,7 +98537,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %209, ptr %3, i32 0, i32 10
+  %4 = getelementptr %208, ptr %3, i32 0, i32 10
   %5 = load i8, ptr %4, align 1
   %6 = trunc i8 %5 to i1
   br i1 %6, label %then, label %else
@@ -98243,9 +98555,9 @@ merge:                                            ; preds = %else, %dead
   %7 = call i32 @sigfillset(ptr %all)
   %8 = call i32 @pthread_sigmask(i32 2, ptr %all, ptr %previous)
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %209, ptr %9, i32 0, i32 9
+  %10 = getelementptr %208, ptr %9, i32 0, i32 9
   %11 = load ptr, ptr %self, align 8
-  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.833", ptr %11)
+  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.835", ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %14 = load i32, ptr %code, align 4
@@ -98270,7 +98582,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.702", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.704", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -98293,7 +98605,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %209, ptr %35, i32 0, i32 10
+  %36 = getelementptr %208, ptr %35, i32 0, i32 10
   store i8 1, ptr %36, align 1
   ret i32 0
 
@@ -98301,7 +98613,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.833"(ptr %0) {
+define internal ptr @"$engine_thread.835"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %loop = alloca ptr, align 8
@@ -98310,7 +98622,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.834"(ptr %3)
+  call void @"$Loop.run.836"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret ptr null
 
@@ -98318,7 +98630,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.834"(ptr %0) {
+define internal void @"$Loop.run.836"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -98331,37 +98643,37 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call zeroext i1 @"$Loop.await_work.835"(ptr %6)
+  %7 = call zeroext i1 @"$Loop.await_work.837"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %whilebody, label %merge
 
 whilebody:                                        ; preds = %condition
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %209, ptr %10, i32 0, i32 5
+  %11 = getelementptr %208, ptr %10, i32 0, i32 5
   call void @"$Turnstile.enter"(ptr %11)
   %12 = load %4, ptr %5, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.786"(ptr %13)
+  call void @"$Loop.iterate.788"(ptr %13)
   %14 = load %4, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %209, ptr %15, i32 0, i32 5
+  %16 = getelementptr %208, ptr %15, i32 0, i32 5
   call void @"$Turnstile.leave"(ptr %16)
   %17 = load %4, ptr %3, align 1
   br label %condition
 
 merge:                                            ; preds = %condition
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.760"(ptr %18)
+  call void @"$Loop.enter_turn.762"(ptr %18)
   %19 = load %4, ptr %2, align 1
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %209, ptr %20, i32 0, i32 5
+  %21 = getelementptr %208, ptr %20, i32 0, i32 5
   call void @"$Turnstile.leave"(ptr %21)
   %22 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.835"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.837"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %stopping = alloca i8, align 1
@@ -98370,12 +98682,12 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.754"(ptr %3)
+  call void @"$Loop.lock.756"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %209, ptr %5, i32 0, i32 21
+  %6 = getelementptr %208, ptr %5, i32 0, i32 21
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %209, ptr %7, i32 0, i32 20
+  %8 = getelementptr %208, ptr %7, i32 0, i32 20
   %9 = load i32, ptr %8, align 4
   %10 = mul i32 2, %9
   %11 = sext i32 %10 to i64
@@ -98386,28 +98698,28 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %209, ptr %14, i32 0, i32 11
+  %15 = getelementptr %208, ptr %14, i32 0, i32 11
   %16 = load i8, ptr %15, align 1
   %17 = trunc i8 %16 to i1
   br i1 %17, label %merge, label %and.lhs.true
 
 whilebody:                                        ; preds = %and.lhs.true1, %and.lhs.true
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %209, ptr %18, i32 0, i32 7
+  %19 = getelementptr %208, ptr %18, i32 0, i32 7
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %209, ptr %20, i32 0, i32 6
+  %21 = getelementptr %208, ptr %20, i32 0, i32 6
   %22 = load i8, ptr %has_room, align 1
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %209, ptr %23, i32 0, i32 24
+  %24 = getelementptr %208, ptr %23, i32 0, i32 24
   %25 = load i64, ptr %24, align 8
   %26 = trunc i8 %22 to i1
   %27 = select i1 %26, i64 %25, i64 0
   %28 = call zeroext i1 @"$threads.wait_until"(ptr %19, ptr %21, i64 %27)
   %29 = zext i1 %28 to i8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %209, ptr %30, i32 0, i32 21
+  %31 = getelementptr %208, ptr %30, i32 0, i32 21
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %209, ptr %32, i32 0, i32 20
+  %33 = getelementptr %208, ptr %32, i32 0, i32 20
   %34 = load i32, ptr %33, align 4
   %35 = mul i32 2, %34
   %36 = sext i32 %35 to i64
@@ -98418,11 +98730,11 @@ whilebody:                                        ; preds = %and.lhs.true1, %and
 
 merge:                                            ; preds = %and.lhs.true1, %condition
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %209, ptr %39, i32 0, i32 11
+  %40 = getelementptr %208, ptr %39, i32 0, i32 11
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.756"(ptr %42)
+  call void @"$Loop.unlock.758"(ptr %42)
   %43 = load %4, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -98437,7 +98749,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.836"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.838"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -98446,19 +98758,19 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.836"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.838"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %209, ptr %1, i32 0, i32 12
+  %2 = getelementptr %208, ptr %1, i32 0, i32 12
   %3 = load i8, ptr %2, align 1
   %4 = trunc i8 %3 to i1
   br i1 %4, label %or.end, label %or.lhs.false2
 
 or.rhs:                                           ; preds = %or.lhs.false
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %209, ptr %5, i32 0, i32 24
+  %6 = getelementptr %208, ptr %5, i32 0, i32 24
   %7 = load i64, ptr %6, align 8
   %8 = icmp sgt i64 %7, 0
   %9 = zext i1 %8 to i8
@@ -98467,7 +98779,7 @@ or.rhs:                                           ; preds = %or.lhs.false
 
 or.lhs.false:                                     ; preds = %or.lhs.false1
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %209, ptr %11, i32 0, i32 17
+  %12 = getelementptr %208, ptr %11, i32 0, i32 17
   %13 = getelementptr %50, ptr %12, i32 0, i32 1
   %14 = load i64, ptr %13, align 8
   %15 = icmp sgt i64 %14, 0
@@ -98477,14 +98789,14 @@ or.lhs.false:                                     ; preds = %or.lhs.false1
 
 or.lhs.false1:                                    ; preds = %or.lhs.false2
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %209, ptr %18, i32 0, i32 14
+  %19 = getelementptr %208, ptr %18, i32 0, i32 14
   %20 = load i8, ptr %19, align 1
   %21 = trunc i8 %20 to i1
   br i1 %21, label %or.end, label %or.lhs.false
 
 or.lhs.false2:                                    ; preds = %entry
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %209, ptr %22, i32 0, i32 13
+  %23 = getelementptr %208, ptr %22, i32 0, i32 13
   %24 = load i8, ptr %23, align 1
   %25 = trunc i8 %24 to i1
   br i1 %25, label %or.end, label %or.lhs.false1
@@ -98492,7 +98804,7 @@ or.lhs.false2:                                    ; preds = %entry
 and.rhs:                                          ; preds = %or.rhs
   %26 = call i64 @"$threads.now_ns"()
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %209, ptr %27, i32 0, i32 24
+  %28 = getelementptr %208, ptr %27, i32 0, i32 24
   %29 = load i64, ptr %28, align 8
   %30 = icmp sge i64 %26, %29
   %31 = zext i1 %30 to i8
@@ -98517,21 +98829,21 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$5073" = alloca i64, align 8
+  %"$5092" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5073", align 8
+  store i64 %1, ptr %"$5092", align 8
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = getelementptr %208, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$5073", align 8
-  %5 = call i32 @"$Loop.wait.837"(ptr %3, i64 %4)
+  %3 = getelementptr %207, ptr %2, i32 0, i32 0
+  %4 = load i64, ptr %"$5092", align 8
+  %5 = call i32 @"$Loop.wait.839"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.837"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.839"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %has_events = alloca i8, align 1
@@ -98561,7 +98873,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.754"(ptr %11)
+  call void @"$Loop.lock.756"(ptr %11)
   %12 = load %4, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -98575,7 +98887,7 @@ and.lhs.true:                                     ; preds = %entry
 
 condition:                                        ; preds = %whilebody, %merge
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %209, ptr %17, i32 0, i32 21
+  %18 = getelementptr %208, ptr %17, i32 0, i32 21
   %19 = getelementptr %51, ptr %18, i32 0, i32 4
   %20 = load i64, ptr %19, align 8
   %21 = icmp eq i64 %20, 0
@@ -98585,9 +98897,9 @@ condition:                                        ; preds = %whilebody, %merge
 
 whilebody:                                        ; preds = %and.lhs.true2
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %209, ptr %24, i32 0, i32 8
+  %25 = getelementptr %208, ptr %24, i32 0, i32 8
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %209, ptr %26, i32 0, i32 6
+  %27 = getelementptr %208, ptr %26, i32 0, i32 6
   %28 = load i64, ptr %time_ns, align 8
   %29 = call zeroext i1 @"$threads.wait_until"(ptr %25, ptr %27, i64 %28)
   %30 = zext i1 %29 to i8
@@ -98596,14 +98908,14 @@ whilebody:                                        ; preds = %and.lhs.true2
 
 merge1:                                           ; preds = %and.lhs.true2, %condition
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %209, ptr %31, i32 0, i32 21
+  %32 = getelementptr %208, ptr %31, i32 0, i32 21
   %33 = getelementptr %51, ptr %32, i32 0, i32 4
   %34 = load i64, ptr %33, align 8
   %35 = icmp sgt i64 %34, 0
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.756"(ptr %37)
+  call void @"$Loop.unlock.758"(ptr %37)
   %38 = load %4, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -98641,7 +98953,7 @@ entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
   %num_wrong = alloca i64, align 8
-  %blocks = alloca %214, align 8
+  %blocks = alloca %213, align 8
   %arena = alloca %10, align 8
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -98650,7 +98962,7 @@ entry:
   store i64 0, ptr %num_wrong, align 8
   call void @"$Arena.init"(ptr %arena)
   %6 = load %4, ptr %5, align 1
-  call void @"$Vector.init.838"(ptr %blocks)
+  call void @"$Vector.init.840"(ptr %blocks)
   %7 = load %4, ptr %4, align 1
   %8 = load i64, ptr %count, align 8
   store i64 0, ptr %i, align 8
@@ -98696,14 +99008,14 @@ merge1:                                           ; preds = %else, %then
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %30 = getelementptr %214, ptr %blocks, i32 0, i32 1
+  %30 = getelementptr %213, ptr %blocks, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
   store i64 0, ptr %i3, align 8
   br label %forcond4
 
 or.lhs.false:                                     ; preds = %or.lhs.false2
   %32 = load ptr, ptr %block, align 8
-  %33 = call zeroext i1 @"$Vector.push.839"(ptr %blocks, ptr %32)
+  %33 = call zeroext i1 @"$Vector.push.841"(ptr %blocks, ptr %32)
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
   br i1 %35, label %else, label %then
@@ -98742,7 +99054,7 @@ forcond7:                                         ; preds = %merge10, %forbody5
 
 forbody8:                                         ; preds = %forcond7
   %55 = load i64, ptr %i3, align 8
-  %56 = call ptr @"$Vector.at.841"(ptr %blocks, i64 %55)
+  %56 = call ptr @"$Vector.at.843"(ptr %blocks, i64 %55)
   %57 = load ptr, ptr %56, align 8
   %58 = load i64, ptr %j, align 8
   %59 = getelementptr i8, ptr %57, i64 %58
@@ -98775,7 +99087,7 @@ merge9:                                           ; preds = %forcond7
   br label %forcond4
 
 merge6:                                           ; preds = %forcond4
-  call void @"$Vector.free.842"(ptr %blocks)
+  call void @"$Vector.free.844"(ptr %blocks)
   %71 = load %4, ptr %3, align 1
   call void @"$Arena.free"(ptr %arena)
   %72 = load %4, ptr %2, align 1
@@ -98786,23 +99098,23 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Vector.init.838"(ptr %0) {
+define internal void @"$Vector.init.840"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %214, ptr %1, i32 0, i32 0
+  %2 = getelementptr %213, ptr %1, i32 0, i32 0
   store ptr null, ptr %2, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %214, ptr %3, i32 0, i32 1
+  %4 = getelementptr %213, ptr %3, i32 0, i32 1
   store i64 0, ptr %4, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %214, ptr %5, i32 0, i32 2
+  %6 = getelementptr %213, ptr %5, i32 0, i32 2
   store i64 0, ptr %6, align 8
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.839"(ptr %0, ptr %1) {
+define internal zeroext i1 @"$Vector.push.841"(ptr %0, ptr %1) {
 entry:
   %value = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -98810,10 +99122,10 @@ entry:
   store ptr %1, ptr %value, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %214, ptr %3, i32 0, i32 1
+  %4 = getelementptr %213, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.840"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.842"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -98830,19 +99142,19 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %10 = load ptr, ptr %value, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %214, ptr %11, i32 0, i32 0
+  %12 = getelementptr %213, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %214, ptr %14, i32 0, i32 1
+  %15 = getelementptr %213, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   %17 = getelementptr ptr, ptr %13, i64 %16
   store ptr %10, ptr %17, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %214, ptr %18, i32 0, i32 1
+  %19 = getelementptr %213, ptr %18, i32 0, i32 1
   %20 = load i64, ptr %19, align 8
   %21 = add i64 %20, 1
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %214, ptr %22, i32 0, i32 1
+  %23 = getelementptr %213, ptr %22, i32 0, i32 1
   store i64 %21, ptr %23, align 8
   ret i1 true
 
@@ -98850,7 +99162,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.840"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.842"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -98860,7 +99172,7 @@ entry:
   store i64 %1, ptr %capacity, align 8
   %2 = load i64, ptr %capacity, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %214, ptr %3, i32 0, i32 2
+  %4 = getelementptr %213, ptr %3, i32 0, i32 2
   %5 = load i64, ptr %4, align 8
   %6 = icmp sle i64 %2, %5
   %7 = zext i1 %6 to i8
@@ -98878,7 +99190,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %214, ptr %9, i32 0, i32 2
+  %10 = getelementptr %213, ptr %9, i32 0, i32 2
   %11 = load i64, ptr %10, align 8
   %12 = mul i64 %11, 2
   store i64 %12, ptr %grown, align 8
@@ -98913,7 +99225,7 @@ else6:                                            ; preds = %merge1
 
 merge4:                                           ; preds = %else6, %then5
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %214, ptr %23, i32 0, i32 0
+  %24 = getelementptr %213, ptr %23, i32 0, i32 0
   %25 = load ptr, ptr %24, align 8
   %26 = load i64, ptr %grown, align 8
   %27 = mul i64 %26, 8
@@ -98937,11 +99249,11 @@ else9:                                            ; preds = %merge4
 merge7:                                           ; preds = %else9, %dead10
   %33 = load ptr, ptr %data, align 8
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %214, ptr %34, i32 0, i32 0
+  %35 = getelementptr %213, ptr %34, i32 0, i32 0
   store ptr %33, ptr %35, align 8
   %36 = load i64, ptr %grown, align 8
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %214, ptr %37, i32 0, i32 2
+  %38 = getelementptr %213, ptr %37, i32 0, i32 2
   store i64 %36, ptr %38, align 8
   ret i1 true
 
@@ -98949,7 +99261,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.841"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.843"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -98972,7 +99284,7 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %then
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %214, ptr %8, i32 0, i32 0
+  %9 = getelementptr %213, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   %11 = load i64, ptr %index, align 8
   %12 = getelementptr ptr, ptr %10, i64 %11
@@ -98981,7 +99293,7 @@ merge:                                            ; preds = %else, %then
 or.lhs.false:                                     ; preds = %entry
   %13 = load i64, ptr %index, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %214, ptr %14, i32 0, i32 1
+  %15 = getelementptr %213, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   %17 = icmp sge i64 %13, %16
   %18 = zext i1 %17 to i8
@@ -98992,19 +99304,19 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.842"(ptr %0) {
+define internal void @"$Vector.free.844"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %214, ptr %3, i32 0, i32 0
+  %4 = getelementptr %213, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.838"(ptr %7)
+  call void @"$Vector.init.840"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -99025,13 +99337,13 @@ entry:
   %num_wrong = alloca i64, align 8
   %10 = alloca %4, align 8
   %11 = alloca %4, align 8
-  %map = alloca %215, align 8
+  %map = alloca %214, align 8
   %arena = alloca %10, align 8
   %count = alloca i64, align 8
   store i64 %0, ptr %count, align 8
   call void @"$Arena.init"(ptr %arena)
   %12 = load %4, ptr %11, align 1
-  call void @"$Map.init.843"(ptr %map)
+  call void @"$Map.init.845"(ptr %map)
   %13 = load %4, ptr %10, align 1
   %14 = load i64, ptr %count, align 8
   %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
@@ -99058,7 +99370,7 @@ forbody:                                          ; preds = %forcond
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call ptr @"$Map.find.846"(ptr %map, i64 %26, i64 %28)
+  %29 = call ptr @"$Map.find.848"(ptr %map, i64 %26, i64 %28)
   store ptr %29, ptr %found, align 8
   %30 = load ptr, ptr %found, align 8
   %31 = icmp eq ptr %30, null
@@ -99081,8 +99393,8 @@ merge1:                                           ; preds = %else, %then
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %37 = getelementptr %215, ptr %map, i32 0, i32 1
-  %38 = getelementptr %216, ptr %37, i32 0, i32 1
+  %37 = getelementptr %214, ptr %map, i32 0, i32 1
+  %38 = getelementptr %215, ptr %37, i32 0, i32 1
   %39 = load i64, ptr %38, align 8
   %40 = load i64, ptr %count, align 8
   %41 = icmp ne i64 %39, %40
@@ -99110,7 +99422,7 @@ else4:                                            ; preds = %or.lhs.false5
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  call void @"$Map.clear.855"(ptr %map)
+  call void @"$Map.clear.857"(ptr %map)
   %53 = load %4, ptr %5, align 1
   %54 = load i64, ptr %count, align 8
   %55 = icmp sgt i64 %54, 0
@@ -99127,7 +99439,7 @@ or.lhs.false5:                                    ; preds = %merge
   %61 = load i64, ptr %60, align 8
   %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %63 = load i64, ptr %62, align 8
-  %64 = call ptr @"$Map.find.846"(ptr %map, i64 %61, i64 %63)
+  %64 = call ptr @"$Map.find.848"(ptr %map, i64 %61, i64 %63)
   %65 = icmp ne ptr %64, null
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
@@ -99143,7 +99455,7 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %then7
-  call void @"$Map.free.857"(ptr %map)
+  call void @"$Map.free.859"(ptr %map)
   %70 = load %4, ptr %2, align 1
   call void @"$Arena.free"(ptr %arena)
   %71 = load %4, ptr %1, align 1
@@ -99158,7 +99470,7 @@ and.lhs.true:                                     ; preds = %merge2
   %75 = load i64, ptr %74, align 8
   %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %77 = load i64, ptr %76, align 8
-  %78 = call ptr @"$Map.find.846"(ptr %map, i64 %75, i64 %77)
+  %78 = call ptr @"$Map.find.848"(ptr %map, i64 %75, i64 %77)
   %79 = icmp ne ptr %78, null
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
@@ -99168,7 +99480,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Map.init.843"(ptr %0) {
+define internal void @"$Map.init.845"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -99178,31 +99490,31 @@ entry:
   %4 = call { i64, i64 } @"$hash.process_key"()
   store { i64, i64 } %4, ptr %3, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %215, ptr %5, i32 0, i32 0
+  %6 = getelementptr %214, ptr %5, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %3, i64 16, i1 false)
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %215, ptr %7, i32 0, i32 1
-  call void @"$Vector.init.844"(ptr %8)
+  %8 = getelementptr %214, ptr %7, i32 0, i32 1
+  call void @"$Vector.init.846"(ptr %8)
   %9 = load %4, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %215, ptr %10, i32 0, i32 2
+  %11 = getelementptr %214, ptr %10, i32 0, i32 2
   call void @"$Vector.init"(ptr %11)
   %12 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.844"(ptr %0) {
+define internal void @"$Vector.init.846"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %216, ptr %1, i32 0, i32 0
+  %2 = getelementptr %215, ptr %1, i32 0, i32 0
   store ptr null, ptr %2, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %216, ptr %3, i32 0, i32 1
+  %4 = getelementptr %215, ptr %3, i32 0, i32 1
   store i64 0, ptr %4, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %216, ptr %5, i32 0, i32 2
+  %6 = getelementptr %215, ptr %5, i32 0, i32 2
   store i64 0, ptr %6, align 8
   ret void
 }
@@ -99248,7 +99560,7 @@ forbody:                                          ; preds = %forcond
   %19 = load i64, ptr %18, align 8
   %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %21 = load i64, ptr %20, align 8
-  %22 = call ptr @"$Map.find.846"(ptr %17, i64 %19, i64 %21)
+  %22 = call ptr @"$Map.find.848"(ptr %17, i64 %19, i64 %21)
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
@@ -99281,7 +99593,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false2
   %34 = load i64, ptr %33, align 8
   %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %36 = load i64, ptr %35, align 8
-  %37 = call zeroext i1 @"$Map.insert.850"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %37 = call zeroext i1 @"$Map.insert.852"(ptr %30, i64 %34, i64 %36, i64 %32)
   %38 = zext i1 %37 to i8
   %39 = trunc i8 %38 to i1
   br i1 %39, label %else, label %then
@@ -99294,7 +99606,7 @@ or.lhs.false2:                                    ; preds = %forbody
   %43 = load i64, ptr %42, align 8
   %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  %46 = call zeroext i1 @"$Map.insert.850"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %46 = call zeroext i1 @"$Map.insert.852"(ptr %40, i64 %43, i64 %45, i64 %41)
   %47 = zext i1 %46 to i8
   %48 = trunc i8 %47 to i1
   br i1 %48, label %or.lhs.false, label %then
@@ -99317,7 +99629,7 @@ entry:
   %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load i64, ptr %number, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.845", i64 %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.847", i64 %8)
   %10 = load ptr, ptr %arena, align 8
   %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %12 = getelementptr i8, ptr %11, i64 0
@@ -99339,7 +99651,7 @@ dead:                                             ; No predecessors!
   ret { i64, i64 } undef
 }
 
-define internal ptr @"$Map.find.846"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.848"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %62, align 8
@@ -99353,8 +99665,8 @@ entry:
   %6 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 1
   store i64 %2, ptr %6, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %215, ptr %7, i32 0, i32 1
-  %9 = getelementptr %216, ptr %8, i32 0, i32 1
+  %8 = getelementptr %214, ptr %7, i32 0, i32 1
+  %9 = getelementptr %215, ptr %8, i32 0, i32 1
   %10 = load i64, ptr %9, align 8
   %11 = icmp eq i64 %10, 0
   %12 = zext i1 %11 to i8
@@ -99372,7 +99684,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %215, ptr %14, i32 0, i32 2
+  %15 = getelementptr %214, ptr %14, i32 0, i32 2
   %16 = getelementptr %17, ptr %15, i32 0, i32 0
   %17 = load ptr, ptr %16, align 8
   %18 = load ptr, ptr %self, align 8
@@ -99383,13 +99695,13 @@ merge:                                            ; preds = %else, %dead
   %21 = load i64, ptr %20, align 8
   %22 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %23 = load i64, ptr %22, align 8
-  %24 = call i64 @"$Map.hash.849"(ptr %19, i64 %21, i64 %23)
+  %24 = call i64 @"$Map.hash.851"(ptr %19, i64 %21, i64 %23)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %"<aggcopy>", i64 16, i1 false)
   %25 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call i64 @"$Map.position.847"(ptr %18, i64 %26, i64 %28, i64 %24)
+  %29 = call i64 @"$Map.position.849"(ptr %18, i64 %26, i64 %28, i64 %24)
   %30 = getelementptr i32, ptr %17, i64 %29
   %31 = load i32, ptr %30, align 4
   store i32 %31, ptr %index, align 4
@@ -99410,18 +99722,18 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead4
   %36 = load ptr, ptr %self, align 8
-  %37 = getelementptr %215, ptr %36, i32 0, i32 1
+  %37 = getelementptr %214, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %index, align 4
   %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.848"(ptr %37, i64 %39)
-  %41 = getelementptr %217, ptr %40, i32 0, i32 2
+  %40 = call ptr @"$Vector.at.850"(ptr %37, i64 %39)
+  %41 = getelementptr %216, ptr %40, i32 0, i32 2
   ret ptr %41
 
 dead5:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.847"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.849"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %62, align 8
   %4 = alloca %62, align 8
@@ -99439,7 +99751,7 @@ entry:
   store i64 %2, ptr %7, align 8
   store i64 %3, ptr %hash, align 8
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %215, ptr %8, i32 0, i32 2
+  %9 = getelementptr %214, ptr %8, i32 0, i32 2
   %10 = getelementptr %17, ptr %9, i32 0, i32 1
   %11 = load i64, ptr %10, align 8
   %12 = sub i64 %11, 1
@@ -99452,7 +99764,7 @@ entry:
 
 condition:                                        ; preds = %merge2, %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %215, ptr %16, i32 0, i32 2
+  %17 = getelementptr %214, ptr %16, i32 0, i32 2
   %18 = getelementptr %17, ptr %17, i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
   %20 = load i64, ptr %position, align 8
@@ -99465,19 +99777,19 @@ condition:                                        ; preds = %merge2, %entry
 
 whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %215, ptr %26, i32 0, i32 1
+  %27 = getelementptr %214, ptr %26, i32 0, i32 1
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %215, ptr %28, i32 0, i32 2
+  %29 = getelementptr %214, ptr %28, i32 0, i32 2
   %30 = getelementptr %17, ptr %29, i32 0, i32 0
   %31 = load ptr, ptr %30, align 8
   %32 = load i64, ptr %position, align 8
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.848"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.850"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
-  %38 = getelementptr %217, ptr %37, i32 0, i32 1
+  %38 = getelementptr %216, ptr %37, i32 0, i32 1
   %39 = load i64, ptr %38, align 8
   %40 = load i64, ptr %hash, align 8
   %41 = icmp eq i64 %39, %40
@@ -99491,7 +99803,7 @@ then:                                             ; preds = %and.lhs.true
 
 and.lhs.true:                                     ; preds = %whilebody
   %45 = load ptr, ptr %entry1, align 8
-  %46 = getelementptr %217, ptr %45, i32 0, i32 0
+  %46 = getelementptr %216, ptr %45, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>", ptr align 8 %key, i64 16, i1 false)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %46, i64 16, i1 false)
   %47 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 0
@@ -99530,7 +99842,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal ptr @"$Vector.at.848"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.850"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -99553,16 +99865,16 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %then
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %216, ptr %8, i32 0, i32 0
+  %9 = getelementptr %215, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   %11 = load i64, ptr %index, align 8
-  %12 = getelementptr %217, ptr %10, i64 %11
+  %12 = getelementptr %216, ptr %10, i64 %11
   ret ptr %12
 
 or.lhs.false:                                     ; preds = %entry
   %13 = load i64, ptr %index, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %216, ptr %14, i32 0, i32 1
+  %15 = getelementptr %215, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   %17 = icmp sge i64 %13, %16
   %18 = zext i1 %17 to i8
@@ -99573,7 +99885,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.hash.849"(ptr %0, i64 %1, i64 %2) {
+define internal i64 @"$Map.hash.851"(ptr %0, i64 %1, i64 %2) {
 entry:
   %3 = alloca %15, align 8
   %key = alloca %62, align 8
@@ -99584,7 +99896,7 @@ entry:
   %5 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 1
   store i64 %2, ptr %5, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %215, ptr %6, i32 0, i32 0
+  %7 = getelementptr %214, ptr %6, i32 0, i32 0
   %8 = getelementptr %62, ptr %key, i32 0, i32 0
   %9 = load ptr, ptr %8, align 8
   %10 = getelementptr %62, ptr %key, i32 0, i32 1
@@ -99601,12 +99913,12 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal zeroext i1 @"$Map.insert.850"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal zeroext i1 @"$Map.insert.852"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
-  %4 = alloca %217, align 8
-  %5 = alloca %217, align 8
-  %6 = alloca %218, align 8
-  %"<structcast>" = alloca %218, align 8
+  %4 = alloca %216, align 8
+  %5 = alloca %216, align 8
+  %6 = alloca %217, align 8
+  %"<structcast>" = alloca %217, align 8
   %position = alloca i64, align 8
   %7 = alloca %62, align 8
   %hashed = alloca i64, align 8
@@ -99622,11 +99934,11 @@ entry:
   store i64 %3, ptr %value, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %215, ptr %12, i32 0, i32 1
-  %14 = getelementptr %216, ptr %13, i32 0, i32 1
+  %13 = getelementptr %214, ptr %12, i32 0, i32 1
+  %14 = getelementptr %215, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
-  %17 = call zeroext i1 @"$Map.reserve.851"(ptr %11, i64 %16)
+  %17 = call zeroext i1 @"$Map.reserve.853"(ptr %11, i64 %16)
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
   br i1 %19, label %else, label %then
@@ -99647,7 +99959,7 @@ merge:                                            ; preds = %else, %dead
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i64 @"$Map.hash.849"(ptr %20, i64 %22, i64 %24)
+  %25 = call i64 @"$Map.hash.851"(ptr %20, i64 %22, i64 %24)
   store i64 %25, ptr %hashed, align 8
   %26 = load ptr, ptr %self, align 8
   %27 = load i64, ptr %hashed, align 8
@@ -99656,10 +99968,10 @@ merge:                                            ; preds = %else, %dead
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call i64 @"$Map.position.847"(ptr %26, i64 %29, i64 %31, i64 %27)
+  %32 = call i64 @"$Map.position.849"(ptr %26, i64 %29, i64 %31, i64 %27)
   store i64 %32, ptr %position, align 8
   %33 = load ptr, ptr %self, align 8
-  %34 = getelementptr %215, ptr %33, i32 0, i32 2
+  %34 = getelementptr %214, ptr %33, i32 0, i32 2
   %35 = getelementptr %17, ptr %34, i32 0, i32 0
   %36 = load ptr, ptr %35, align 8
   %37 = load i64, ptr %position, align 8
@@ -99673,17 +99985,17 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %43 = load i64, ptr %value, align 8
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %215, ptr %44, i32 0, i32 1
+  %45 = getelementptr %214, ptr %44, i32 0, i32 1
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %215, ptr %46, i32 0, i32 2
+  %47 = getelementptr %214, ptr %46, i32 0, i32 2
   %48 = getelementptr %17, ptr %47, i32 0, i32 0
   %49 = load ptr, ptr %48, align 8
   %50 = load i64, ptr %position, align 8
   %51 = getelementptr i32, ptr %49, i64 %50
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  %54 = call ptr @"$Vector.at.848"(ptr %45, i64 %53)
-  %55 = getelementptr %217, ptr %54, i32 0, i32 2
+  %54 = call ptr @"$Vector.at.850"(ptr %45, i64 %53)
+  %55 = getelementptr %216, ptr %54, i32 0, i32 2
   store i64 %43, ptr %55, align 8
   ret i1 true
 
@@ -99695,32 +100007,32 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead4
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %215, ptr %56, i32 0, i32 1
+  %57 = getelementptr %214, ptr %56, i32 0, i32 1
   %58 = load %62, ptr %key, align 8
   %59 = load i64, ptr %hashed, align 8
   %60 = load i64, ptr %value, align 8
-  %61 = getelementptr %218, ptr %6, i32 0, i32 0
+  %61 = getelementptr %217, ptr %6, i32 0, i32 0
   store %62 %58, ptr %61, align 8
-  %62 = getelementptr %218, ptr %6, i32 0, i32 1
+  %62 = getelementptr %217, ptr %6, i32 0, i32 1
   store i64 %59, ptr %62, align 8
-  %63 = getelementptr %218, ptr %6, i32 0, i32 2
+  %63 = getelementptr %217, ptr %6, i32 0, i32 2
   store i64 %60, ptr %63, align 8
-  %64 = load %218, ptr %6, align 8
-  store %218 %64, ptr %"<structcast>", align 8
-  %65 = getelementptr %217, ptr %5, i32 0, i32 0
-  %66 = getelementptr %218, ptr %"<structcast>", i32 0, i32 0
+  %64 = load %217, ptr %6, align 8
+  store %217 %64, ptr %"<structcast>", align 8
+  %65 = getelementptr %216, ptr %5, i32 0, i32 0
+  %66 = getelementptr %217, ptr %"<structcast>", i32 0, i32 0
   %67 = load %62, ptr %66, align 8
   store %62 %67, ptr %65, align 8
-  %68 = getelementptr %217, ptr %5, i32 0, i32 1
-  %69 = getelementptr %218, ptr %"<structcast>", i32 0, i32 1
+  %68 = getelementptr %216, ptr %5, i32 0, i32 1
+  %69 = getelementptr %217, ptr %"<structcast>", i32 0, i32 1
   %70 = load i64, ptr %69, align 8
   store i64 %70, ptr %68, align 8
-  %71 = getelementptr %217, ptr %5, i32 0, i32 2
-  %72 = getelementptr %218, ptr %"<structcast>", i32 0, i32 2
+  %71 = getelementptr %216, ptr %5, i32 0, i32 2
+  %72 = getelementptr %217, ptr %"<structcast>", i32 0, i32 2
   %73 = load i64, ptr %72, align 8
   store i64 %73, ptr %71, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %74 = call zeroext i1 @"$Vector.push.854"(ptr %57, ptr byval(%217) %4)
+  %74 = call zeroext i1 @"$Vector.push.856"(ptr %57, ptr byval(%216) %4)
   %75 = zext i1 %74 to i8
   %76 = trunc i8 %75 to i1
   br i1 %76, label %else7, label %then6
@@ -99736,13 +100048,13 @@ else7:                                            ; preds = %merge1
 
 merge5:                                           ; preds = %else7, %dead8
   %77 = load ptr, ptr %self, align 8
-  %78 = getelementptr %215, ptr %77, i32 0, i32 1
-  %79 = getelementptr %216, ptr %78, i32 0, i32 1
+  %78 = getelementptr %214, ptr %77, i32 0, i32 1
+  %79 = getelementptr %215, ptr %78, i32 0, i32 1
   %80 = load i64, ptr %79, align 8
   %81 = sub i64 %80, 1
   %82 = trunc i64 %81 to i32
   %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %215, ptr %83, i32 0, i32 2
+  %84 = getelementptr %214, ptr %83, i32 0, i32 2
   %85 = getelementptr %17, ptr %84, i32 0, i32 0
   %86 = load ptr, ptr %85, align 8
   %87 = load i64, ptr %position, align 8
@@ -99754,7 +100066,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.851"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.853"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -99782,7 +100094,7 @@ whilebody:                                        ; preds = %condition
 merge:                                            ; preds = %condition
   %10 = load i64, ptr %size, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %215, ptr %11, i32 0, i32 2
+  %12 = getelementptr %214, ptr %11, i32 0, i32 2
   %13 = getelementptr %17, ptr %12, i32 0, i32 1
   %14 = load i64, ptr %13, align 8
   %15 = icmp sle i64 %10, %14
@@ -99792,9 +100104,9 @@ merge:                                            ; preds = %condition
 
 or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %215, ptr %18, i32 0, i32 1
+  %19 = getelementptr %214, ptr %18, i32 0, i32 1
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.852"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.854"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -99802,7 +100114,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.853"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.855"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -99823,7 +100135,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.852"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.854"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -99833,7 +100145,7 @@ entry:
   store i64 %1, ptr %capacity, align 8
   %2 = load i64, ptr %capacity, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %216, ptr %3, i32 0, i32 2
+  %4 = getelementptr %215, ptr %3, i32 0, i32 2
   %5 = load i64, ptr %4, align 8
   %6 = icmp sle i64 %2, %5
   %7 = zext i1 %6 to i8
@@ -99851,7 +100163,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %216, ptr %9, i32 0, i32 2
+  %10 = getelementptr %215, ptr %9, i32 0, i32 2
   %11 = load i64, ptr %10, align 8
   %12 = mul i64 %11, 2
   store i64 %12, ptr %grown, align 8
@@ -99886,7 +100198,7 @@ else6:                                            ; preds = %merge1
 
 merge4:                                           ; preds = %else6, %then5
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %216, ptr %23, i32 0, i32 0
+  %24 = getelementptr %215, ptr %23, i32 0, i32 0
   %25 = load ptr, ptr %24, align 8
   %26 = load i64, ptr %grown, align 8
   %27 = mul i64 %26, 32
@@ -99910,11 +100222,11 @@ else9:                                            ; preds = %merge4
 merge7:                                           ; preds = %else9, %dead10
   %33 = load ptr, ptr %data, align 8
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %216, ptr %34, i32 0, i32 0
+  %35 = getelementptr %215, ptr %34, i32 0, i32 0
   store ptr %33, ptr %35, align 8
   %36 = load i64, ptr %grown, align 8
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %216, ptr %37, i32 0, i32 2
+  %38 = getelementptr %215, ptr %37, i32 0, i32 2
   store i64 %36, ptr %38, align 8
   ret i1 true
 
@@ -99922,7 +100234,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.853"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.855"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %62, align 8
   %entry6 = alloca ptr, align 8
@@ -99933,7 +100245,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %size, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %215, ptr %3, i32 0, i32 2
+  %4 = getelementptr %214, ptr %3, i32 0, i32 2
   %5 = load i64, ptr %size, align 8
   %6 = call zeroext i1 @"$Vector.resize.179"(ptr %4, i64 %5)
   %7 = zext i1 %6 to i8
@@ -99965,7 +100277,7 @@ forcond:                                          ; preds = %forbody, %merge
 
 forbody:                                          ; preds = %forcond
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %215, ptr %16, i32 0, i32 2
+  %17 = getelementptr %214, ptr %16, i32 0, i32 2
   %18 = getelementptr %17, ptr %17, i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
   %20 = load i64, ptr %i, align 8
@@ -99977,8 +100289,8 @@ forbody:                                          ; preds = %forcond
 
 merge1:                                           ; preds = %forcond
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %215, ptr %23, i32 0, i32 1
-  %25 = getelementptr %216, ptr %24, i32 0, i32 1
+  %24 = getelementptr %214, ptr %23, i32 0, i32 1
+  %25 = getelementptr %215, ptr %24, i32 0, i32 1
   %26 = load i64, ptr %25, align 8
   store i64 0, ptr %i2, align 8
   br label %forcond3
@@ -99994,28 +100306,28 @@ forcond3:                                         ; preds = %forbody4, %merge1
 
 forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
-  %34 = getelementptr %215, ptr %33, i32 0, i32 1
+  %34 = getelementptr %214, ptr %33, i32 0, i32 1
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.848"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.850"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %215, ptr %39, i32 0, i32 2
+  %40 = getelementptr %214, ptr %39, i32 0, i32 2
   %41 = getelementptr %17, ptr %40, i32 0, i32 0
   %42 = load ptr, ptr %41, align 8
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %entry6, align 8
-  %45 = getelementptr %217, ptr %44, i32 0, i32 0
+  %45 = getelementptr %216, ptr %44, i32 0, i32 0
   %46 = load ptr, ptr %entry6, align 8
-  %47 = getelementptr %217, ptr %46, i32 0, i32 1
+  %47 = getelementptr %216, ptr %46, i32 0, i32 1
   %48 = load i64, ptr %47, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %45, i64 16, i1 false)
   %49 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 0
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.847"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.849"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -100029,18 +100341,18 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.854"(ptr %0, ptr byval(%217) %1) {
+define internal zeroext i1 @"$Vector.push.856"(ptr %0, ptr byval(%216) %1) {
 entry:
-  %value = alloca %217, align 8
+  %value = alloca %216, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %value, ptr align 8 %1, i64 32, i1 false)
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %216, ptr %3, i32 0, i32 1
+  %4 = getelementptr %215, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.852"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.854"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -100056,19 +100368,19 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %216, ptr %10, i32 0, i32 0
+  %11 = getelementptr %215, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %216, ptr %13, i32 0, i32 1
+  %14 = getelementptr %215, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = getelementptr %217, ptr %12, i64 %15
+  %16 = getelementptr %216, ptr %12, i64 %15
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %16, ptr align 8 %value, i64 32, i1 false)
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %216, ptr %17, i32 0, i32 1
+  %18 = getelementptr %215, ptr %17, i32 0, i32 1
   %19 = load i64, ptr %18, align 8
   %20 = add i64 %19, 1
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %216, ptr %21, i32 0, i32 1
+  %22 = getelementptr %215, ptr %21, i32 0, i32 1
   store i64 %20, ptr %22, align 8
   ret i1 true
 
@@ -100076,63 +100388,63 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Map.clear.855"(ptr %0) {
+define internal void @"$Map.clear.857"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %215, ptr %3, i32 0, i32 1
-  call void @"$Vector.clear.856"(ptr %4)
+  %4 = getelementptr %214, ptr %3, i32 0, i32 1
+  call void @"$Vector.clear.858"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %215, ptr %6, i32 0, i32 2
+  %7 = getelementptr %214, ptr %6, i32 0, i32 2
   call void @"$Vector.clear.177"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.clear.856"(ptr %0) {
+define internal void @"$Vector.clear.858"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %216, ptr %1, i32 0, i32 1
+  %2 = getelementptr %215, ptr %1, i32 0, i32 1
   store i64 0, ptr %2, align 8
   ret void
 }
 
-define internal void @"$Map.free.857"(ptr %0) {
+define internal void @"$Map.free.859"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %215, ptr %3, i32 0, i32 1
-  call void @"$Vector.free.858"(ptr %4)
+  %4 = getelementptr %214, ptr %3, i32 0, i32 1
+  call void @"$Vector.free.860"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %215, ptr %6, i32 0, i32 2
+  %7 = getelementptr %214, ptr %6, i32 0, i32 2
   call void @"$Vector.free"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.858"(ptr %0) {
+define internal void @"$Vector.free.860"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %216, ptr %3, i32 0, i32 0
+  %4 = getelementptr %215, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.844"(ptr %7)
+  call void @"$Vector.init.846"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -100142,8 +100454,8 @@ entry:
   %4 = alloca %15, align 8
   %5 = alloca %15, align 8
   %6 = alloca [2 x i64], align 8
-  %7 = alloca %219, align 8
-  %"<structcast>" = alloca %219, align 8
+  %7 = alloca %218, align 8
+  %"<structcast>" = alloca %218, align 8
   %size = alloca i64, align 8
   %data = alloca ptr, align 8
   %second = alloca i64, align 8
@@ -100159,12 +100471,12 @@ entry:
   %11 = getelementptr [2 x i64], ptr %6, i32 0, i32 1
   store i64 %9, ptr %11, align 8
   %12 = load [2 x i64], ptr %6, align 8
-  %13 = getelementptr %219, ptr %7, i32 0, i32 0
+  %13 = getelementptr %218, ptr %7, i32 0, i32 0
   store [2 x i64] %12, ptr %13, align 8
-  %14 = load %219, ptr %7, align 8
-  store %219 %14, ptr %"<structcast>", align 8
+  %14 = load %218, ptr %7, align 8
+  store %218 %14, ptr %"<structcast>", align 8
   %15 = getelementptr %15, ptr %5, i32 0, i32 0
-  %16 = getelementptr %219, ptr %"<structcast>", i32 0, i32 0
+  %16 = getelementptr %218, ptr %"<structcast>", i32 0, i32 0
   %17 = load [2 x i64], ptr %16, align 8
   store [2 x i64] %17, ptr %15, align 8
   %18 = load ptr, ptr %data, align 8
@@ -100186,13 +100498,13 @@ entry:
   %6 = alloca %4, align 8
   %7 = alloca %62, align 8
   %8 = alloca %62, align 8
-  %9 = alloca %220, align 8
-  %"<structcast>4" = alloca %220, align 8
+  %9 = alloca %219, align 8
+  %"<structcast>4" = alloca %219, align 8
   %code = alloca i32, align 4
   %10 = alloca %62, align 8
   %11 = alloca %62, align 8
-  %12 = alloca %221, align 8
-  %"<structcast>" = alloca %221, align 8
+  %12 = alloca %220, align 8
+  %"<structcast>" = alloca %220, align 8
   %compiled = alloca %132, align 8
   %message = alloca ptr, align 8
   %is_match = alloca ptr, align 8
@@ -100210,18 +100522,18 @@ entry:
   store i32 0, ptr %13, align 4
   %14 = load ptr, ptr %pattern, align 8
   %15 = load i64, ptr %pattern_size, align 8
-  %16 = getelementptr %221, ptr %12, i32 0, i32 0
+  %16 = getelementptr %220, ptr %12, i32 0, i32 0
   store ptr %14, ptr %16, align 8
-  %17 = getelementptr %221, ptr %12, i32 0, i32 1
+  %17 = getelementptr %220, ptr %12, i32 0, i32 1
   store i64 %15, ptr %17, align 8
-  %18 = load %221, ptr %12, align 8
-  store %221 %18, ptr %"<structcast>", align 8
+  %18 = load %220, ptr %12, align 8
+  store %220 %18, ptr %"<structcast>", align 8
   %19 = getelementptr %62, ptr %11, i32 0, i32 0
-  %20 = getelementptr %221, ptr %"<structcast>", i32 0, i32 0
+  %20 = getelementptr %220, ptr %"<structcast>", i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
   store ptr %21, ptr %19, align 8
   %22 = getelementptr %62, ptr %11, i32 0, i32 1
-  %23 = getelementptr %221, ptr %"<structcast>", i32 0, i32 1
+  %23 = getelementptr %220, ptr %"<structcast>", i32 0, i32 1
   %24 = load i64, ptr %23, align 8
   store i64 %24, ptr %22, align 8
   %25 = load ptr, ptr %message, align 8
@@ -100251,18 +100563,18 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %36 = load ptr, ptr %value, align 8
   %37 = load i64, ptr %value_size, align 8
-  %38 = getelementptr %220, ptr %9, i32 0, i32 0
+  %38 = getelementptr %219, ptr %9, i32 0, i32 0
   store ptr %36, ptr %38, align 8
-  %39 = getelementptr %220, ptr %9, i32 0, i32 1
+  %39 = getelementptr %219, ptr %9, i32 0, i32 1
   store i64 %37, ptr %39, align 8
-  %40 = load %220, ptr %9, align 8
-  store %220 %40, ptr %"<structcast>4", align 8
+  %40 = load %219, ptr %9, align 8
+  store %219 %40, ptr %"<structcast>4", align 8
   %41 = getelementptr %62, ptr %8, i32 0, i32 0
-  %42 = getelementptr %220, ptr %"<structcast>4", i32 0, i32 0
+  %42 = getelementptr %219, ptr %"<structcast>4", i32 0, i32 0
   %43 = load ptr, ptr %42, align 8
   store ptr %43, ptr %41, align 8
   %44 = getelementptr %62, ptr %8, i32 0, i32 1
-  %45 = getelementptr %220, ptr %"<structcast>4", i32 0, i32 1
+  %45 = getelementptr %219, ptr %"<structcast>4", i32 0, i32 1
   %46 = load i64, ptr %45, align 8
   store i64 %46, ptr %44, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %7, ptr align 8 %8, i64 16, i1 false)
@@ -100299,8 +100611,8 @@ entry:
   %code = alloca i32, align 4
   %5 = alloca %62, align 8
   %6 = alloca %62, align 8
-  %7 = alloca %222, align 8
-  %"<structcast>" = alloca %222, align 8
+  %7 = alloca %221, align 8
+  %"<structcast>" = alloca %221, align 8
   %8 = alloca %4, align 8
   %9 = alloca %4, align 8
   %rules = alloca %12, align 8
@@ -100317,18 +100629,18 @@ entry:
   %11 = load %4, ptr %8, align 1
   %12 = load ptr, ptr %data, align 8
   %13 = load i64, ptr %size, align 8
-  %14 = getelementptr %222, ptr %7, i32 0, i32 0
+  %14 = getelementptr %221, ptr %7, i32 0, i32 0
   store ptr %12, ptr %14, align 8
-  %15 = getelementptr %222, ptr %7, i32 0, i32 1
+  %15 = getelementptr %221, ptr %7, i32 0, i32 1
   store i64 %13, ptr %15, align 8
-  %16 = load %222, ptr %7, align 8
-  store %222 %16, ptr %"<structcast>", align 8
+  %16 = load %221, ptr %7, align 8
+  store %221 %16, ptr %"<structcast>", align 8
   %17 = getelementptr %62, ptr %6, i32 0, i32 0
-  %18 = getelementptr %222, ptr %"<structcast>", i32 0, i32 0
+  %18 = getelementptr %221, ptr %"<structcast>", i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
   store ptr %19, ptr %17, align 8
   %20 = getelementptr %62, ptr %6, i32 0, i32 1
-  %21 = getelementptr %222, ptr %"<structcast>", i32 0, i32 1
+  %21 = getelementptr %221, ptr %"<structcast>", i32 0, i32 1
   %22 = load i64, ptr %21, align 8
   store i64 %22, ptr %20, align 8
   %23 = load ptr, ptr %message, align 8
@@ -100355,8 +100667,8 @@ entry:
   %code1 = alloca i32, align 4
   %from = alloca %119, align 8
   %5 = alloca %119, align 8
-  %6 = alloca %223, align 8
-  %"<structcast>" = alloca %223, align 8
+  %6 = alloca %222, align 8
+  %"<structcast>" = alloca %222, align 8
   %code = alloca i32, align 4
   %7 = alloca %62, align 8
   %parsed = alloca %11, align 8
@@ -100378,7 +100690,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.859", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.861", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -100401,30 +100713,30 @@ merge:                                            ; preds = %else, %dead
   %23 = load ptr, ptr %document, align 8
   %24 = call ptr @"$Document.root"(ptr %23)
   %25 = load ptr, ptr %message, align 8
-  %26 = getelementptr %223, ptr %6, i32 0, i32 0
+  %26 = getelementptr %222, ptr %6, i32 0, i32 0
   store ptr %22, ptr %26, align 8
-  %27 = getelementptr %223, ptr %6, i32 0, i32 1
+  %27 = getelementptr %222, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
-  %28 = getelementptr %223, ptr %6, i32 0, i32 2
-  store ptr @"$string.859", ptr %28, align 8
-  %29 = getelementptr %223, ptr %6, i32 0, i32 3
+  %28 = getelementptr %222, ptr %6, i32 0, i32 2
+  store ptr @"$string.861", ptr %28, align 8
+  %29 = getelementptr %222, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
-  %30 = load %223, ptr %6, align 8
-  store %223 %30, ptr %"<structcast>", align 8
+  %30 = load %222, ptr %6, align 8
+  store %222 %30, ptr %"<structcast>", align 8
   %31 = getelementptr %119, ptr %5, i32 0, i32 0
-  %32 = getelementptr %223, ptr %"<structcast>", i32 0, i32 0
+  %32 = getelementptr %222, ptr %"<structcast>", i32 0, i32 0
   %33 = load ptr, ptr %32, align 8
   store ptr %33, ptr %31, align 8
   %34 = getelementptr %119, ptr %5, i32 0, i32 1
-  %35 = getelementptr %223, ptr %"<structcast>", i32 0, i32 1
+  %35 = getelementptr %222, ptr %"<structcast>", i32 0, i32 1
   %36 = load ptr, ptr %35, align 8
   store ptr %36, ptr %34, align 8
   %37 = getelementptr %119, ptr %5, i32 0, i32 2
-  %38 = getelementptr %223, ptr %"<structcast>", i32 0, i32 2
+  %38 = getelementptr %222, ptr %"<structcast>", i32 0, i32 2
   %39 = load ptr, ptr %38, align 8
   store ptr %39, ptr %37, align 8
   %40 = getelementptr %119, ptr %5, i32 0, i32 3
-  %41 = getelementptr %223, ptr %"<structcast>", i32 0, i32 3
+  %41 = getelementptr %222, ptr %"<structcast>", i32 0, i32 3
   %42 = load ptr, ptr %41, align 8
   store ptr %42, ptr %40, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %from, ptr align 8 %5, i64 32, i1 false)
@@ -100449,7 +100761,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.860")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.862")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -100468,8 +100780,8 @@ entry:
   %code = alloca i32, align 4
   %is_sound = alloca i8, align 1
   %8 = alloca %62, align 8
-  %9 = alloca %224, align 8
-  %"<structcast>" = alloca %224, align 8
+  %9 = alloca %223, align 8
+  %"<structcast>" = alloca %223, align 8
   %reader = alloca %159, align 8
   %10 = alloca %4, align 8
   %11 = alloca %4, align 8
@@ -100502,21 +100814,21 @@ entry:
   %21 = getelementptr %159, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %21, align 8
   %22 = getelementptr %159, ptr %reader, i32 0, i32 4
-  store ptr @"$string.859", ptr %22, align 8
+  store ptr @"$string.861", ptr %22, align 8
   %23 = load ptr, ptr %data, align 8
   %24 = load i64, ptr %size, align 8
-  %25 = getelementptr %224, ptr %9, i32 0, i32 0
+  %25 = getelementptr %223, ptr %9, i32 0, i32 0
   store ptr %23, ptr %25, align 8
-  %26 = getelementptr %224, ptr %9, i32 0, i32 1
+  %26 = getelementptr %223, ptr %9, i32 0, i32 1
   store i64 %24, ptr %26, align 8
-  %27 = load %224, ptr %9, align 8
-  store %224 %27, ptr %"<structcast>", align 8
+  %27 = load %223, ptr %9, align 8
+  store %223 %27, ptr %"<structcast>", align 8
   %28 = getelementptr %62, ptr %8, i32 0, i32 0
-  %29 = getelementptr %224, ptr %"<structcast>", i32 0, i32 0
+  %29 = getelementptr %223, ptr %"<structcast>", i32 0, i32 0
   %30 = load ptr, ptr %29, align 8
   store ptr %30, ptr %28, align 8
   %31 = getelementptr %62, ptr %8, i32 0, i32 1
-  %32 = getelementptr %224, ptr %"<structcast>", i32 0, i32 1
+  %32 = getelementptr %223, ptr %"<structcast>", i32 0, i32 1
   %33 = load i64, ptr %32, align 8
   store i64 %33, ptr %31, align 8
   %34 = getelementptr %159, ptr %reader, i32 0, i32 5
@@ -100552,7 +100864,7 @@ then2:                                            ; preds = %then
   %53 = getelementptr %5, ptr %52, i32 0, i32 0
   %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
   %55 = getelementptr i8, ptr %54, i64 0
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.861")
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.863")
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -100592,8 +100904,8 @@ entry:
   %3 = alloca %4, align 8
   %4 = alloca %62, align 8
   %5 = alloca %62, align 8
-  %6 = alloca %225, align 8
-  %"<structcast>" = alloca %225, align 8
+  %6 = alloca %224, align 8
+  %"<structcast>" = alloca %224, align 8
   %code = alloca i32, align 4
   %7 = alloca %4, align 8
   %document = alloca %116, align 8
@@ -100608,18 +100920,18 @@ entry:
   store i32 0, ptr %code, align 4
   %9 = load ptr, ptr %data, align 8
   %10 = load i64, ptr %size, align 8
-  %11 = getelementptr %225, ptr %6, i32 0, i32 0
+  %11 = getelementptr %224, ptr %6, i32 0, i32 0
   store ptr %9, ptr %11, align 8
-  %12 = getelementptr %225, ptr %6, i32 0, i32 1
+  %12 = getelementptr %224, ptr %6, i32 0, i32 1
   store i64 %10, ptr %12, align 8
-  %13 = load %225, ptr %6, align 8
-  store %225 %13, ptr %"<structcast>", align 8
+  %13 = load %224, ptr %6, align 8
+  store %224 %13, ptr %"<structcast>", align 8
   %14 = getelementptr %62, ptr %5, i32 0, i32 0
-  %15 = getelementptr %225, ptr %"<structcast>", i32 0, i32 0
+  %15 = getelementptr %224, ptr %"<structcast>", i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   store ptr %16, ptr %14, align 8
   %17 = getelementptr %62, ptr %5, i32 0, i32 1
-  %18 = getelementptr %225, ptr %"<structcast>", i32 0, i32 1
+  %18 = getelementptr %224, ptr %"<structcast>", i32 0, i32 1
   %19 = load i64, ptr %18, align 8
   store i64 %19, ptr %17, align 8
   %20 = load ptr, ptr %message, align 8
@@ -100657,8 +100969,8 @@ entry:
   %code = alloca i32, align 4
   %4 = alloca %62, align 8
   %5 = alloca %62, align 8
-  %6 = alloca %226, align 8
-  %"<structcast>" = alloca %226, align 8
+  %6 = alloca %225, align 8
+  %"<structcast>" = alloca %225, align 8
   %7 = alloca %4, align 8
   %document = alloca %116, align 8
   %message = alloca ptr, align 8
@@ -100671,18 +100983,18 @@ entry:
   %8 = load %4, ptr %7, align 1
   %9 = load ptr, ptr %data, align 8
   %10 = load i64, ptr %size, align 8
-  %11 = getelementptr %226, ptr %6, i32 0, i32 0
+  %11 = getelementptr %225, ptr %6, i32 0, i32 0
   store ptr %9, ptr %11, align 8
-  %12 = getelementptr %226, ptr %6, i32 0, i32 1
+  %12 = getelementptr %225, ptr %6, i32 0, i32 1
   store i64 %10, ptr %12, align 8
-  %13 = load %226, ptr %6, align 8
-  store %226 %13, ptr %"<structcast>", align 8
+  %13 = load %225, ptr %6, align 8
+  store %225 %13, ptr %"<structcast>", align 8
   %14 = getelementptr %62, ptr %5, i32 0, i32 0
-  %15 = getelementptr %226, ptr %"<structcast>", i32 0, i32 0
+  %15 = getelementptr %225, ptr %"<structcast>", i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   store ptr %16, ptr %14, align 8
   %17 = getelementptr %62, ptr %5, i32 0, i32 1
-  %18 = getelementptr %226, ptr %"<structcast>", i32 0, i32 1
+  %18 = getelementptr %225, ptr %"<structcast>", i32 0, i32 1
   %19 = load i64, ptr %18, align 8
   store i64 %19, ptr %17, align 8
   %20 = load ptr, ptr %message, align 8
@@ -100691,7 +101003,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.859", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.861", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %4, ptr %3, align 1
@@ -100785,15 +101097,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
-  %"$4994" = alloca i32, align 4
-  %"$4993" = alloca i32, align 4
+  %"$5013" = alloca i32, align 4
+  %"$5012" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4993", align 4
-  store i32 %2, ptr %"$4994", align 4
+  store i32 %1, ptr %"$5012", align 4
+  store i32 %2, ptr %"$5013", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4993", align 4
-  %6 = load i32, ptr %"$4994", align 4
+  %5 = load i32, ptr %"$5012", align 4
+  %6 = load i32, ptr %"$5013", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %4, ptr %3, align 1
   ret void
@@ -100902,15 +101214,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4984" = alloca ptr, align 8
-  %"$4983" = alloca i32, align 4
+  %"$5003" = alloca ptr, align 8
+  %"$5002" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4983", align 4
-  store ptr %2, ptr %"$4984", align 8
+  store i32 %1, ptr %"$5002", align 4
+  store ptr %2, ptr %"$5003", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4983", align 4
-  %5 = load ptr, ptr %"$4984", align 8
+  %4 = load i32, ptr %"$5002", align 4
+  %5 = load ptr, ptr %"$5003", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -100920,12 +101232,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$4997" = alloca i32, align 4
+  %"$5016" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4997", align 4
+  store i32 %1, ptr %"$5016", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4997", align 4
+  %3 = load i32, ptr %"$5016", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -101037,12 +101349,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$4991" = alloca i32, align 4
+  %"$5010" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4991", align 4
+  store i32 %1, ptr %"$5010", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4991", align 4
+  %3 = load i32, ptr %"$5010", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -101052,18 +101364,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$4988" = alloca ptr, align 8
-  %"$4987" = alloca i32, align 4
-  %"$4986" = alloca i32, align 4
+  %"$5007" = alloca ptr, align 8
+  %"$5006" = alloca i32, align 4
+  %"$5005" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4986", align 4
-  store i32 %2, ptr %"$4987", align 4
-  store ptr %3, ptr %"$4988", align 8
+  store i32 %1, ptr %"$5005", align 4
+  store i32 %2, ptr %"$5006", align 4
+  store ptr %3, ptr %"$5007", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4986", align 4
-  %6 = load i32, ptr %"$4987", align 4
-  %7 = load ptr, ptr %"$4988", align 8
+  %5 = load i32, ptr %"$5005", align 4
+  %6 = load i32, ptr %"$5006", align 4
+  %7 = load ptr, ptr %"$5007", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -101074,12 +101386,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$4981" = alloca i32, align 4
+  %"$5000" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4981", align 4
+  store i32 %1, ptr %"$5000", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4981", align 4
+  %4 = load i32, ptr %"$5000", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -101091,12 +101403,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$4979" = alloca i32, align 4
+  %"$4998" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4979", align 4
+  store i32 %1, ptr %"$4998", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4979", align 4
+  %4 = load i32, ptr %"$4998", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -101199,7 +101511,7 @@ then2:                                            ; preds = %then
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.629", ptr @"$string.862")
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.631", ptr @"$string.864")
   %25 = load ptr, ptr %target, align 8
   %26 = getelementptr %5, ptr %25, i32 0, i32 0
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
@@ -101280,7 +101592,7 @@ merge4:                                           ; preds = %else6, %dead11
   %60 = load ptr, ptr %logits, align 8
   %61 = load ptr, ptr %message, align 8
   %62 = icmp ne i8 %59, 0
-  %63 = call i32 @"$Loop.prefill.863"(ptr %54, ptr %55, i32 %56, i1 zeroext %62, ptr %60, ptr %item, ptr %61)
+  %63 = call i32 @"$Loop.prefill.865"(ptr %54, ptr %55, i32 %56, i1 zeroext %62, ptr %60, ptr %item, ptr %61)
   store i32 %63, ptr %code, align 4
   %64 = load i32, ptr %code, align 4
   %65 = icmp ne i32 %64, 0
@@ -101330,7 +101642,7 @@ then22:                                           ; preds = %then18
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
   %90 = getelementptr i8, ptr %89, i64 0
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.869")
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.871")
   %92 = load ptr, ptr %target20, align 8
   %93 = getelementptr %5, ptr %92, i32 0, i32 0
   %94 = getelementptr [1024 x i8], ptr %93, i32 0, i32 0
@@ -101358,7 +101670,7 @@ dead25:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.863"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.865"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -101419,7 +101731,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.807")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.809")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -101454,7 +101766,7 @@ merge1:                                           ; preds = %else3, %dead
   %45 = load ptr, ptr %result, align 8
   %46 = load ptr, ptr %message, align 8
   %47 = icmp ne i8 %43, 0
-  %48 = call i32 @"$Loop.prefill_in_turn.864"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
+  %48 = call i32 @"$Loop.prefill_in_turn.866"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %49)
@@ -101466,7 +101778,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.864"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.866"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code16 = alloca i32, align 4
@@ -101566,7 +101878,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.865"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.867"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -101591,7 +101903,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.866"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.868"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -101623,7 +101935,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.865"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.867"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %6 = alloca %4, align 8
@@ -101675,7 +101987,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %37, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.809", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.811", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -101754,7 +102066,7 @@ then12:                                           ; preds = %merge7
   %72 = getelementptr %37, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.810", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.812", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -101806,7 +102118,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.866"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.868"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -101863,7 +102175,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.867"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.869"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -101891,7 +102203,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.867"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.869"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -101918,7 +102230,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.868"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.870"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -102084,7 +102396,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.868"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.870"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -102101,7 +102413,7 @@ entry:
   %8 = getelementptr %46, ptr %7, i32 0, i32 10
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.811"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.813"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %37, ptr %12, i32 0, i32 2
@@ -102118,7 +102430,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %37, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.811"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.813"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -102137,7 +102449,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %46, ptr %29, i32 0, i32 10
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.811"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.813"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -102260,7 +102572,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load i32, ptr %num_steps, align 4
   %38 = load ptr, ptr %tokens, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.check_batch_arguments.870"(ptr %33, i32 %34, ptr %35, ptr %36, i32 %37, ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.check_batch_arguments.872"(ptr %33, i32 %34, ptr %35, ptr %36, i32 %37, ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -102304,7 +102616,7 @@ then14:                                           ; preds = %then10
   %60 = getelementptr [1024 x i8], ptr %59, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
   %62 = load i32, ptr %num_states, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 1024, ptr @"$string.871", i32 %62)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 1024, ptr @"$string.873", i32 %62)
   %64 = load ptr, ptr %target12, align 8
   %65 = getelementptr %5, ptr %64, i32 0, i32 0
   %66 = getelementptr [1024 x i8], ptr %65, i32 0, i32 0
@@ -102334,7 +102646,7 @@ merge9:                                           ; preds = %else11, %dead16
   %74 = load i32, ptr %num_steps, align 4
   %75 = load ptr, ptr %tokens, align 8
   %76 = load ptr, ptr %message, align 8
-  %77 = call i32 @"$Loop.run_batch_decode.872"(ptr %70, i32 %71, ptr %72, ptr %73, i32 %74, ptr %75, ptr %76)
+  %77 = call i32 @"$Loop.run_batch_decode.874"(ptr %70, i32 %71, ptr %72, ptr %73, i32 %74, ptr %75, ptr %76)
   store i32 %77, ptr %code17, align 4
   %78 = load ptr, ptr %items, align 8
   call void @free(ptr %78)
@@ -102346,7 +102658,7 @@ dead18:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_arguments.870"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch_arguments.872"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %target26 = alloca ptr, align 8
@@ -102407,7 +102719,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.817", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.819", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %5, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -102450,7 +102762,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.818", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.820", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -102503,7 +102815,7 @@ then17:                                           ; preds = %then13
   %83 = getelementptr %46, ptr %82, i32 0, i32 10
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.819", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.821", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -102573,7 +102885,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %5, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.820")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.822")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %5, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -102665,7 +102977,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.872"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.874"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -102713,7 +103025,7 @@ merge:                                            ; preds = %else, %then
   %22 = load i32, ptr %num_steps, align 4
   %23 = load ptr, ptr %tokens, align 8
   %24 = load ptr, ptr %message, align 8
-  %25 = call i32 @"$Loop.batch_in_turn.873"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
+  %25 = call i32 @"$Loop.batch_in_turn.875"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %26)
@@ -102725,7 +103037,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.873"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.875"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -102780,7 +103092,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.874"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.876"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -102905,7 +103217,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %72, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.876"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.878"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -102946,7 +103258,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.877"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.879"(ptr %104, i32 %105, ptr %106)
   %107 = load %4, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -102980,7 +103292,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.879"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.881"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -103010,7 +103322,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.874"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.876"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code7 = alloca i32, align 4
   %code2 = alloca i32, align 4
@@ -103037,7 +103349,7 @@ entry:
   %11 = load i32, ptr %num_steps, align 4
   %12 = load ptr, ptr %tokens, align 8
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_batch_arguments.870"(ptr %7, i32 %8, ptr %9, ptr %10, i32 %11, ptr %12, ptr %13)
+  %14 = call i32 @"$Loop.check_batch_arguments.872"(ptr %7, i32 %8, ptr %9, ptr %10, i32 %11, ptr %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -103076,7 +103388,7 @@ forbody:                                          ; preds = %forcond
   %30 = load i32, ptr %i, align 4
   %31 = load i32, ptr %num_steps, align 4
   %32 = load ptr, ptr %message, align 8
-  %33 = call i32 @"$Loop.check_batch_state.875"(ptr %27, i32 %28, ptr %29, i32 %30, i32 %31, ptr %32)
+  %33 = call i32 @"$Loop.check_batch_state.877"(ptr %27, i32 %28, ptr %29, i32 %30, i32 %31, ptr %32)
   store i32 %33, ptr %code2, align 4
   %34 = load i32, ptr %code2, align 4
   %35 = icmp ne i32 %34, 0
@@ -103130,7 +103442,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.875"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.877"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %6 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -103220,7 +103532,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.821", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.823", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -103253,7 +103565,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.876"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.878"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -103330,7 +103642,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.877"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.879"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %i2 = alloca i32, align 4
@@ -103378,7 +103690,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.878"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.880"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %4, ptr %4, align 1
   br label %merge1
 
@@ -103422,7 +103734,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.878"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.880"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %4, ptr %3, align 1
   br label %merge6
 
@@ -103438,7 +103750,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.878"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.880"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -103514,7 +103826,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.879"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.881"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i12 = alloca i32, align 4
   %5 = alloca %4, align 8
@@ -103600,7 +103912,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %17, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.822", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.824", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -103653,7 +103965,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %17, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.823", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.825", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -103746,8 +104058,8 @@ entry:
   %7 = alloca %32, align 8
   %8 = alloca %32, align 8
   %step = alloca %46, align 8
-  %o = alloca %211, align 8
-  %9 = alloca %211, align 8
+  %o = alloca %210, align 8
+  %9 = alloca %210, align 8
   %num_outputs = alloca i32, align 4
   %message = alloca ptr, align 8
   %times_ns = alloca ptr, align 8
@@ -103768,7 +104080,7 @@ entry:
   %15 = load i32, ptr %context, align 4
   %16 = load i32, ptr %num_outputs, align 4
   %17 = add i32 %15, %16
-  call void @"$measured_options"(ptr noalias sret(%211) %9, i32 %14, i32 %17)
+  call void @"$measured_options"(ptr noalias sret(%210) %9, i32 %14, i32 %17)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %o, ptr align 4 %9, i64 56, i1 false)
   call void @"$shape_of"(ptr noalias sret(%32) %8, ptr %o)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %7, ptr align 4 %8, i64 28, i1 false)
@@ -103818,27 +104130,27 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$measured_options"(ptr noalias sret(%211) %0, i32 %1, i32 %2) {
+define internal void @"$measured_options"(ptr noalias sret(%210) %0, i32 %1, i32 %2) {
 entry:
-  %o = alloca %211, align 8
+  %o = alloca %210, align 8
   %max_seq = alloca i32, align 4
   %num_sequences = alloca i32, align 4
   store i32 %1, ptr %num_sequences, align 4
   store i32 %2, ptr %max_seq, align 4
-  %3 = getelementptr %211, ptr %o, i32 0, i32 1
+  %3 = getelementptr %210, ptr %o, i32 0, i32 1
   store i32 16, ptr %3, align 4
   %4 = load i32, ptr %max_seq, align 4
-  %5 = getelementptr %211, ptr %o, i32 0, i32 2
+  %5 = getelementptr %210, ptr %o, i32 0, i32 2
   store i32 %4, ptr %5, align 4
   %6 = load i32, ptr %num_sequences, align 4
-  %7 = getelementptr %211, ptr %o, i32 0, i32 3
+  %7 = getelementptr %210, ptr %o, i32 0, i32 3
   store i32 %6, ptr %7, align 4
-  %8 = getelementptr %211, ptr %o, i32 0, i32 4
+  %8 = getelementptr %210, ptr %o, i32 0, i32 4
   store i32 8192, ptr %8, align 4
   %9 = load i32, ptr %num_sequences, align 4
-  %10 = getelementptr %211, ptr %o, i32 0, i32 6
+  %10 = getelementptr %210, ptr %o, i32 0, i32 6
   store i32 %9, ptr %10, align 4
-  %11 = getelementptr %211, ptr %o, i32 0, i32 9
+  %11 = getelementptr %210, ptr %o, i32 0, i32 9
   store i32 151552, ptr %11, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %o, i64 56, i1 false)
   ret void
@@ -103873,7 +104185,7 @@ entry:
   %14 = getelementptr %46, ptr %13, i32 0, i32 12
   %15 = getelementptr %38, ptr %bound, i32 0, i32 11
   %16 = load ptr, ptr %15, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).556"(ptr %14, ptr %shape, ptr %16)
+  call void @"$anon (./terra/scheduling/batch.t:114).558"(ptr %14, ptr %shape, ptr %16)
   %17 = load %4, ptr %3, align 1
   %18 = load ptr, ptr %step, align 8
   call void @"$StepPlan.begin"(ptr %18)
@@ -103891,12 +104203,12 @@ entry:
   %code = alloca i32, align 4
   %limits = alloca %184, align 8
   %7 = alloca %184, align 8
-  %8 = alloca %227, align 8
-  %"<structcast>1" = alloca %227, align 8
+  %8 = alloca %226, align 8
+  %"<structcast>1" = alloca %226, align 8
   %chosen = alloca %40, align 8
   %9 = alloca %40, align 8
-  %10 = alloca %228, align 8
-  %"<structcast>" = alloca %228, align 8
+  %10 = alloca %227, align 8
+  %"<structcast>" = alloca %227, align 8
   %num_pages = alloca i32, align 4
   %shape = alloca %32, align 8
   %message = alloca ptr, align 8
@@ -103919,7 +104231,7 @@ entry:
   %14 = getelementptr %46, ptr %13, i32 0, i32 10
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %shape, ptr align 4 %14, i64 28, i1 false)
   %15 = load ptr, ptr %o, align 8
-  %16 = getelementptr %211, ptr %15, i32 0, i32 3
+  %16 = getelementptr %210, ptr %15, i32 0, i32 3
   %17 = load i32, ptr %16, align 4
   %18 = getelementptr %32, ptr %shape, i32 0, i32 2
   %19 = load i32, ptr %18, align 4
@@ -103927,110 +104239,110 @@ entry:
   store i32 %20, ptr %num_pages, align 4
   %21 = load i32, ptr %num_pages, align 4
   %22 = load ptr, ptr %o, align 8
-  %23 = getelementptr %211, ptr %22, i32 0, i32 1
+  %23 = getelementptr %210, ptr %22, i32 0, i32 1
   %24 = load i32, ptr %23, align 4
   %25 = load ptr, ptr %o, align 8
-  %26 = getelementptr %211, ptr %25, i32 0, i32 2
+  %26 = getelementptr %210, ptr %25, i32 0, i32 2
   %27 = load i32, ptr %26, align 4
   %28 = load ptr, ptr %o, align 8
-  %29 = getelementptr %211, ptr %28, i32 0, i32 3
+  %29 = getelementptr %210, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
   %31 = load ptr, ptr %o, align 8
-  %32 = getelementptr %211, ptr %31, i32 0, i32 3
+  %32 = getelementptr %210, ptr %31, i32 0, i32 3
   %33 = load i32, ptr %32, align 4
-  %34 = getelementptr %228, ptr %10, i32 0, i32 0
+  %34 = getelementptr %227, ptr %10, i32 0, i32 0
   store i32 %21, ptr %34, align 4
-  %35 = getelementptr %228, ptr %10, i32 0, i32 1
+  %35 = getelementptr %227, ptr %10, i32 0, i32 1
   store i32 %24, ptr %35, align 4
-  %36 = getelementptr %228, ptr %10, i32 0, i32 2
+  %36 = getelementptr %227, ptr %10, i32 0, i32 2
   store i32 %27, ptr %36, align 4
-  %37 = getelementptr %228, ptr %10, i32 0, i32 3
+  %37 = getelementptr %227, ptr %10, i32 0, i32 3
   store i32 %30, ptr %37, align 4
-  %38 = getelementptr %228, ptr %10, i32 0, i32 4
+  %38 = getelementptr %227, ptr %10, i32 0, i32 4
   store i32 0, ptr %38, align 4
-  %39 = getelementptr %228, ptr %10, i32 0, i32 5
+  %39 = getelementptr %227, ptr %10, i32 0, i32 5
   store i32 %33, ptr %39, align 4
-  %40 = getelementptr %228, ptr %10, i32 0, i32 6
+  %40 = getelementptr %227, ptr %10, i32 0, i32 6
   store i8 1, ptr %40, align 1
-  %41 = getelementptr %228, ptr %10, i32 0, i32 7
+  %41 = getelementptr %227, ptr %10, i32 0, i32 7
   store i8 0, ptr %41, align 1
-  %42 = load %228, ptr %10, align 4
-  store %228 %42, ptr %"<structcast>", align 4
+  %42 = load %227, ptr %10, align 4
+  store %227 %42, ptr %"<structcast>", align 4
   %43 = getelementptr %40, ptr %9, i32 0, i32 0
-  %44 = getelementptr %228, ptr %"<structcast>", i32 0, i32 0
+  %44 = getelementptr %227, ptr %"<structcast>", i32 0, i32 0
   %45 = load i32, ptr %44, align 4
   store i32 %45, ptr %43, align 4
   %46 = getelementptr %40, ptr %9, i32 0, i32 1
-  %47 = getelementptr %228, ptr %"<structcast>", i32 0, i32 1
+  %47 = getelementptr %227, ptr %"<structcast>", i32 0, i32 1
   %48 = load i32, ptr %47, align 4
   store i32 %48, ptr %46, align 4
   %49 = getelementptr %40, ptr %9, i32 0, i32 2
-  %50 = getelementptr %228, ptr %"<structcast>", i32 0, i32 2
+  %50 = getelementptr %227, ptr %"<structcast>", i32 0, i32 2
   %51 = load i32, ptr %50, align 4
   store i32 %51, ptr %49, align 4
   %52 = getelementptr %40, ptr %9, i32 0, i32 3
-  %53 = getelementptr %228, ptr %"<structcast>", i32 0, i32 3
+  %53 = getelementptr %227, ptr %"<structcast>", i32 0, i32 3
   %54 = load i32, ptr %53, align 4
   store i32 %54, ptr %52, align 4
   %55 = getelementptr %40, ptr %9, i32 0, i32 4
-  %56 = getelementptr %228, ptr %"<structcast>", i32 0, i32 4
+  %56 = getelementptr %227, ptr %"<structcast>", i32 0, i32 4
   %57 = load i32, ptr %56, align 4
   store i32 %57, ptr %55, align 4
   %58 = getelementptr %40, ptr %9, i32 0, i32 5
-  %59 = getelementptr %228, ptr %"<structcast>", i32 0, i32 5
+  %59 = getelementptr %227, ptr %"<structcast>", i32 0, i32 5
   %60 = load i32, ptr %59, align 4
   store i32 %60, ptr %58, align 4
   %61 = getelementptr %40, ptr %9, i32 0, i32 6
-  %62 = getelementptr %228, ptr %"<structcast>", i32 0, i32 6
+  %62 = getelementptr %227, ptr %"<structcast>", i32 0, i32 6
   %63 = load i8, ptr %62, align 1
   store i8 %63, ptr %61, align 1
   %64 = getelementptr %40, ptr %9, i32 0, i32 7
-  %65 = getelementptr %228, ptr %"<structcast>", i32 0, i32 7
+  %65 = getelementptr %227, ptr %"<structcast>", i32 0, i32 7
   %66 = load i8, ptr %65, align 1
   store i8 %66, ptr %64, align 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %chosen, ptr align 4 %9, i64 28, i1 false)
   %67 = load ptr, ptr %o, align 8
-  %68 = getelementptr %211, ptr %67, i32 0, i32 9
+  %68 = getelementptr %210, ptr %67, i32 0, i32 9
   %69 = load i32, ptr %68, align 4
   %70 = load ptr, ptr %o, align 8
-  %71 = getelementptr %211, ptr %70, i32 0, i32 2
+  %71 = getelementptr %210, ptr %70, i32 0, i32 2
   %72 = load i32, ptr %71, align 4
   %73 = getelementptr %32, ptr %shape, i32 0, i32 4
   %74 = load i32, ptr %73, align 4
   %75 = load ptr, ptr %o, align 8
-  %76 = getelementptr %211, ptr %75, i32 0, i32 1
+  %76 = getelementptr %210, ptr %75, i32 0, i32 1
   %77 = load i32, ptr %76, align 4
   %78 = load i32, ptr %num_pages, align 4
-  %79 = getelementptr %227, ptr %8, i32 0, i32 0
+  %79 = getelementptr %226, ptr %8, i32 0, i32 0
   store i32 %69, ptr %79, align 4
-  %80 = getelementptr %227, ptr %8, i32 0, i32 1
+  %80 = getelementptr %226, ptr %8, i32 0, i32 1
   store i32 %72, ptr %80, align 4
-  %81 = getelementptr %227, ptr %8, i32 0, i32 2
+  %81 = getelementptr %226, ptr %8, i32 0, i32 2
   store i32 %74, ptr %81, align 4
-  %82 = getelementptr %227, ptr %8, i32 0, i32 3
+  %82 = getelementptr %226, ptr %8, i32 0, i32 3
   store i32 %77, ptr %82, align 4
-  %83 = getelementptr %227, ptr %8, i32 0, i32 4
+  %83 = getelementptr %226, ptr %8, i32 0, i32 4
   store i32 %78, ptr %83, align 4
-  %84 = load %227, ptr %8, align 4
-  store %227 %84, ptr %"<structcast>1", align 4
+  %84 = load %226, ptr %8, align 4
+  store %226 %84, ptr %"<structcast>1", align 4
   %85 = getelementptr %184, ptr %7, i32 0, i32 0
-  %86 = getelementptr %227, ptr %"<structcast>1", i32 0, i32 0
+  %86 = getelementptr %226, ptr %"<structcast>1", i32 0, i32 0
   %87 = load i32, ptr %86, align 4
   store i32 %87, ptr %85, align 4
   %88 = getelementptr %184, ptr %7, i32 0, i32 1
-  %89 = getelementptr %227, ptr %"<structcast>1", i32 0, i32 1
+  %89 = getelementptr %226, ptr %"<structcast>1", i32 0, i32 1
   %90 = load i32, ptr %89, align 4
   store i32 %90, ptr %88, align 4
   %91 = getelementptr %184, ptr %7, i32 0, i32 2
-  %92 = getelementptr %227, ptr %"<structcast>1", i32 0, i32 2
+  %92 = getelementptr %226, ptr %"<structcast>1", i32 0, i32 2
   %93 = load i32, ptr %92, align 4
   store i32 %93, ptr %91, align 4
   %94 = getelementptr %184, ptr %7, i32 0, i32 3
-  %95 = getelementptr %227, ptr %"<structcast>1", i32 0, i32 3
+  %95 = getelementptr %226, ptr %"<structcast>1", i32 0, i32 3
   %96 = load i32, ptr %95, align 4
   store i32 %96, ptr %94, align 4
   %97 = getelementptr %184, ptr %7, i32 0, i32 4
-  %98 = getelementptr %227, ptr %"<structcast>1", i32 0, i32 4
+  %98 = getelementptr %226, ptr %"<structcast>1", i32 0, i32 4
   %99 = load i32, ptr %98, align 4
   store i32 %99, ptr %97, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %7, i64 20, i1 false)
@@ -104060,7 +104372,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %111 = load ptr, ptr %self, align 8
   %112 = load ptr, ptr %o, align 8
-  %113 = getelementptr %211, ptr %112, i32 0, i32 3
+  %113 = getelementptr %210, ptr %112, i32 0, i32 3
   %114 = load i32, ptr %113, align 4
   %115 = load i32, ptr %context, align 4
   %116 = load i32, ptr %num_outputs, align 4
@@ -104086,7 +104398,7 @@ else5:                                            ; preds = %merge
 merge3:                                           ; preds = %else5, %dead6
   %124 = load ptr, ptr %self, align 8
   %125 = load ptr, ptr %o, align 8
-  %126 = getelementptr %211, ptr %125, i32 0, i32 3
+  %126 = getelementptr %210, ptr %125, i32 0, i32 3
   %127 = load i32, ptr %126, align 4
   %128 = load i32, ptr %num_steps, align 4
   %129 = load ptr, ptr %times_ns, align 8
@@ -104366,7 +104678,7 @@ then4:                                            ; preds = %then
   %63 = getelementptr %46, ptr %62, i32 0, i32 1
   %64 = load i32, ptr %63, align 4
   %65 = load i32, ptr %num_sequences, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.881", i32 %59, i32 %64, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.883", i32 %59, i32 %64, i32 %65)
   %67 = load ptr, ptr %target, align 8
   %68 = getelementptr %5, ptr %67, i32 0, i32 0
   %69 = getelementptr [1024 x i8], ptr %68, i32 0, i32 0
@@ -104457,7 +104769,7 @@ merge:                                            ; preds = %forcond
   %34 = load %4, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %39, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.880"(ptr %36)
+  call void @"$Vector.clear.882"(ptr %36)
   %37 = load %4, ptr %1, align 1
   ret void
 }
@@ -104484,7 +104796,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.880"(ptr %0) {
+define internal void @"$Vector.clear.882"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8

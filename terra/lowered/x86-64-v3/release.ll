@@ -96,10 +96,10 @@ target triple = "x86_64-pc-linux-gnu"
 %90 = type { i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %91 }
 %91 = type { i32, i32, i32, i32, i32, i32, i32 }
 %92 = type { ptr, ptr, %93, %93, i32, i32, i8, i8, i8, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %94, %91, i8, [512 x i8] }
-%93 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32, i32, i64, i32 }
+%93 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32, i32, i64, i32, i32 }
 %94 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
 %95 = type { i32, i32, i32, i32, i64, i64, i64, i32, i32, i32, [128 x i8] }
-%96 = type { ptr, ptr, ptr, ptr, ptr }
+%96 = type { ptr, ptr, ptr, ptr, ptr, i32 }
 %97 = type { i32, i32, i32, i32, ptr }
 %98 = type { i32, i32, ptr }
 %99 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
@@ -534,205 +534,207 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.492" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
 @"$string.493" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
 @"$string.494" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
-@"$string.495" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.496" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
-@"$string.497" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.498" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
-@"$string.499" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
-@"$string.500" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.501" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
-@"$string.502" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
-@"$string.503" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
-@"$string.504" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.505" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.506" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.507" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.508" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.509" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.510" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.511" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.512" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.516" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.517" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.518" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.519" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.520" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.521" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.522" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.523" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.524" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.525" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.526" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.527" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.528" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.529" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.530" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.531" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.532" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.533" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
-@"$string.534" = private unnamed_addr constant [7 x i8] c"option\00", align 1
-@"$string.535" = private unnamed_addr constant [6 x i8] c"model\00", align 1
-@"$string.536" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.537" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
-@"$string.538" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
-@"$string.539" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.540" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
-@"$string.541" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.542" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.543" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.544" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.545" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.546" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.547" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.548" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.549" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.550" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.551" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.552" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.553" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.554" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.555" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.556" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.557" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.558" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.559" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.560" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.561" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.562" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.563" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.564" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.565" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.566" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.567" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.568" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.569" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.570" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.571" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.572" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.573" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.574" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.575" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.576" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.577" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.578" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.579" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.580" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.581" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.582" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.583" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.584" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.585" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.586" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.587" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
-@"$string.588" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.589" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.590" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.591" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.592" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.593" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.594" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.595" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.596" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.597" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.598" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.599" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.600" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.601" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.602" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.603" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.604" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.605" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.606" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.607" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.608" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.609" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.610" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.611" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.612" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.613" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.614" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.615" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.616" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.617" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.618" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.619" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.620" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.621" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.622" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.623" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.624" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.625" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.626" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.627" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.628" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.629" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.630" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.631" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.632" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.633" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.634" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.635" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.636" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.637" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.638" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.639" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.640" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.641" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.642" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.643" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.646" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.647" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.648" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.649" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.651" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.660" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.661" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.662" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
-@"$string.663" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.664" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.665" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.666" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.667" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.668" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.669" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.670" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.671" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.672" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.673" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.674" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.675" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.677" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.678" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.683" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.684" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.685" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.686" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.687" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.688" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.690" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.691" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.692" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.693" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.694" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.695" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.698" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.699" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.700" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.701" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.703" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.704" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.706" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.707" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.708" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.709" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.710" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.711" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.712" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.713" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.714" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.859" = private unnamed_addr constant [6 x ptr] [ptr @"$string.149", ptr @"$string.148", ptr @"$string.147", ptr @"$string.152", ptr @"$string.153", ptr @"$string.154"], align 8
-@"switch.table.$Checkpoint.read_shards.862" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
-@"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.211" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.543" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.360" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.361" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.362" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.363" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.364" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.365" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.366" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.367" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.368" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.369" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.370" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.371" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
+@"$string.495" = private unnamed_addr constant [54 x i8] c"option ranks_per_device is %lld, outside %lld to %lld\00", align 1
+@"$string.496" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.497" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
+@"$string.498" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.499" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
+@"$string.500" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
+@"$string.501" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.502" = private unnamed_addr constant [71 x i8] c"world_size is %d; expected a multiple of ranks_per_device, which is %d\00", align 1
+@"$string.503" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
+@"$string.504" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
+@"$string.505" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
+@"$string.506" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
+@"$string.507" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.508" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.509" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.510" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.511" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.512" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.513" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.514" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.518" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.519" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.520" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.521" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.522" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.523" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.524" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.525" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.526" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.527" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.528" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.529" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.530" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.531" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.532" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.533" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.534" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.535" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.536" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.537" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.538" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.539" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.540" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.541" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.542" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.543" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.544" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.545" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.546" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.547" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.548" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.549" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.550" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.551" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.552" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.553" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.554" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.555" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.556" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.557" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.558" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.559" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.560" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.561" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.562" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.563" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.564" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.565" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.566" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.567" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.568" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.569" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.570" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.571" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.572" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.573" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.574" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.575" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.576" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.577" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.578" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.579" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.580" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.581" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.582" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.583" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.584" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.585" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.586" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.587" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.588" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.589" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
+@"$string.590" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.591" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.592" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.593" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.594" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.595" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.596" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.597" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.598" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.599" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.600" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.601" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.602" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.603" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.604" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.605" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.606" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.607" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.608" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.609" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.610" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.611" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.612" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.613" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.614" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.615" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.616" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.617" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.618" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.619" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.620" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.621" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.622" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.623" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.624" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.625" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.626" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.627" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.628" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.629" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.630" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.631" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.632" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.633" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.634" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.635" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.636" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.637" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.638" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.639" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.640" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.641" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.642" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.643" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.644" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.645" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.648" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.649" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.650" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.651" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.653" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.662" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.663" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.664" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.665" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.666" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.667" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.668" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.669" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.670" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.671" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.672" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.673" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.674" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.675" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.676" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.677" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.679" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.680" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.685" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.686" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.687" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.688" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.689" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.690" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.692" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.693" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.694" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.695" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.696" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.697" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.700" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.701" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.702" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.703" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.705" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.706" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.708" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.709" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.710" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.711" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.712" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.713" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.714" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.715" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.716" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.861" = private unnamed_addr constant [6 x ptr] [ptr @"$string.149", ptr @"$string.148", ptr @"$string.147", ptr @"$string.152", ptr @"$string.153", ptr @"$string.154"], align 8
+@"switch.table.$Checkpoint.read_shards.864" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.211" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.545" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.210" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.360" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.361" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.362" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.363" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.364" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.365" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.366" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.367" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.368" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.369" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.370" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.371" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
 @"switch.table.$Planning.make" = private unnamed_addr constant [32 x ptr] [ptr @"$string.357", ptr @"$string.358", ptr @"$string.359", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.357", ptr @"$string.360", ptr @"$string.361", ptr @"$string.362", ptr @"$string.363", ptr @"$string.364", ptr @"$string.365", ptr @"$string.366", ptr @"$string.367", ptr @"$string.368", ptr @"$string.369", ptr @"$string.370", ptr @"$string.371"], align 8
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
@@ -10275,7 +10277,7 @@ entry:
 
 then:                                             ; preds = %entry
   %1 = getelementptr inbounds i8, ptr %0, i64 8
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(144) %1, i8 0, i64 136, i1 false)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(144) %1, i8 0, i64 96, i1 false)
   store i32 144, ptr %0, align 4
   %2 = getelementptr i8, ptr %0, i64 16
   store ptr @"$string.55", ptr %2, align 8
@@ -10292,11 +10294,17 @@ then:                                             ; preds = %entry
   %8 = getelementptr i8, ptr %0, i64 72
   store i32 -1, ptr %8, align 4
   %9 = getelementptr i8, ptr %0, i64 104
-  store i32 -1, ptr %9, align 4
-  %10 = getelementptr i8, ptr %0, i64 108
-  store i32 -1, ptr %10, align 4
-  %11 = getelementptr i8, ptr %0, i64 112
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %11, i8 0, i64 28, i1 false)
+  store <4 x i32> <i32 -1, i32 -1, i32 0, i32 0>, ptr %9, align 4
+  %10 = getelementptr i8, ptr %0, i64 120
+  store i32 0, ptr %10, align 4
+  %11 = getelementptr i8, ptr %0, i64 136
+  store i32 0, ptr %11, align 4
+  %12 = getelementptr i8, ptr %0, i64 140
+  store i32 1, ptr %12, align 4
+  %13 = getelementptr i8, ptr %0, i64 124
+  store i32 0, ptr %13, align 4
+  %14 = getelementptr i8, ptr %0, i64 128
+  store i64 0, ptr %14, align 8
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -16118,7 +16126,7 @@ then6.i.i:                                        ; preds = %then2.i.i
 
 switch.lookup:                                    ; preds = %then6.i.i
   %17 = zext nneg i32 %15 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.859", i64 0, i64 %17
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.861", i64 0, i64 %17
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i"
 
@@ -20325,7 +20333,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %11 = zext nneg i32 %8 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.859", i64 0, i64 %11
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.861", i64 0, i64 %11
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit"
 
@@ -28246,7 +28254,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.859", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.861", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i.i"
 
@@ -28505,7 +28513,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.859", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.861", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$json.kind_name.exit.i.i.i.i"
 
@@ -29100,7 +29108,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.862", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.864", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$dtypes.bytes.exit125.i.i.i.i.i.i"
 
@@ -32666,7 +32674,7 @@ then2.i.i.i.i1046:                                ; preds = %merge.i.i.i.i1045
   %69 = getelementptr i8, ptr %13, i64 768
   %70 = load i64, ptr %69, align 8
   %71 = add i64 %70, %68
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.525")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.527")
   %72 = load i64, ptr %9, align 8
   %73 = add i64 %72, 1
   %74 = load i64, ptr %10, align 8
@@ -32831,7 +32839,7 @@ then2.i.i.i.i1004:                                ; preds = %merge.i.i.i.i1003
   %124 = load i64, ptr %97, align 8
   %125 = getelementptr i8, ptr %13, i64 784
   %126 = load i64, ptr %125, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.526")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.528")
   %127 = load i64, ptr %9, align 8
   %128 = add i64 %127, 1
   %129 = load i64, ptr %10, align 8
@@ -32915,7 +32923,7 @@ then2.i.i.i.i983:                                 ; preds = %merge.i.i.i.i982
   %153 = getelementptr i8, ptr %13, i64 752
   %154 = load i8, ptr %153, align 1
   %155 = icmp ne i8 %154, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.527", i1 zeroext %155)
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.529", i1 zeroext %155)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.86")
   %156 = load i64, ptr %9, align 8
   %157 = add i64 %156, 1
@@ -32959,7 +32967,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   %168 = getelementptr inbounds i8, ptr %made, i64 164
   %169 = load i32, ptr %168, align 4
   %170 = sext i32 %169 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.528")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.530")
   %171 = load i64, ptr %9, align 8
   %172 = add i64 %171, 1
   %173 = load i64, ptr %10, align 8
@@ -33043,9 +33051,9 @@ then2.i.i.i.i962:                                 ; preds = %merge.i.i.i.i961
   %197 = load i32, ptr %196, align 8
   %198 = icmp eq i32 %197, 1
   %199 = icmp eq i32 %197, 2
-  %spec.select.i.i = select i1 %199, ptr @"$string.531", ptr @"$string.202"
-  %common.ret.op.i.i = select i1 %198, ptr @"$string.530", ptr %spec.select.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.529")
+  %spec.select.i.i = select i1 %199, ptr @"$string.533", ptr @"$string.202"
+  %common.ret.op.i.i = select i1 %198, ptr @"$string.532", ptr %spec.select.i.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.531")
   %200 = load i64, ptr %9, align 8
   %201 = add i64 %200, 1
   %202 = load i64, ptr %10, align 8
@@ -33088,7 +33096,7 @@ then.i.i.i46.i:                                   ; preds = %merge.i.i.i.i.i41.i
   %212 = getelementptr inbounds i8, ptr %made, i64 196
   %213 = load i32, ptr %212, align 4
   %214 = sext i32 %213 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.532")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.534")
   %215 = load i64, ptr %9, align 8
   %216 = add i64 %215, 1
   %217 = load i64, ptr %10, align 8
@@ -33201,12 +33209,12 @@ merge.i.i.i.i:                                    ; preds = %else2.i.i.i
 "$Plan.positions_of_pool.exit.i.i.i":             ; preds = %merge.i.i.i.i, %else2.i.i.i
   %common.ret.op.i.i.i.i = phi i64 [ %256, %merge.i.i.i.i ], [ %246, %else2.i.i.i ]
   %257 = icmp eq i64 %common.ret.op.i.i.i.i, %244
-  %spec.select.i52.i = select i1 %257, ptr @"$string.536", ptr @"$string.537"
+  %spec.select.i52.i = select i1 %257, ptr @"$string.538", ptr @"$string.539"
   br label %"$source_name.exit.i.i"
 
 "$source_name.exit.i.i":                          ; preds = %"$Plan.positions_of_pool.exit.i.i.i", %else.i.i.i, %"$JsonWriter.integer.exit957"
-  %common.ret.op.i9.i.i = phi ptr [ @"$string.535", %else.i.i.i ], [ @"$string.534", %"$JsonWriter.integer.exit957" ], [ %spec.select.i52.i, %"$Plan.positions_of_pool.exit.i.i.i" ]
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.533")
+  %common.ret.op.i9.i.i = phi ptr [ @"$string.537", %else.i.i.i ], [ @"$string.536", %"$JsonWriter.integer.exit957" ], [ %spec.select.i52.i, %"$Plan.positions_of_pool.exit.i.i.i" ]
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.535")
   %258 = load i64, ptr %9, align 8
   %259 = add i64 %258, 1
   %260 = load i64, ptr %10, align 8
@@ -33250,7 +33258,7 @@ then.i.i.i18.i.i:                                 ; preds = %merge.i.i.i.i.i13.i
   %270 = getelementptr i8, ptr %.val.i.i, i64 132
   %.val.val.i.i = load i32, ptr %270, align 4
   %271 = sext i32 %.val.val.i.i to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.538")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.540")
   %272 = load i64, ptr %9, align 8
   %273 = add i64 %272, 1
   %274 = load i64, ptr %10, align 8
@@ -33333,7 +33341,7 @@ then2.i.i.i.i920:                                 ; preds = %merge.i.i.i.i919
   %297 = getelementptr inbounds i8, ptr %made, i64 192
   %298 = load i32, ptr %297, align 8
   %299 = sext i32 %298 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.539")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.541")
   %300 = load i64, ptr %9, align 8
   %301 = add i64 %300, 1
   %302 = load i64, ptr %10, align 8
@@ -33431,12 +33439,12 @@ else2.i41.i.i:                                    ; preds = %else.i39.i.i
   %333 = getelementptr inbounds i8, ptr %made, i64 60
   %334 = load i32, ptr %333, align 4
   %335 = icmp sgt i32 %334, 0
-  %spec.select71.i.i = select i1 %335, ptr @"$string.536", ptr @"$string.537"
+  %spec.select71.i.i = select i1 %335, ptr @"$string.538", ptr @"$string.539"
   br label %"$source_name.exit49.i.i"
 
 "$source_name.exit49.i.i":                        ; preds = %else2.i41.i.i, %else.i39.i.i, %"$JsonWriter.integer.exit915"
-  %common.ret.op.i45.i.i = phi ptr [ @"$string.202", %else.i39.i.i ], [ @"$string.534", %"$JsonWriter.integer.exit915" ], [ %spec.select71.i.i, %else2.i41.i.i ]
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.540")
+  %common.ret.op.i45.i.i = phi ptr [ @"$string.202", %else.i39.i.i ], [ @"$string.536", %"$JsonWriter.integer.exit915" ], [ %spec.select71.i.i, %else2.i41.i.i ]
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.542")
   %336 = load i64, ptr %9, align 8
   %337 = add i64 %336, 1
   %338 = load i64, ptr %10, align 8
@@ -33479,7 +33487,7 @@ then.i.i.i58.i.i:                                 ; preds = %merge.i.i.i.i.i53.i
   %348 = getelementptr inbounds i8, ptr %made, i64 216
   %349 = load i32, ptr %348, align 8
   %350 = sext i32 %349 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.541")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.543")
   %351 = load i64, ptr %9, align 8
   %352 = add i64 %351, 1
   %353 = load i64, ptr %10, align 8
@@ -33582,7 +33590,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 "$kv_dtype_name.exit.i.i":                        ; preds = %switch.lookup, %merge53.i.i.i.i
   %common.ret.op.i.i.i = phi ptr [ %spec.select.i.i.i.i, %merge53.i.i.i.i ], [ %reltable.intrinsic, %switch.lookup ]
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.542")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.544")
   %381 = load i64, ptr %9, align 8
   %382 = add i64 %381, 1
   %383 = load i64, ptr %10, align 8
@@ -33658,7 +33666,7 @@ switch.lookup1089:                                ; preds = %switch.hole_check10
   %407 = sext i32 %399 to i64
   %408 = mul i64 %406, %407
   %409 = mul i64 %408, %common.ret.op.i.i.i74.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.544")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.546")
   %410 = load i64, ptr %9, align 8
   %411 = add i64 %410, 1
   %412 = load i64, ptr %10, align 8
@@ -33751,7 +33759,7 @@ then2.i.i.i.i857:                                 ; preds = %merge.i.i.i.i856
   %444 = shl nsw i64 %441, 2
   %445 = mul i64 %444, %442
   %446 = mul i64 %445, %443
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.545")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.547")
   %447 = load i64, ptr %9, align 8
   %448 = add i64 %447, 1
   %449 = load i64, ptr %10, align 8
@@ -33834,7 +33842,7 @@ then2.i.i.i.i836:                                 ; preds = %merge.i.i.i.i835
   %472 = getelementptr inbounds i8, ptr %made, i64 200
   %473 = load i32, ptr %472, align 8
   %474 = sext i32 %473 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.546")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.548")
   %475 = load i64, ptr %9, align 8
   %476 = add i64 %475, 1
   %477 = load i64, ptr %10, align 8
@@ -33916,7 +33924,7 @@ then2.i.i.i.i815:                                 ; preds = %merge.i.i.i.i814
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i811)
   %500 = getelementptr inbounds i8, ptr %made, i64 352
   %501 = load i64, ptr %500, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.547")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.549")
   %502 = load i64, ptr %9, align 8
   %503 = add i64 %502, 1
   %504 = load i64, ptr %10, align 8
@@ -33999,7 +34007,7 @@ then2.i.i.i.i794:                                 ; preds = %merge.i.i.i.i793
   %527 = getelementptr inbounds i8, ptr %made, i64 344
   %528 = load i32, ptr %527, align 8
   %529 = sext i32 %528 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.536")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.538")
   %530 = load i64, ptr %9, align 8
   %531 = add i64 %530, 1
   %532 = load i64, ptr %10, align 8
@@ -34084,7 +34092,7 @@ then2.i.i.i.i773:                                 ; preds = %merge.i.i.i.i772
   %557 = load i32, ptr %472, align 8
   %558 = sext i32 %557 to i64
   %559 = mul nsw i64 %558, %556
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.548")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.550")
   %560 = load i64, ptr %9, align 8
   %561 = add i64 %560, 1
   %562 = load i64, ptr %10, align 8
@@ -34168,7 +34176,7 @@ then2.i.i.i.i752:                                 ; preds = %merge.i.i.i.i751
   %586 = getelementptr inbounds i8, ptr %made, i64 328
   %587 = load i32, ptr %586, align 8
   %588 = load i32, ptr %297, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.549")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.551")
   %589 = load i64, ptr %9, align 8
   %590 = add i64 %589, 1
   %591 = load i64, ptr %10, align 8
@@ -34253,7 +34261,7 @@ then2.i.i.i.i731:                                 ; preds = %merge.i.i.i.i730
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i727)
   %616 = getelementptr inbounds i8, ptr %made, i64 320
   %617 = load i64, ptr %616, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.550")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.552")
   %618 = load i64, ptr %9, align 8
   %619 = add i64 %618, 1
   %620 = load i64, ptr %10, align 8
@@ -34336,9 +34344,9 @@ then2.i.i.i.i710:                                 ; preds = %merge.i.i.i.i709
   %643 = getelementptr inbounds i8, ptr %made, i64 480
   %644 = load i8, ptr %643, align 8
   %645 = icmp ne i8 %644, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.551", i1 zeroext %645)
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.553", i1 zeroext %645)
   %646 = getelementptr inbounds i8, ptr %made, i64 481
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.552")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.554")
   %647 = load i64, ptr %9, align 8
   %648 = add i64 %647, 1
   %649 = load i64, ptr %10, align 8
@@ -34413,7 +34421,7 @@ then.i.i.i101.i:                                  ; preds = %merge.i.i.i.i.i96.i
   %shape.sroa.60.0.copyload.i.i = load i64, ptr %shape.sroa.60.0..sroa_idx.i.i, align 8
   %shape.sroa.62.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %5, i64 128
   %shape.sroa.62.0.copyload.i.i = load i64, ptr %shape.sroa.62.0..sroa_idx.i.i, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.553")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.555")
   %659 = load i64, ptr %9, align 8
   %660 = add i64 %659, 1
   %661 = load i64, ptr %10, align 8
@@ -34493,7 +34501,7 @@ then.i3.i694:                                     ; preds = %merge.i.i.i.i689
   store i8 0, ptr %7, align 8
   %683 = mul i64 %shape.sroa.19.0.copyload.i.i, %shape.sroa.4.0.copyload.i.i
   %684 = mul i64 %683, %shape.sroa.28.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.554")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.556")
   %685 = load i64, ptr %9, align 8
   %686 = add i64 %685, 1
   %687 = load i64, ptr %10, align 8
@@ -34573,7 +34581,7 @@ then2.i.i.i.i668:                                 ; preds = %merge.i.i.i.i667
 
 "$JsonWriter.integer.exit684":                    ; preds = %then.i.i.i.i673, %merge.i.i.i.i667, %then2.i.i.i.i668
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i664)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.555")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.557")
   %710 = load i64, ptr %9, align 8
   %711 = add i64 %710, 1
   %712 = load i64, ptr %10, align 8
@@ -34653,7 +34661,7 @@ then2.i.i.i.i647:                                 ; preds = %merge.i.i.i.i646
 
 "$JsonWriter.integer.exit663":                    ; preds = %then.i.i.i.i652, %merge.i.i.i.i646, %then2.i.i.i.i647
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i643)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.556")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.558")
   %735 = load i64, ptr %9, align 8
   %736 = add i64 %735, 1
   %737 = load i64, ptr %10, align 8
@@ -34736,7 +34744,7 @@ then2.i.i.i.i626:                                 ; preds = %merge.i.i.i.i625
   %760 = mul i64 %shape.sroa.39.0.copyload.i.i, %shape.sroa.34.0.copyload.i.i
   %761 = call i64 @llvm.smax.i64(i64 %shape.sroa.28.0.copyload.i.i, i64 %760)
   %762 = mul i64 %761, %shape.sroa.4.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.557")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.559")
   %763 = load i64, ptr %9, align 8
   %764 = add i64 %763, 1
   %765 = load i64, ptr %10, align 8
@@ -34817,7 +34825,7 @@ then2.i.i.i.i605:                                 ; preds = %merge.i.i.i.i604
 "$JsonWriter.integer.exit621":                    ; preds = %then.i.i.i.i610, %merge.i.i.i.i604, %then2.i.i.i.i605
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i601)
   %788 = shl i64 %shape.sroa.4.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.558")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.560")
   %789 = load i64, ptr %9, align 8
   %790 = add i64 %789, 1
   %791 = load i64, ptr %10, align 8
@@ -34901,7 +34909,7 @@ then2.i.i.i.i584:                                 ; preds = %merge.i.i.i.i583
   %815 = add i64 %814, %shape.sroa.39.0.copyload.i.i
   %816 = mul i64 %shape.sroa.34.0.copyload.i.i, %683
   %817 = mul i64 %816, %815
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.559")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.561")
   %818 = load i64, ptr %9, align 8
   %819 = add i64 %818, 1
   %820 = load i64, ptr %10, align 8
@@ -34982,7 +34990,7 @@ then2.i.i.i.i563:                                 ; preds = %merge.i.i.i.i562
 "$JsonWriter.integer.exit579":                    ; preds = %then.i.i.i.i568, %merge.i.i.i.i562, %then2.i.i.i.i563
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i559)
   %843 = mul i64 %760, %683
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.560")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.562")
   %844 = load i64, ptr %9, align 8
   %845 = add i64 %844, 1
   %846 = load i64, ptr %10, align 8
@@ -35062,7 +35070,7 @@ then2.i.i.i.i542:                                 ; preds = %merge.i.i.i.i541
 
 "$JsonWriter.integer.exit558":                    ; preds = %then.i.i.i.i547, %merge.i.i.i.i541, %then2.i.i.i.i542
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i538)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.561")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.563")
   %869 = load i64, ptr %9, align 8
   %870 = add i64 %869, 1
   %871 = load i64, ptr %10, align 8
@@ -35144,7 +35152,7 @@ then2.i.i.i.i521:                                 ; preds = %merge.i.i.i.i520
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i517)
   %894 = shl i64 %683, 1
   %895 = mul i64 %894, %shape.sroa.45.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.562")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.564")
   %896 = load i64, ptr %9, align 8
   %897 = add i64 %896, 1
   %898 = load i64, ptr %10, align 8
@@ -35226,7 +35234,7 @@ then2.i.i.i.i500:                                 ; preds = %merge.i.i.i.i499
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i496)
   %921 = mul i64 %shape.sroa.45.0.copyload.i.i, %shape.sroa.4.0.copyload.i.i
   %922 = mul i64 %921, %shape.sroa.19.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.563")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.565")
   %923 = load i64, ptr %9, align 8
   %924 = add i64 %923, 1
   %925 = load i64, ptr %10, align 8
@@ -35306,7 +35314,7 @@ then2.i.i.i.i479:                                 ; preds = %merge.i.i.i.i478
 
 "$JsonWriter.integer.exit495":                    ; preds = %then.i.i.i.i484, %merge.i.i.i.i478, %then2.i.i.i.i479
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i475)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.564")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.566")
   %948 = load i64, ptr %9, align 8
   %949 = add i64 %948, 1
   %950 = load i64, ptr %10, align 8
@@ -35386,7 +35394,7 @@ then2.i.i.i.i458:                                 ; preds = %merge.i.i.i.i457
 
 "$JsonWriter.integer.exit474":                    ; preds = %then.i.i.i.i463, %merge.i.i.i.i457, %then2.i.i.i.i458
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i454)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.565")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.567")
   %973 = load i64, ptr %9, align 8
   %974 = add i64 %973, 1
   %975 = load i64, ptr %10, align 8
@@ -35466,7 +35474,7 @@ then2.i.i.i.i437:                                 ; preds = %merge.i.i.i.i436
 
 "$JsonWriter.integer.exit453":                    ; preds = %then.i.i.i.i442, %merge.i.i.i.i436, %then2.i.i.i.i437
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i433)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.566")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.568")
   %998 = load i64, ptr %9, align 8
   %999 = add i64 %998, 1
   %1000 = load i64, ptr %10, align 8
@@ -35547,7 +35555,7 @@ then2.i.i.i.i416:                                 ; preds = %merge.i.i.i.i415
 "$JsonWriter.integer.exit432":                    ; preds = %then.i.i.i.i421, %merge.i.i.i.i415, %then2.i.i.i.i416
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i412)
   %1023 = mul i64 %shape.sroa.48.0.copyload.i.i, %788
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.567")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.569")
   %1024 = load i64, ptr %9, align 8
   %1025 = add i64 %1024, 1
   %1026 = load i64, ptr %10, align 8
@@ -35627,7 +35635,7 @@ then2.i.i.i.i395:                                 ; preds = %merge.i.i.i.i394
 
 "$JsonWriter.integer.exit411":                    ; preds = %then.i.i.i.i400, %merge.i.i.i.i394, %then2.i.i.i.i395
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i391)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.568")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.570")
   %1049 = load i64, ptr %9, align 8
   %1050 = add i64 %1049, 1
   %1051 = load i64, ptr %10, align 8
@@ -35709,7 +35717,7 @@ then2.i.i.i.i374:                                 ; preds = %merge.i.i.i.i373
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i370)
   %1074 = shl i64 %shape.sroa.50.0.copyload.i.i, 2
   %1075 = mul i64 %1074, %shape.sroa.53.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.569")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.571")
   %1076 = load i64, ptr %9, align 8
   %1077 = add i64 %1076, 1
   %1078 = load i64, ptr %10, align 8
@@ -35871,7 +35879,7 @@ then2.i.i.i.i332:                                 ; preds = %merge.i.i.i.i331
 "$JsonWriter.integer.exit348":                    ; preds = %then.i.i.i.i337, %merge.i.i.i.i331, %then2.i.i.i.i332
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i328)
   %1127 = shl i64 %shape.sroa.57.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.570")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.572")
   %1128 = load i64, ptr %9, align 8
   %1129 = add i64 %1128, 1
   %1130 = load i64, ptr %10, align 8
@@ -35955,7 +35963,7 @@ then2.i.i.i.i311:                                 ; preds = %merge.i.i.i.i310
   %1154 = shl i64 %shape.sroa.226.0.copyload.i.i, 2
   %1155 = mul i64 %1154, %shape.sroa.50.0.copyload.i.i
   %1156 = select i1 %1153, i64 %1155, i64 0
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.571")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.573")
   %1157 = load i64, ptr %9, align 8
   %1158 = add i64 %1157, 1
   %1159 = load i64, ptr %10, align 8
@@ -36037,7 +36045,7 @@ then2.i.i.i.i290:                                 ; preds = %merge.i.i.i.i289
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i286)
   %1182 = sdiv i64 %shape.sroa.60.0.copyload.i.i, 2
   %1183 = mul i64 %1182, %1127
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.572")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.574")
   %1184 = load i64, ptr %9, align 8
   %1185 = add i64 %1184, 1
   %1186 = load i64, ptr %10, align 8
@@ -36117,7 +36125,7 @@ then2.i.i.i.i269:                                 ; preds = %merge.i.i.i.i268
 
 "$JsonWriter.integer.exit285":                    ; preds = %then.i.i.i.i274, %merge.i.i.i.i268, %then2.i.i.i.i269
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i265)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.573")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.575")
   %1209 = load i64, ptr %9, align 8
   %1210 = add i64 %1209, 1
   %1211 = load i64, ptr %10, align 8
@@ -36197,7 +36205,7 @@ then2.i.i.i.i248:                                 ; preds = %merge.i.i.i.i247
 
 "$JsonWriter.integer.exit264":                    ; preds = %then.i.i.i.i253, %merge.i.i.i.i247, %then2.i.i.i.i248
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i244)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.574")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.576")
   %1234 = load i64, ptr %9, align 8
   %1235 = add i64 %1234, 1
   %1236 = load i64, ptr %10, align 8
@@ -36281,7 +36289,7 @@ then2.i.i.i.i227:                                 ; preds = %merge.i.i.i.i226
   %1260 = shl i64 %shape.sroa.54.0.copyload.i.i, 2
   %1261 = mul i64 %1260, %shape.sroa.56.0.copyload.i.i
   %1262 = select i1 %1259, i64 %1261, i64 0
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.575")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.577")
   %1263 = load i64, ptr %9, align 8
   %1264 = add i64 %1263, 1
   %1265 = load i64, ptr %10, align 8
@@ -36400,7 +36408,7 @@ then.i.i.i300.i.i:                                ; preds = %merge.i.i.i.i.i295.
 "$write_buffers.exit.i":                          ; preds = %then.i.i.i300.i.i, %"$Vector.push.80.exit.thread.i.i.i294.i.i"
   store i8 1, ptr %7, align 8
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %5)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.576")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.578")
   %1300 = load i64, ptr %9, align 8
   %1301 = add i64 %1300, 1
   %1302 = load i64, ptr %10, align 8
@@ -36598,7 +36606,7 @@ then.i3.i:                                        ; preds = %merge.i.i.i.i169
 
 "$JsonWriter.open.exit":                          ; preds = %"$Vector.push.80.exit.thread.i.i", %then.i3.i
   store i8 0, ptr %7, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.577")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.579")
   %1372 = load i64, ptr %9, align 8
   %1373 = add i64 %1372, 1
   %1374 = load i64, ptr %10, align 8
@@ -36676,7 +36684,7 @@ then2.i.i.i.i151:                                 ; preds = %merge.i.i.i.i150
 
 "$JsonWriter.integer.exit167":                    ; preds = %then.i.i.i.i156, %merge.i.i.i.i150, %then2.i.i.i.i151
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i147)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.578")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.580")
   %1395 = load i64, ptr %9, align 8
   %1396 = add i64 %1395, 1
   %1397 = load i64, ptr %10, align 8
@@ -36754,7 +36762,7 @@ then2.i.i.i.i130:                                 ; preds = %merge.i.i.i.i129
 
 "$JsonWriter.integer.exit146":                    ; preds = %then.i.i.i.i135, %merge.i.i.i.i129, %then2.i.i.i.i130
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i126)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.579")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.581")
   %1418 = load i64, ptr %9, align 8
   %1419 = add i64 %1418, 1
   %1420 = load i64, ptr %10, align 8
@@ -36832,7 +36840,7 @@ then2.i.i.i.i109:                                 ; preds = %merge.i.i.i.i108
 
 "$JsonWriter.integer.exit125":                    ; preds = %then.i.i.i.i114, %merge.i.i.i.i108, %then2.i.i.i.i109
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i105)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.580")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.582")
   %1441 = load i64, ptr %9, align 8
   %1442 = add i64 %1441, 1
   %1443 = load i64, ptr %10, align 8
@@ -36910,7 +36918,7 @@ then2.i.i.i.i88:                                  ; preds = %merge.i.i.i.i87
 
 "$JsonWriter.integer.exit104":                    ; preds = %then.i.i.i.i93, %merge.i.i.i.i87, %then2.i.i.i.i88
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i84)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.581")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.583")
   %1464 = load i64, ptr %9, align 8
   %1465 = add i64 %1464, 1
   %1466 = load i64, ptr %10, align 8
@@ -36988,7 +36996,7 @@ then2.i.i.i.i67:                                  ; preds = %merge.i.i.i.i66
 
 "$JsonWriter.integer.exit83":                     ; preds = %then.i.i.i.i72, %merge.i.i.i.i66, %then2.i.i.i.i67
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i63)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.582")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.584")
   %1487 = load i64, ptr %9, align 8
   %1488 = add i64 %1487, 1
   %1489 = load i64, ptr %10, align 8
@@ -37066,7 +37074,7 @@ then2.i.i.i.i46:                                  ; preds = %merge.i.i.i.i45
 
 "$JsonWriter.integer.exit62":                     ; preds = %then.i.i.i.i51, %merge.i.i.i.i45, %then2.i.i.i.i46
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i42)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.583")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.585")
   %1510 = load i64, ptr %9, align 8
   %1511 = add i64 %1510, 1
   %1512 = load i64, ptr %10, align 8
@@ -37144,7 +37152,7 @@ then2.i.i.i.i25:                                  ; preds = %merge.i.i.i.i24
 
 "$JsonWriter.integer.exit41":                     ; preds = %then.i.i.i.i30, %merge.i.i.i.i24, %then2.i.i.i.i25
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i21)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.584")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.586")
   %1533 = load i64, ptr %9, align 8
   %1534 = add i64 %1533, 1
   %1535 = load i64, ptr %10, align 8
@@ -37372,10 +37380,12 @@ merge:                                            ; preds = %entry, %then
   br i1 %.not, label %merge1, label %common.ret
 
 common.ret:                                       ; preds = %merge1, %"$Planning.plan_for.exit", %merge, %merge5, %or.lhs.false, %"$Planning.grow.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i29, %"$Planning.grow.exit" ], [ 0, %or.lhs.false ], [ 0, %merge5 ], [ %11, %merge ], [ %15, %"$Planning.plan_for.exit" ], [ %14, %merge1 ]
+  %common.ret.op = phi i32 [ %common.ret.op.i30, %"$Planning.grow.exit" ], [ 0, %or.lhs.false ], [ 0, %merge5 ], [ %11, %merge ], [ %17, %"$Planning.plan_for.exit" ], [ %16, %merge1 ]
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %merge
+  %12 = getelementptr inbounds i8, ptr %checked, i64 140
+  %13 = load i32, ptr %12, align 4
   store ptr %0, ptr %planning, align 8
   %.sroa.224.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 8
   store ptr %1, ptr %.sroa.224.0.planning.sroa_idx, align 8
@@ -37385,44 +37395,46 @@ merge1:                                           ; preds = %merge
   store ptr %3, ptr %.sroa.425.0.planning.sroa_idx, align 8
   %.sroa.5.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 32
   store ptr %4, ptr %.sroa.5.0.planning.sroa_idx, align 8
-  %12 = getelementptr inbounds i8, ptr %first, i64 4
-  %13 = load i32, ptr %12, align 4
-  %14 = call fastcc i32 @"$Planning.describe"(ptr nonnull readonly %planning, i32 %13, ptr %5)
-  %.not.i = icmp eq i32 %14, 0
+  %.sroa.626.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 40
+  store i32 %13, ptr %.sroa.626.0.planning.sroa_idx, align 8
+  %14 = getelementptr inbounds i8, ptr %first, i64 4
+  %15 = load i32, ptr %14, align 4
+  %16 = call fastcc i32 @"$Planning.describe"(ptr nonnull readonly %planning, i32 %15, ptr %5)
+  %.not.i = icmp eq i32 %16, 0
   br i1 %.not.i, label %"$Planning.plan_for.exit", label %common.ret
 
 "$Planning.plan_for.exit":                        ; preds = %merge1
-  %15 = call fastcc i32 @"$Planning.make"(ptr nonnull readonly %planning, i32 %13, ptr %0, ptr %5)
-  %.not28 = icmp eq i32 %15, 0
-  br i1 %.not28, label %merge5, label %common.ret
+  %17 = call fastcc i32 @"$Planning.make"(ptr nonnull readonly %planning, i32 %15, ptr %0, ptr %5)
+  %.not29 = icmp eq i32 %17, 0
+  br i1 %.not29, label %merge5, label %common.ret
 
 merge5:                                           ; preds = %"$Planning.plan_for.exit"
-  %16 = load i32, ptr %6, align 4
-  %17 = icmp sgt i32 %16, 0
-  br i1 %17, label %common.ret, label %or.lhs.false
+  %18 = load i32, ptr %6, align 4
+  %19 = icmp sgt i32 %18, 0
+  br i1 %19, label %common.ret, label %or.lhs.false
 
 or.lhs.false:                                     ; preds = %merge5
-  %18 = getelementptr i8, ptr %3, i64 16
-  %19 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %18, ptr noundef nonnull dereferenceable(4) @"$string.88")
-  %20 = icmp eq i32 %19, 0
-  br i1 %20, label %common.ret, label %merge9
+  %20 = getelementptr i8, ptr %3, i64 16
+  %21 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %20, ptr noundef nonnull dereferenceable(4) @"$string.88")
+  %22 = icmp eq i32 %21, 0
+  br i1 %22, label %common.ret, label %merge9
 
 merge9:                                           ; preds = %or.lhs.false
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %refusal.i)
   call void @llvm.lifetime.start.p0(i64 1000, ptr nonnull %larger.i)
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %count.i.i)
-  %21 = getelementptr i8, ptr %4, i64 128
-  %22 = load i64, ptr %21, align 8
-  %23 = icmp sgt i64 %22, 0
-  br i1 %23, label %"$Planning.most_devices.exit.i", label %merge.i.i
+  %23 = getelementptr i8, ptr %4, i64 128
+  %24 = load i64, ptr %23, align 8
+  %25 = icmp sgt i64 %24, 0
+  br i1 %25, label %"$Planning.most_devices.exit.i", label %merge.i.i
 
 merge.i.i:                                        ; preds = %merge9
-  %24 = getelementptr i8, ptr %3, i64 8
-  %25 = load ptr, ptr %24, align 8
-  %26 = getelementptr i8, ptr %25, i64 16
+  %26 = getelementptr i8, ptr %3, i64 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 %27(ptr nonnull %count.i.i, ptr %5)
-  %.not.i.i = icmp eq i32 %28, 0
+  %28 = getelementptr i8, ptr %27, i64 16
+  %29 = load ptr, ptr %28, align 8
+  %30 = call i32 %29(ptr nonnull %count.i.i, ptr %5)
+  %.not.i.i = icmp eq i32 %30, 0
   br i1 %.not.i.i, label %merge1.i.i, label %"$Planning.most_devices.exit.thread.i"
 
 "$Planning.most_devices.exit.thread.i":           ; preds = %merge.i.i
@@ -37430,50 +37442,50 @@ merge.i.i:                                        ; preds = %merge9
   br label %"$Planning.grow.exit"
 
 merge1.i.i:                                       ; preds = %merge.i.i
-  %29 = load i32, ptr %count.i.i, align 4
-  %spec.select.i = call i32 @llvm.smin.i32(i32 %29, i32 8)
+  %31 = load i32, ptr %count.i.i, align 4
+  %spec.select.i = call i32 @llvm.smin.i32(i32 %31, i32 8)
   br label %"$Planning.most_devices.exit.i"
 
 "$Planning.most_devices.exit.i":                  ; preds = %merge1.i.i, %merge9
   %most.0.i = phi i32 [ 8, %merge9 ], [ %spec.select.i, %merge1.i.i ]
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %count.i.i)
-  %30 = getelementptr i8, ptr %0, i64 480
-  %31 = load i8, ptr %30, align 1
-  %32 = trunc i8 %31 to i1
+  %32 = getelementptr i8, ptr %0, i64 480
+  %33 = load i8, ptr %32, align 1
+  %34 = trunc i8 %33 to i1
   %.not2430.i = icmp slt i32 %most.0.i, 2
-  %or.cond31.i = select i1 %32, i1 true, i1 %.not2430.i
+  %or.cond31.i = select i1 %34, i1 true, i1 %.not2430.i
   br i1 %or.cond31.i, label %"$Planning.grow.exit", label %whilebody.i
 
 whilebody.i:                                      ; preds = %"$Planning.most_devices.exit.i", %merge7.i
-  %world_size.032.i = phi i32 [ %40, %merge7.i ], [ 2, %"$Planning.most_devices.exit.i" ]
-  %33 = call fastcc i32 @"$Planning.describe"(ptr nonnull readonly %planning, i32 %world_size.032.i, ptr %5)
-  %.not25.i = icmp eq i32 %33, 0
+  %world_size.032.i = phi i32 [ %42, %merge7.i ], [ 2, %"$Planning.most_devices.exit.i" ]
+  %35 = call fastcc i32 @"$Planning.describe"(ptr nonnull readonly %planning, i32 %world_size.032.i, ptr %5)
+  %.not25.i = icmp eq i32 %35, 0
   br i1 %.not25.i, label %merge3.i, label %"$Planning.grow.exit"
 
 merge3.i:                                         ; preds = %whilebody.i
-  %34 = call fastcc i32 @"$Planning.make"(ptr nonnull readonly %planning, i32 %world_size.032.i, ptr nonnull %larger.i, ptr nonnull %refusal.i)
-  %.not26.i = icmp eq i32 %34, 0
+  %36 = call fastcc i32 @"$Planning.make"(ptr nonnull readonly %planning, i32 %world_size.032.i, ptr nonnull %larger.i, ptr nonnull %refusal.i)
+  %.not26.i = icmp eq i32 %36, 0
   br i1 %.not26.i, label %merge7.i, label %then8.i
 
 then8.i:                                          ; preds = %merge3.i
-  %35 = getelementptr i8, ptr %0, i64 481
-  %36 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %35)
-  %37 = getelementptr i8, ptr %35, i64 %36
-  %38 = sub i64 512, %36
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 %38, ptr nonnull @"$string.524", ptr nonnull %refusal.i)
+  %37 = getelementptr i8, ptr %0, i64 481
+  %38 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %37)
+  %39 = getelementptr i8, ptr %37, i64 %38
+  %40 = sub i64 512, %38
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 %40, ptr nonnull @"$string.526", ptr nonnull %refusal.i)
   br label %"$Planning.grow.exit"
 
 merge7.i:                                         ; preds = %merge3.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(1000) %0, ptr noundef nonnull align 8 dereferenceable(1000) %larger.i, i64 1000, i1 false)
-  %40 = shl i32 %world_size.032.i, 1
-  %41 = load i8, ptr %30, align 1
-  %42 = trunc i8 %41 to i1
-  %.not24.i = icmp sgt i32 %40, %most.0.i
-  %or.cond.i = select i1 %42, i1 true, i1 %.not24.i
+  %42 = shl i32 %world_size.032.i, 1
+  %43 = load i8, ptr %32, align 1
+  %44 = trunc i8 %43 to i1
+  %.not24.i = icmp sgt i32 %42, %most.0.i
+  %or.cond.i = select i1 %44, i1 true, i1 %.not24.i
   br i1 %or.cond.i, label %"$Planning.grow.exit", label %whilebody.i
 
 "$Planning.grow.exit":                            ; preds = %whilebody.i, %merge7.i, %"$Planning.most_devices.exit.thread.i", %"$Planning.most_devices.exit.i", %then8.i
-  %common.ret.op.i29 = phi i32 [ 0, %then8.i ], [ %28, %"$Planning.most_devices.exit.thread.i" ], [ 0, %"$Planning.most_devices.exit.i" ], [ %33, %whilebody.i ], [ 0, %merge7.i ]
+  %common.ret.op.i30 = phi i32 [ 0, %then8.i ], [ %30, %"$Planning.most_devices.exit.thread.i" ], [ 0, %"$Planning.most_devices.exit.i" ], [ %35, %whilebody.i ], [ 0, %merge7.i ]
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %refusal.i)
   call void @llvm.lifetime.end.p0(i64 1000, ptr nonnull %larger.i)
   br label %common.ret
@@ -37485,16 +37497,16 @@ entry:
   %raw.i71 = alloca [1024 x i8], align 1
   %raw.i67 = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
-  %raw.i398.i = alloca [1024 x i8], align 1
-  %raw.i394.i = alloca [1024 x i8], align 1
-  %raw.i390.i = alloca [1024 x i8], align 1
+  %raw.i416.i = alloca [1024 x i8], align 1
+  %raw.i412.i = alloca [1024 x i8], align 1
+  %raw.i408.i = alloca [1024 x i8], align 1
   %raw.i.i = alloca [1024 x i8], align 1
   %4 = tail call fastcc i32 @"$options.check_struct"(ptr %0, ptr %3)
   %.not = icmp eq i32 %4, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %then190.i, %then185.i, %then181.i, %then176.i, %then172.i, %then167.i, %then163.i, %then158.i, %then154.i, %then149.i, %then145.i, %then140.i, %then136.i, %then131.i, %then127.i, %then122.i, %then118.i, %then113.i, %then109.i, %then104.i, %then100.i, %then95.i, %then91.i, %then86.i, %then82.i, %then77.i, %then73.i, %then68.i, %then64.i, %then59.i, %then55.i, %then50.i, %then46.i, %then41.i, %then37.i, %then32.i, %"$printable.clean.exit401.i", %then23.i, %"$printable.clean.exit397.i", %then14.i, %"$printable.clean.exit393.i", %then5.i, %"$printable.clean.exit.i", %then.i, %entry, %"$printable.clean.exit74", %then23, %"$printable.clean.exit70", %then14, %"$printable.clean.exit", %then7, %"$layout.resolve_expert_layout.exit"
-  %common.ret.op = phi i32 [ 0, %"$layout.resolve_expert_layout.exit" ], [ 1, %then7 ], [ 1, %"$printable.clean.exit" ], [ 1, %then14 ], [ 1, %"$printable.clean.exit70" ], [ 1, %then23 ], [ 1, %"$printable.clean.exit74" ], [ 1, %entry ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ], [ 1, %then5.i ], [ 1, %"$printable.clean.exit393.i" ], [ 1, %then14.i ], [ 1, %"$printable.clean.exit397.i" ], [ 1, %then23.i ], [ 1, %"$printable.clean.exit401.i" ], [ 1, %then32.i ], [ 1, %then37.i ], [ 1, %then41.i ], [ 1, %then46.i ], [ 1, %then50.i ], [ 1, %then55.i ], [ 1, %then59.i ], [ 1, %then64.i ], [ 1, %then68.i ], [ 1, %then73.i ], [ 1, %then77.i ], [ 1, %then82.i ], [ 1, %then86.i ], [ 1, %then91.i ], [ 1, %then95.i ], [ 1, %then100.i ], [ 1, %then104.i ], [ 1, %then109.i ], [ 1, %then113.i ], [ 1, %then118.i ], [ 1, %then122.i ], [ 1, %then127.i ], [ 1, %then131.i ], [ 1, %then136.i ], [ 1, %then140.i ], [ 1, %then145.i ], [ 1, %then149.i ], [ 1, %then154.i ], [ 1, %then158.i ], [ 1, %then163.i ], [ 1, %then167.i ], [ 1, %then172.i ], [ 1, %then176.i ], [ 1, %then181.i ], [ 1, %then185.i ], [ 1, %then190.i ]
+common.ret:                                       ; preds = %then199.i, %then194.i, %then190.i, %then185.i, %then181.i, %then176.i, %then172.i, %then167.i, %then163.i, %then158.i, %then154.i, %then149.i, %then145.i, %then140.i, %then136.i, %then131.i, %then127.i, %then122.i, %then118.i, %then113.i, %then109.i, %then104.i, %then100.i, %then95.i, %then91.i, %then86.i, %then82.i, %then77.i, %then73.i, %then68.i, %then64.i, %then59.i, %then55.i, %then50.i, %then46.i, %then41.i, %then37.i, %then32.i, %"$printable.clean.exit419.i", %then23.i, %"$printable.clean.exit415.i", %then14.i, %"$printable.clean.exit411.i", %then5.i, %"$printable.clean.exit.i", %then.i, %entry, %"$printable.clean.exit74", %then23, %"$printable.clean.exit70", %then14, %"$printable.clean.exit", %then7, %"$layout.resolve_expert_layout.exit"
+  %common.ret.op = phi i32 [ 0, %"$layout.resolve_expert_layout.exit" ], [ 1, %then7 ], [ 1, %"$printable.clean.exit" ], [ 1, %then14 ], [ 1, %"$printable.clean.exit70" ], [ 1, %then23 ], [ 1, %"$printable.clean.exit74" ], [ 1, %entry ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ], [ 1, %then5.i ], [ 1, %"$printable.clean.exit411.i" ], [ 1, %then14.i ], [ 1, %"$printable.clean.exit415.i" ], [ 1, %then23.i ], [ 1, %"$printable.clean.exit419.i" ], [ 1, %then32.i ], [ 1, %then37.i ], [ 1, %then41.i ], [ 1, %then46.i ], [ 1, %then50.i ], [ 1, %then55.i ], [ 1, %then59.i ], [ 1, %then64.i ], [ 1, %then68.i ], [ 1, %then73.i ], [ 1, %then77.i ], [ 1, %then82.i ], [ 1, %then86.i ], [ 1, %then91.i ], [ 1, %then95.i ], [ 1, %then100.i ], [ 1, %then104.i ], [ 1, %then109.i ], [ 1, %then113.i ], [ 1, %then118.i ], [ 1, %then122.i ], [ 1, %then127.i ], [ 1, %then131.i ], [ 1, %then136.i ], [ 1, %then140.i ], [ 1, %then145.i ], [ 1, %then149.i ], [ 1, %then154.i ], [ 1, %then158.i ], [ 1, %then163.i ], [ 1, %then167.i ], [ 1, %then172.i ], [ 1, %then176.i ], [ 1, %then181.i ], [ 1, %then185.i ], [ 1, %then190.i ], [ 1, %then194.i ], [ 1, %then199.i ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
@@ -37524,437 +37536,463 @@ merge19.i:                                        ; preds = %then20.i, %merge7.i
   %13 = getelementptr i8, ptr %2, i64 64
   %14 = load i32, ptr %13, align 4
   %15 = icmp eq i32 %14, 0
-  br i1 %15, label %then26.i, label %"$options.fill_defaults.exit"
+  br i1 %15, label %then26.i, label %merge25.i
 
 then26.i:                                         ; preds = %merge19.i
   store i32 1024, ptr %13, align 4
+  br label %merge25.i
+
+merge25.i:                                        ; preds = %then26.i, %merge19.i
+  %16 = phi i32 [ 1024, %then26.i ], [ %14, %merge19.i ]
+  %17 = getelementptr i8, ptr %2, i64 140
+  %18 = load i32, ptr %17, align 4
+  %19 = icmp eq i32 %18, 0
+  br i1 %19, label %then44.i, label %"$options.fill_defaults.exit"
+
+then44.i:                                         ; preds = %merge25.i
+  store i32 1, ptr %17, align 4
   br label %"$options.fill_defaults.exit"
 
-"$options.fill_defaults.exit":                    ; preds = %merge19.i, %then26.i
-  %16 = phi i32 [ %14, %merge19.i ], [ 1024, %then26.i ]
-  %17 = getelementptr i8, ptr %2, i64 4
-  %18 = load i32, ptr %17, align 4
-  %or.cond.i = icmp ugt i32 %18, 64
+"$options.fill_defaults.exit":                    ; preds = %merge25.i, %then44.i
+  %20 = phi i32 [ %18, %merge25.i ], [ 1, %then44.i ]
+  %21 = getelementptr i8, ptr %2, i64 4
+  %22 = load i32, ptr %21, align 4
+  %or.cond.i = icmp ugt i32 %22, 64
   br i1 %or.cond.i, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %"$options.fill_defaults.exit"
-  %.not366.i = icmp eq ptr %3, null
-  br i1 %.not366.i, label %common.ret, label %then2.i
+  %.not383.i = icmp eq ptr %3, null
+  br i1 %.not383.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %19 = sext i32 %18 to i64
-  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.476", i64 %19, i64 0, i64 64)
+  %23 = sext i32 %22 to i64
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.476", i64 %23, i64 0, i64 64)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %21 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %21, i64 1023)
-  %22 = icmp sgt i64 %21, 0
-  br i1 %22, label %then2.i.i.i, label %"$printable.clean.exit.i"
+  %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
+  %26 = icmp sgt i64 %25, 0
+  br i1 %26, label %then2.i.i.i, label %"$printable.clean.exit.i"
 
 then2.i.i.i:                                      ; preds = %then2.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i, i1 false)
   br label %"$printable.clean.exit.i"
 
 "$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then2.i
-  %23 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %23, align 1
-  %24 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %25 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %25, i64 %24)
+  %27 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %27, align 1
+  %28 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %29 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %29, i64 %28)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %common.ret
 
 merge.i:                                          ; preds = %"$options.fill_defaults.exit"
-  %26 = getelementptr i8, ptr %2, i64 32
-  %27 = load i32, ptr %26, align 4
-  %or.cond367.i = icmp ugt i32 %27, 65536
-  br i1 %or.cond367.i, label %then5.i, label %merge4.i
+  %30 = getelementptr i8, ptr %2, i64 32
+  %31 = load i32, ptr %30, align 4
+  %or.cond384.i = icmp ugt i32 %31, 65536
+  br i1 %or.cond384.i, label %then5.i, label %merge4.i
 
 then5.i:                                          ; preds = %merge.i
-  %.not365.i = icmp eq ptr %3, null
-  br i1 %.not365.i, label %common.ret, label %then10.i
+  %.not382.i = icmp eq ptr %3, null
+  br i1 %.not382.i, label %common.ret, label %then10.i
 
 then10.i:                                         ; preds = %then5.i
-  %28 = sext i32 %27 to i64
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.477", i64 %28, i64 0, i64 65536)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i390.i)
-  %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i391.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
-  %31 = icmp sgt i64 %30, 0
-  br i1 %31, label %then2.i.i392.i, label %"$printable.clean.exit393.i"
+  %32 = sext i32 %31 to i64
+  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.477", i64 %32, i64 0, i64 65536)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i408.i)
+  %34 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i409.i = tail call i64 @llvm.smin.i64(i64 %34, i64 1023)
+  %35 = icmp sgt i64 %34, 0
+  br i1 %35, label %then2.i.i410.i, label %"$printable.clean.exit411.i"
 
-then2.i.i392.i:                                   ; preds = %then10.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i390.i, ptr nonnull align 1 %3, i64 %spec.select.i.i391.i, i1 false)
-  br label %"$printable.clean.exit393.i"
+then2.i.i410.i:                                   ; preds = %then10.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i408.i, ptr nonnull align 1 %3, i64 %spec.select.i.i409.i, i1 false)
+  br label %"$printable.clean.exit411.i"
 
-"$printable.clean.exit393.i":                     ; preds = %then2.i.i392.i, %then10.i
-  %32 = getelementptr i8, ptr %raw.i390.i, i64 %spec.select.i.i391.i
-  store i8 0, ptr %32, align 1
-  %33 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i390.i)
-  %34 = ptrtoint ptr %raw.i390.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %34, i64 %33)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i390.i)
+"$printable.clean.exit411.i":                     ; preds = %then2.i.i410.i, %then10.i
+  %36 = getelementptr i8, ptr %raw.i408.i, i64 %spec.select.i.i409.i
+  store i8 0, ptr %36, align 1
+  %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i408.i)
+  %38 = ptrtoint ptr %raw.i408.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %38, i64 %37)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i408.i)
   br label %common.ret
 
 merge4.i:                                         ; preds = %merge.i
-  %35 = getelementptr i8, ptr %2, i64 36
-  %36 = load i32, ptr %35, align 4
-  %or.cond368.i = icmp ugt i32 %36, 67108864
-  br i1 %or.cond368.i, label %then14.i, label %merge13.i
+  %39 = getelementptr i8, ptr %2, i64 36
+  %40 = load i32, ptr %39, align 4
+  %or.cond385.i = icmp ugt i32 %40, 67108864
+  br i1 %or.cond385.i, label %then14.i, label %merge13.i
 
 then14.i:                                         ; preds = %merge4.i
-  %.not364.i = icmp eq ptr %3, null
-  br i1 %.not364.i, label %common.ret, label %then19.i
+  %.not381.i = icmp eq ptr %3, null
+  br i1 %.not381.i, label %common.ret, label %then19.i
 
 then19.i:                                         ; preds = %then14.i
-  %37 = sext i32 %36 to i64
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.478", i64 %37, i64 0, i64 67108864)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i394.i)
-  %39 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i395.i = tail call i64 @llvm.smin.i64(i64 %39, i64 1023)
-  %40 = icmp sgt i64 %39, 0
-  br i1 %40, label %then2.i.i396.i, label %"$printable.clean.exit397.i"
+  %41 = sext i32 %40 to i64
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.478", i64 %41, i64 0, i64 67108864)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i412.i)
+  %43 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i413.i = tail call i64 @llvm.smin.i64(i64 %43, i64 1023)
+  %44 = icmp sgt i64 %43, 0
+  br i1 %44, label %then2.i.i414.i, label %"$printable.clean.exit415.i"
 
-then2.i.i396.i:                                   ; preds = %then19.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i394.i, ptr nonnull align 1 %3, i64 %spec.select.i.i395.i, i1 false)
-  br label %"$printable.clean.exit397.i"
+then2.i.i414.i:                                   ; preds = %then19.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i412.i, ptr nonnull align 1 %3, i64 %spec.select.i.i413.i, i1 false)
+  br label %"$printable.clean.exit415.i"
 
-"$printable.clean.exit397.i":                     ; preds = %then2.i.i396.i, %then19.i
-  %41 = getelementptr i8, ptr %raw.i394.i, i64 %spec.select.i.i395.i
-  store i8 0, ptr %41, align 1
-  %42 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i394.i)
-  %43 = ptrtoint ptr %raw.i394.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %43, i64 %42)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i394.i)
+"$printable.clean.exit415.i":                     ; preds = %then2.i.i414.i, %then19.i
+  %45 = getelementptr i8, ptr %raw.i412.i, i64 %spec.select.i.i413.i
+  store i8 0, ptr %45, align 1
+  %46 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i412.i)
+  %47 = ptrtoint ptr %raw.i412.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %47, i64 %46)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i412.i)
   br label %common.ret
 
 merge13.i:                                        ; preds = %merge4.i
-  %44 = add i32 %8, -65537
-  %or.cond369.i = icmp ult i32 %44, -65536
-  br i1 %or.cond369.i, label %then23.i, label %merge22.i
+  %48 = add i32 %8, -65537
+  %or.cond386.i = icmp ult i32 %48, -65536
+  br i1 %or.cond386.i, label %then23.i, label %merge22.i
 
 then23.i:                                         ; preds = %merge13.i
-  %.not363.i = icmp eq ptr %3, null
-  br i1 %.not363.i, label %common.ret, label %then28.i
+  %.not380.i = icmp eq ptr %3, null
+  br i1 %.not380.i, label %common.ret, label %then28.i
 
 then28.i:                                         ; preds = %then23.i
-  %45 = sext i32 %8 to i64
-  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.479", i64 %45, i64 1, i64 65536)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i398.i)
-  %47 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i399.i = tail call i64 @llvm.smin.i64(i64 %47, i64 1023)
-  %48 = icmp sgt i64 %47, 0
-  br i1 %48, label %then2.i.i400.i, label %"$printable.clean.exit401.i"
+  %49 = sext i32 %8 to i64
+  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.479", i64 %49, i64 1, i64 65536)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i416.i)
+  %51 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i417.i = tail call i64 @llvm.smin.i64(i64 %51, i64 1023)
+  %52 = icmp sgt i64 %51, 0
+  br i1 %52, label %then2.i.i418.i, label %"$printable.clean.exit419.i"
 
-then2.i.i400.i:                                   ; preds = %then28.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i398.i, ptr nonnull align 1 %3, i64 %spec.select.i.i399.i, i1 false)
-  br label %"$printable.clean.exit401.i"
+then2.i.i418.i:                                   ; preds = %then28.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i416.i, ptr nonnull align 1 %3, i64 %spec.select.i.i417.i, i1 false)
+  br label %"$printable.clean.exit419.i"
 
-"$printable.clean.exit401.i":                     ; preds = %then2.i.i400.i, %then28.i
-  %49 = getelementptr i8, ptr %raw.i398.i, i64 %spec.select.i.i399.i
-  store i8 0, ptr %49, align 1
-  %50 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i398.i)
-  %51 = ptrtoint ptr %raw.i398.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %51, i64 %50)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i398.i)
+"$printable.clean.exit419.i":                     ; preds = %then2.i.i418.i, %then28.i
+  %53 = getelementptr i8, ptr %raw.i416.i, i64 %spec.select.i.i417.i
+  store i8 0, ptr %53, align 1
+  %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i416.i)
+  %55 = ptrtoint ptr %raw.i416.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %55, i64 %54)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i416.i)
   br label %common.ret
 
 merge22.i:                                        ; preds = %merge13.i
-  %52 = getelementptr i8, ptr %2, i64 44
-  %53 = load i32, ptr %52, align 4
-  %or.cond370.i = icmp ugt i32 %53, 1073741824
-  br i1 %or.cond370.i, label %then32.i, label %merge31.i
+  %56 = getelementptr i8, ptr %2, i64 44
+  %57 = load i32, ptr %56, align 4
+  %or.cond387.i = icmp ugt i32 %57, 1073741824
+  br i1 %or.cond387.i, label %then32.i, label %merge31.i
 
 then32.i:                                         ; preds = %merge22.i
-  %.not362.i = icmp eq ptr %3, null
-  br i1 %.not362.i, label %common.ret, label %then37.i
+  %.not379.i = icmp eq ptr %3, null
+  br i1 %.not379.i, label %common.ret, label %then37.i
 
 then37.i:                                         ; preds = %then32.i
-  %54 = sext i32 %53 to i64
-  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.480", i64 %54, i64 0, i64 1073741824)
+  %58 = sext i32 %57 to i64
+  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.480", i64 %58, i64 0, i64 1073741824)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge31.i:                                        ; preds = %merge22.i
-  %56 = getelementptr i8, ptr %2, i64 48
-  %57 = load i32, ptr %56, align 4
-  %or.cond371.i = icmp ugt i32 %57, 2
-  br i1 %or.cond371.i, label %then41.i, label %merge40.i
+  %60 = getelementptr i8, ptr %2, i64 48
+  %61 = load i32, ptr %60, align 4
+  %or.cond388.i = icmp ugt i32 %61, 2
+  br i1 %or.cond388.i, label %then41.i, label %merge40.i
 
 then41.i:                                         ; preds = %merge31.i
-  %.not361.i = icmp eq ptr %3, null
-  br i1 %.not361.i, label %common.ret, label %then46.i
+  %.not378.i = icmp eq ptr %3, null
+  br i1 %.not378.i, label %common.ret, label %then46.i
 
 then46.i:                                         ; preds = %then41.i
-  %58 = sext i32 %57 to i64
-  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.481", i64 %58, i64 0, i64 2)
+  %62 = sext i32 %61 to i64
+  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.481", i64 %62, i64 0, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge40.i:                                        ; preds = %merge31.i
-  %60 = getelementptr i8, ptr %2, i64 52
-  %61 = load i32, ptr %60, align 4
-  %or.cond372.i = icmp ugt i32 %61, 4096
-  br i1 %or.cond372.i, label %then50.i, label %merge49.i
+  %64 = getelementptr i8, ptr %2, i64 52
+  %65 = load i32, ptr %64, align 4
+  %or.cond389.i = icmp ugt i32 %65, 4096
+  br i1 %or.cond389.i, label %then50.i, label %merge49.i
 
 then50.i:                                         ; preds = %merge40.i
-  %.not360.i = icmp eq ptr %3, null
-  br i1 %.not360.i, label %common.ret, label %then55.i
+  %.not377.i = icmp eq ptr %3, null
+  br i1 %.not377.i, label %common.ret, label %then55.i
 
 then55.i:                                         ; preds = %then50.i
-  %62 = sext i32 %61 to i64
-  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.482", i64 %62, i64 0, i64 4096)
+  %66 = sext i32 %65 to i64
+  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.482", i64 %66, i64 0, i64 4096)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge49.i:                                        ; preds = %merge40.i
-  %64 = add i32 %12, -1048577
-  %or.cond373.i = icmp ult i32 %64, -1048576
-  br i1 %or.cond373.i, label %then59.i, label %merge58.i
+  %68 = add i32 %12, -1048577
+  %or.cond390.i = icmp ult i32 %68, -1048576
+  br i1 %or.cond390.i, label %then59.i, label %merge58.i
 
 then59.i:                                         ; preds = %merge49.i
-  %.not359.i = icmp eq ptr %3, null
-  br i1 %.not359.i, label %common.ret, label %then64.i
+  %.not376.i = icmp eq ptr %3, null
+  br i1 %.not376.i, label %common.ret, label %then64.i
 
 then64.i:                                         ; preds = %then59.i
-  %65 = sext i32 %12 to i64
-  %66 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.483", i64 %65, i64 1, i64 1048576)
+  %69 = sext i32 %12 to i64
+  %70 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.483", i64 %69, i64 1, i64 1048576)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge58.i:                                        ; preds = %merge49.i
-  %67 = getelementptr i8, ptr %2, i64 60
-  %68 = load i32, ptr %67, align 4
-  %or.cond374.i = icmp ugt i32 %68, 67108864
-  br i1 %or.cond374.i, label %then68.i, label %merge67.i
+  %71 = getelementptr i8, ptr %2, i64 60
+  %72 = load i32, ptr %71, align 4
+  %or.cond391.i = icmp ugt i32 %72, 67108864
+  br i1 %or.cond391.i, label %then68.i, label %merge67.i
 
 then68.i:                                         ; preds = %merge58.i
-  %.not358.i = icmp eq ptr %3, null
-  br i1 %.not358.i, label %common.ret, label %then73.i
+  %.not375.i = icmp eq ptr %3, null
+  br i1 %.not375.i, label %common.ret, label %then73.i
 
 then73.i:                                         ; preds = %then68.i
-  %69 = sext i32 %68 to i64
-  %70 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.484", i64 %69, i64 0, i64 67108864)
+  %73 = sext i32 %72 to i64
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.484", i64 %73, i64 0, i64 67108864)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge67.i:                                        ; preds = %merge58.i
-  %71 = add i32 %16, -16777217
-  %or.cond375.i = icmp ult i32 %71, -16777216
-  br i1 %or.cond375.i, label %then77.i, label %merge76.i
+  %75 = add i32 %16, -16777217
+  %or.cond392.i = icmp ult i32 %75, -16777216
+  br i1 %or.cond392.i, label %then77.i, label %merge76.i
 
 then77.i:                                         ; preds = %merge67.i
-  %.not357.i = icmp eq ptr %3, null
-  br i1 %.not357.i, label %common.ret, label %then82.i
+  %.not374.i = icmp eq ptr %3, null
+  br i1 %.not374.i, label %common.ret, label %then82.i
 
 then82.i:                                         ; preds = %then77.i
-  %72 = sext i32 %16 to i64
-  %73 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.485", i64 %72, i64 1, i64 16777216)
+  %76 = sext i32 %16 to i64
+  %77 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.485", i64 %76, i64 1, i64 16777216)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge76.i:                                        ; preds = %merge67.i
-  %74 = getelementptr i8, ptr %2, i64 68
-  %75 = load i32, ptr %74, align 4
-  %or.cond376.i = icmp ugt i32 %75, 1
-  br i1 %or.cond376.i, label %then86.i, label %merge85.i
+  %78 = getelementptr i8, ptr %2, i64 68
+  %79 = load i32, ptr %78, align 4
+  %or.cond393.i = icmp ugt i32 %79, 1
+  br i1 %or.cond393.i, label %then86.i, label %merge85.i
 
 then86.i:                                         ; preds = %merge76.i
-  %.not356.i = icmp eq ptr %3, null
-  br i1 %.not356.i, label %common.ret, label %then91.i
+  %.not373.i = icmp eq ptr %3, null
+  br i1 %.not373.i, label %common.ret, label %then91.i
 
 then91.i:                                         ; preds = %then86.i
-  %76 = sext i32 %75 to i64
-  %77 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.486", i64 %76, i64 0, i64 1)
+  %80 = sext i32 %79 to i64
+  %81 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.486", i64 %80, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge85.i:                                        ; preds = %merge76.i
-  %78 = getelementptr i8, ptr %2, i64 72
-  %79 = load i32, ptr %78, align 4
-  %80 = add i32 %79, -3
-  %or.cond377.i = icmp ult i32 %80, -4
-  br i1 %or.cond377.i, label %then95.i, label %merge94.i
+  %82 = getelementptr i8, ptr %2, i64 72
+  %83 = load i32, ptr %82, align 4
+  %84 = add i32 %83, -3
+  %or.cond394.i = icmp ult i32 %84, -4
+  br i1 %or.cond394.i, label %then95.i, label %merge94.i
 
 then95.i:                                         ; preds = %merge85.i
-  %.not355.i = icmp eq ptr %3, null
-  br i1 %.not355.i, label %common.ret, label %then100.i
+  %.not372.i = icmp eq ptr %3, null
+  br i1 %.not372.i, label %common.ret, label %then100.i
 
 then100.i:                                        ; preds = %then95.i
-  %81 = sext i32 %79 to i64
-  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.487", i64 %81, i64 -1, i64 2)
+  %85 = sext i32 %83 to i64
+  %86 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.487", i64 %85, i64 -1, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge94.i:                                        ; preds = %merge85.i
-  %83 = getelementptr i8, ptr %2, i64 76
-  %84 = load i32, ptr %83, align 4
-  %or.cond378.i = icmp ugt i32 %84, 65536
-  br i1 %or.cond378.i, label %then104.i, label %merge103.i
+  %87 = getelementptr i8, ptr %2, i64 76
+  %88 = load i32, ptr %87, align 4
+  %or.cond395.i = icmp ugt i32 %88, 65536
+  br i1 %or.cond395.i, label %then104.i, label %merge103.i
 
 then104.i:                                        ; preds = %merge94.i
-  %.not354.i = icmp eq ptr %3, null
-  br i1 %.not354.i, label %common.ret, label %then109.i
+  %.not371.i = icmp eq ptr %3, null
+  br i1 %.not371.i, label %common.ret, label %then109.i
 
 then109.i:                                        ; preds = %then104.i
-  %85 = sext i32 %84 to i64
-  %86 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.488", i64 %85, i64 0, i64 65536)
+  %89 = sext i32 %88 to i64
+  %90 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.488", i64 %89, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge103.i:                                       ; preds = %merge94.i
-  %87 = getelementptr i8, ptr %2, i64 104
-  %88 = load i32, ptr %87, align 4
-  %89 = add i32 %88, -2
-  %or.cond379.i = icmp ult i32 %89, -3
-  br i1 %or.cond379.i, label %then113.i, label %merge112.i
+  %91 = getelementptr i8, ptr %2, i64 104
+  %92 = load i32, ptr %91, align 4
+  %93 = add i32 %92, -2
+  %or.cond396.i = icmp ult i32 %93, -3
+  br i1 %or.cond396.i, label %then113.i, label %merge112.i
 
 then113.i:                                        ; preds = %merge103.i
-  %.not353.i = icmp eq ptr %3, null
-  br i1 %.not353.i, label %common.ret, label %then118.i
+  %.not370.i = icmp eq ptr %3, null
+  br i1 %.not370.i, label %common.ret, label %then118.i
 
 then118.i:                                        ; preds = %then113.i
-  %90 = sext i32 %88 to i64
-  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.489", i64 %90, i64 -1, i64 1)
+  %94 = sext i32 %92 to i64
+  %95 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.489", i64 %94, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge112.i:                                       ; preds = %merge103.i
-  %92 = getelementptr i8, ptr %2, i64 108
-  %93 = load i32, ptr %92, align 4
-  %94 = add i32 %93, -2
-  %or.cond380.i = icmp ult i32 %94, -3
-  br i1 %or.cond380.i, label %then122.i, label %merge121.i
+  %96 = getelementptr i8, ptr %2, i64 108
+  %97 = load i32, ptr %96, align 4
+  %98 = add i32 %97, -2
+  %or.cond397.i = icmp ult i32 %98, -3
+  br i1 %or.cond397.i, label %then122.i, label %merge121.i
 
 then122.i:                                        ; preds = %merge112.i
-  %.not352.i = icmp eq ptr %3, null
-  br i1 %.not352.i, label %common.ret, label %then127.i
+  %.not369.i = icmp eq ptr %3, null
+  br i1 %.not369.i, label %common.ret, label %then127.i
 
 then127.i:                                        ; preds = %then122.i
-  %95 = sext i32 %93 to i64
-  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.490", i64 %95, i64 -1, i64 1)
+  %99 = sext i32 %97 to i64
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.490", i64 %99, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge121.i:                                       ; preds = %merge112.i
-  %97 = getelementptr i8, ptr %2, i64 112
-  %98 = load i32, ptr %97, align 4
-  %or.cond381.i = icmp ugt i32 %98, 1
-  br i1 %or.cond381.i, label %then131.i, label %merge130.i
+  %101 = getelementptr i8, ptr %2, i64 112
+  %102 = load i32, ptr %101, align 4
+  %or.cond398.i = icmp ugt i32 %102, 1
+  br i1 %or.cond398.i, label %then131.i, label %merge130.i
 
 then131.i:                                        ; preds = %merge121.i
-  %.not351.i = icmp eq ptr %3, null
-  br i1 %.not351.i, label %common.ret, label %then136.i
+  %.not368.i = icmp eq ptr %3, null
+  br i1 %.not368.i, label %common.ret, label %then136.i
 
 then136.i:                                        ; preds = %then131.i
-  %99 = sext i32 %98 to i64
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.491", i64 %99, i64 0, i64 1)
+  %103 = sext i32 %102 to i64
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.491", i64 %103, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge130.i:                                       ; preds = %merge121.i
-  %101 = getelementptr i8, ptr %2, i64 116
-  %102 = load i32, ptr %101, align 4
-  %or.cond382.i = icmp ugt i32 %102, 1
-  br i1 %or.cond382.i, label %then140.i, label %merge139.i
+  %105 = getelementptr i8, ptr %2, i64 116
+  %106 = load i32, ptr %105, align 4
+  %or.cond399.i = icmp ugt i32 %106, 1
+  br i1 %or.cond399.i, label %then140.i, label %merge139.i
 
 then140.i:                                        ; preds = %merge130.i
-  %.not350.i = icmp eq ptr %3, null
-  br i1 %.not350.i, label %common.ret, label %then145.i
+  %.not367.i = icmp eq ptr %3, null
+  br i1 %.not367.i, label %common.ret, label %then145.i
 
 then145.i:                                        ; preds = %then140.i
-  %103 = sext i32 %102 to i64
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.492", i64 %103, i64 0, i64 1)
+  %107 = sext i32 %106 to i64
+  %108 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.492", i64 %107, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge139.i:                                       ; preds = %merge130.i
-  %105 = getelementptr i8, ptr %2, i64 120
-  %106 = load i32, ptr %105, align 4
-  %or.cond383.i = icmp ugt i32 %106, 65536
-  br i1 %or.cond383.i, label %then149.i, label %merge148.i
+  %109 = getelementptr i8, ptr %2, i64 120
+  %110 = load i32, ptr %109, align 4
+  %or.cond400.i = icmp ugt i32 %110, 65536
+  br i1 %or.cond400.i, label %then149.i, label %merge148.i
 
 then149.i:                                        ; preds = %merge139.i
-  %.not349.i = icmp eq ptr %3, null
-  br i1 %.not349.i, label %common.ret, label %then154.i
+  %.not366.i = icmp eq ptr %3, null
+  br i1 %.not366.i, label %common.ret, label %then154.i
 
 then154.i:                                        ; preds = %then149.i
-  %107 = sext i32 %106 to i64
-  %108 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.493", i64 %107, i64 0, i64 65536)
+  %111 = sext i32 %110 to i64
+  %112 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.493", i64 %111, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge148.i:                                       ; preds = %merge139.i
-  %109 = getelementptr i8, ptr %2, i64 136
-  %110 = load i32, ptr %109, align 4
-  %or.cond384.i = icmp ugt i32 %110, 1
-  br i1 %or.cond384.i, label %then158.i, label %merge157.i
+  %113 = getelementptr i8, ptr %2, i64 136
+  %114 = load i32, ptr %113, align 4
+  %or.cond401.i = icmp ugt i32 %114, 1
+  br i1 %or.cond401.i, label %then158.i, label %merge157.i
 
 then158.i:                                        ; preds = %merge148.i
-  %.not348.i = icmp eq ptr %3, null
-  br i1 %.not348.i, label %common.ret, label %then163.i
+  %.not365.i = icmp eq ptr %3, null
+  br i1 %.not365.i, label %common.ret, label %then163.i
 
 then163.i:                                        ; preds = %then158.i
-  %111 = sext i32 %110 to i64
-  %112 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.494", i64 %111, i64 0, i64 1)
+  %115 = sext i32 %114 to i64
+  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.494", i64 %115, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge157.i:                                       ; preds = %merge148.i
-  %113 = getelementptr i8, ptr %2, i64 80
-  %114 = load i64, ptr %113, align 8
-  %115 = icmp slt i64 %114, 0
-  %116 = uitofp nneg i64 %114 to double
-  %117 = fcmp ogt double %116, 0x43B0000000000000
-  %or.cond386.i = select i1 %115, i1 true, i1 %117
-  br i1 %or.cond386.i, label %then167.i, label %merge166.i
+  %117 = add i32 %20, -9
+  %or.cond402.i = icmp ult i32 %117, -8
+  br i1 %or.cond402.i, label %then167.i, label %merge166.i
 
 then167.i:                                        ; preds = %merge157.i
-  %.not347.i = icmp eq ptr %3, null
-  br i1 %.not347.i, label %common.ret, label %then172.i
+  %.not364.i = icmp eq ptr %3, null
+  br i1 %.not364.i, label %common.ret, label %then172.i
 
 then172.i:                                        ; preds = %then167.i
-  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.495", i64 %114, i64 0, i64 1152921504606846976)
+  %118 = sext i32 %20 to i64
+  %119 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.495", i64 %118, i64 1, i64 8)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge166.i:                                       ; preds = %merge157.i
-  %119 = getelementptr i8, ptr %2, i64 124
-  %120 = load i32, ptr %119, align 4
-  %or.cond387.i = icmp ugt i32 %120, 100
-  br i1 %or.cond387.i, label %then176.i, label %merge175.i
+  %120 = getelementptr i8, ptr %2, i64 80
+  %121 = load i64, ptr %120, align 8
+  %122 = icmp slt i64 %121, 0
+  %123 = uitofp nneg i64 %121 to double
+  %124 = fcmp ogt double %123, 0x43B0000000000000
+  %or.cond404.i = select i1 %122, i1 true, i1 %124
+  br i1 %or.cond404.i, label %then176.i, label %merge175.i
 
 then176.i:                                        ; preds = %merge166.i
-  %.not346.i = icmp eq ptr %3, null
-  br i1 %.not346.i, label %common.ret, label %then181.i
+  %.not363.i = icmp eq ptr %3, null
+  br i1 %.not363.i, label %common.ret, label %then181.i
 
 then181.i:                                        ; preds = %then176.i
-  %121 = sext i32 %120 to i64
-  %122 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.496", i64 %121, i64 0, i64 100)
+  %125 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.496", i64 %121, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge175.i:                                       ; preds = %merge166.i
-  %123 = getelementptr i8, ptr %2, i64 128
-  %124 = load i64, ptr %123, align 8
-  %125 = icmp slt i64 %124, 0
-  %126 = uitofp nneg i64 %124 to double
-  %127 = fcmp ogt double %126, 0x43B0000000000000
-  %or.cond389.i = select i1 %125, i1 true, i1 %127
-  br i1 %or.cond389.i, label %then185.i, label %merge2
+  %126 = getelementptr i8, ptr %2, i64 124
+  %127 = load i32, ptr %126, align 4
+  %or.cond405.i = icmp ugt i32 %127, 100
+  br i1 %or.cond405.i, label %then185.i, label %merge184.i
 
 then185.i:                                        ; preds = %merge175.i
-  %.not.i = icmp eq ptr %3, null
-  br i1 %.not.i, label %common.ret, label %then190.i
+  %.not362.i = icmp eq ptr %3, null
+  br i1 %.not362.i, label %common.ret, label %then190.i
 
 then190.i:                                        ; preds = %then185.i
-  %128 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", i64 %124, i64 0, i64 1152921504606846976)
+  %128 = sext i32 %127 to i64
+  %129 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", i64 %128, i64 0, i64 100)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
-merge2:                                           ; preds = %merge175.i
-  %.not79 = icmp ne i32 %106, 0
-  %129 = icmp eq i32 %102, 0
-  %or.cond = and i1 %.not79, %129
+merge184.i:                                       ; preds = %merge175.i
+  %130 = getelementptr i8, ptr %2, i64 128
+  %131 = load i64, ptr %130, align 8
+  %132 = icmp slt i64 %131, 0
+  %133 = uitofp nneg i64 %131 to double
+  %134 = fcmp ogt double %133, 0x43B0000000000000
+  %or.cond407.i = select i1 %132, i1 true, i1 %134
+  br i1 %or.cond407.i, label %then194.i, label %merge2
+
+then194.i:                                        ; preds = %merge184.i
+  %.not.i = icmp eq ptr %3, null
+  br i1 %.not.i, label %common.ret, label %then199.i
+
+then199.i:                                        ; preds = %then194.i
+  %135 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.498", i64 %131, i64 0, i64 1152921504606846976)
+  tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
+  br label %common.ret
+
+merge2:                                           ; preds = %merge184.i
+  %.not79 = icmp ne i32 %110, 0
+  %136 = icmp eq i32 %106, 0
+  %or.cond = and i1 %.not79, %136
   br i1 %or.cond, label %then7, label %merge6
 
 then7:                                            ; preds = %merge2
@@ -37962,30 +38000,30 @@ then7:                                            ; preds = %merge2
   br i1 %.not66, label %common.ret, label %then10
 
 then10:                                           ; preds = %then7
-  %130 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.498", i32 %106)
+  %137 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.499", i32 %110)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %131 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %131, i64 1023)
-  %132 = icmp sgt i64 %131, 0
-  br i1 %132, label %then2.i.i, label %"$printable.clean.exit"
+  %138 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %138, i64 1023)
+  %139 = icmp sgt i64 %138, 0
+  br i1 %139, label %then2.i.i, label %"$printable.clean.exit"
 
 then2.i.i:                                        ; preds = %then10
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %3, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
 "$printable.clean.exit":                          ; preds = %then10, %then2.i.i
-  %133 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %133, align 1
-  %134 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %135 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %135, i64 %134)
+  %140 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %140, align 1
+  %141 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %142 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %142, i64 %141)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
   br label %common.ret
 
 merge6:                                           ; preds = %merge2
-  %136 = icmp eq i64 %114, 0
-  %.not80 = icmp eq i32 %120, 0
-  %or.cond81 = or i1 %136, %.not80
+  %143 = icmp eq i64 %121, 0
+  %.not80 = icmp eq i32 %127, 0
+  %or.cond81 = or i1 %143, %.not80
   br i1 %or.cond81, label %merge13, label %then14
 
 then14:                                           ; preds = %merge6
@@ -37993,72 +38031,72 @@ then14:                                           ; preds = %merge6
   br i1 %.not65, label %common.ret, label %then19
 
 then19:                                           ; preds = %then14
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(71) %3, ptr noundef nonnull align 1 dereferenceable(71) @"$string.499", i64 71, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(71) %3, ptr noundef nonnull align 1 dereferenceable(71) @"$string.500", i64 71, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i67)
-  %137 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i68 = tail call i64 @llvm.smin.i64(i64 %137, i64 1023)
-  %138 = icmp sgt i64 %137, 0
-  br i1 %138, label %then2.i.i69, label %"$printable.clean.exit70"
+  %144 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i68 = tail call i64 @llvm.smin.i64(i64 %144, i64 1023)
+  %145 = icmp sgt i64 %144, 0
+  br i1 %145, label %then2.i.i69, label %"$printable.clean.exit70"
 
 then2.i.i69:                                      ; preds = %then19
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i67, ptr nonnull align 1 %3, i64 %spec.select.i.i68, i1 false)
   br label %"$printable.clean.exit70"
 
 "$printable.clean.exit70":                        ; preds = %then19, %then2.i.i69
-  %139 = getelementptr i8, ptr %raw.i67, i64 %spec.select.i.i68
-  store i8 0, ptr %139, align 1
-  %140 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i67)
-  %141 = ptrtoint ptr %raw.i67 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %141, i64 %140)
+  %146 = getelementptr i8, ptr %raw.i67, i64 %spec.select.i.i68
+  store i8 0, ptr %146, align 1
+  %147 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i67)
+  %148 = ptrtoint ptr %raw.i67 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %148, i64 %147)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i67)
   br label %common.ret
 
 merge13:                                          ; preds = %merge6
-  %142 = getelementptr i8, ptr %1, i64 108
-  %143 = load i32, ptr %142, align 4
-  %144 = icmp sgt i32 %36, %143
-  br i1 %144, label %then23, label %merge22
+  %149 = getelementptr i8, ptr %1, i64 108
+  %150 = load i32, ptr %149, align 4
+  %151 = icmp sgt i32 %40, %150
+  br i1 %151, label %then23, label %merge22
 
 then23:                                           ; preds = %merge13
   %.not64 = icmp eq ptr %3, null
   br i1 %.not64, label %common.ret, label %then27
 
 then27:                                           ; preds = %then23
-  %145 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.500", i32 %36, i32 %143)
+  %152 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.501", i32 %40, i32 %150)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
-  %146 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %146, i64 1023)
-  %147 = icmp sgt i64 %146, 0
-  br i1 %147, label %then2.i.i73, label %"$printable.clean.exit74"
+  %153 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %153, i64 1023)
+  %154 = icmp sgt i64 %153, 0
+  br i1 %154, label %then2.i.i73, label %"$printable.clean.exit74"
 
 then2.i.i73:                                      ; preds = %then27
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i71, ptr nonnull align 1 %3, i64 %spec.select.i.i72, i1 false)
   br label %"$printable.clean.exit74"
 
 "$printable.clean.exit74":                        ; preds = %then27, %then2.i.i73
-  %148 = getelementptr i8, ptr %raw.i71, i64 %spec.select.i.i72
-  store i8 0, ptr %148, align 1
-  %149 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i71)
-  %150 = ptrtoint ptr %raw.i71 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %150, i64 %149)
+  %155 = getelementptr i8, ptr %raw.i71, i64 %spec.select.i.i72
+  store i8 0, ptr %155, align 1
+  %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i71)
+  %157 = ptrtoint ptr %raw.i71 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %157, i64 %156)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i71)
   br label %common.ret
 
 merge22:                                          ; preds = %merge13
-  %.not.i75 = icmp eq i32 %57, 0
+  %.not.i75 = icmp eq i32 %61, 0
   br i1 %.not.i75, label %else.i, label %"$layout.resolve_expert_layout.exit"
 
 else.i:                                           ; preds = %merge22
-  %151 = getelementptr i8, ptr %1, i64 128
-  %152 = load i32, ptr %151, align 4
-  %153 = srem i32 %152, %18
-  %154 = icmp eq i32 %153, 0
-  %spec.select.i = select i1 %154, i32 2, i32 1
+  %158 = getelementptr i8, ptr %1, i64 128
+  %159 = load i32, ptr %158, align 4
+  %160 = srem i32 %159, %22
+  %161 = icmp eq i32 %160, 0
+  %spec.select.i = select i1 %161, i32 2, i32 1
   br label %"$layout.resolve_expert_layout.exit"
 
 "$layout.resolve_expert_layout.exit":             ; preds = %merge22, %else.i
-  %common.ret.op.i76 = phi i32 [ %spec.select.i, %else.i ], [ %57, %merge22 ]
-  store i32 %common.ret.op.i76, ptr %56, align 4
+  %common.ret.op.i76 = phi i32 [ %spec.select.i, %else.i ], [ %61, %merge22 ]
+  store i32 %common.ret.op.i76, ptr %60, align 4
   br label %common.ret
 }
 
@@ -38069,12 +38107,15 @@ entry:
   %handle.i.i.i = alloca ptr, align 8
   %options.i.i.i = alloca %97, align 8
   %other.i.i = alloca %95, align 8
+  %options.i33.i = alloca %98, align 8
+  %devices.i.i = alloca [64 x i32], align 4
   %handle.i.i = alloca ptr, align 8
   %options.i.i = alloca %97, align 16
+  %raw.i.i.i11 = alloca [1024 x i8], align 1
   %group.i = alloca ptr, align 8
-  %options.i = alloca %98, align 8
-  %raw.i31.i = alloca [1024 x i8], align 1
+  %raw.i44.i = alloca [1024 x i8], align 1
   %raw.i.i = alloca [1024 x i8], align 1
+  %raw.i.i.i = alloca [1024 x i8], align 1
   %3 = getelementptr i8, ptr %0, i64 32
   %4 = load ptr, ptr %3, align 8
   %5 = getelementptr i8, ptr %4, i64 128
@@ -38082,323 +38123,471 @@ entry:
   %7 = icmp sgt i64 %6, 0
   %8 = getelementptr i8, ptr %0, i64 24
   %9 = load ptr, ptr %8, align 8
-  %10 = getelementptr i8, ptr %0, i64 8
-  %11 = load ptr, ptr %10, align 8
+  %10 = getelementptr i8, ptr %0, i64 40
+  %11 = load i32, ptr %10, align 4
+  %12 = getelementptr i8, ptr %0, i64 8
+  %13 = load ptr, ptr %12, align 8
   br i1 %7, label %then, label %merge
 
-common.ret:                                       ; preds = %merge4.i, %"$printable.clean.exit34.i", %then5.i, %"$printable.clean.exit.i", %then.i, %"$Library.describe.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i11, %"$Library.describe.exit" ], [ 0, %merge4.i ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ], [ %26, %then5.i ], [ %26, %"$printable.clean.exit34.i" ]
+common.ret:                                       ; preds = %then.i48.i, %merge9.i, %"$printable.clean.exit47.i", %then10.i, %"$printable.clean.exit.i", %then2.i, %"$printable.clean.exit.i.i", %then.i.i, %"$Library.describe.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i18, %"$Library.describe.exit" ], [ 1, %then2.i ], [ 1, %"$printable.clean.exit.i" ], [ %35, %then10.i ], [ %35, %"$printable.clean.exit47.i" ], [ 0, %merge9.i ], [ 0, %then.i48.i ], [ 1, %then.i.i ], [ 1, %"$printable.clean.exit.i.i" ]
   ret i32 %common.ret.op
 
 then:                                             ; preds = %entry
-  %12 = getelementptr i8, ptr %9, i64 16
-  %13 = tail call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %12, ptr noundef nonnull dereferenceable(4) @"$string.88")
-  %14 = icmp eq i32 %13, 0
-  br i1 %14, label %merge.i, label %or.lhs.false2.i.i
+  %14 = srem i32 %1, %11
+  %.not.i.i = icmp eq i32 %14, 0
+  br i1 %.not.i.i, label %merge.i, label %then.i.i
 
-or.lhs.false2.i.i:                                ; preds = %then
-  switch i32 %1, label %then.i [
-    i32 1, label %merge.i
-    i32 2, label %merge.i
-    i32 4, label %merge.i
-    i32 8, label %merge.i
+then.i.i:                                         ; preds = %then
+  %.not9.i.i = icmp eq ptr %2, null
+  br i1 %.not9.i.i, label %common.ret, label %then2.i.i
+
+then2.i.i:                                        ; preds = %then.i.i
+  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.502", i32 %1, i32 %11)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
+  %16 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %16, i64 1023)
+  %17 = icmp sgt i64 %16, 0
+  br i1 %17, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
+
+then2.i.i.i.i:                                    ; preds = %then2.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i.i"
+
+"$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %then2.i.i
+  %18 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
+  store i8 0, ptr %18, align 1
+  %19 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
+  %20 = ptrtoint ptr %raw.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %20, i64 %19)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
+  br label %common.ret
+
+merge.i:                                          ; preds = %then
+  %21 = getelementptr i8, ptr %9, i64 16
+  %22 = tail call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %21, ptr noundef nonnull dereferenceable(4) @"$string.88")
+  %23 = icmp eq i32 %22, 0
+  br i1 %23, label %merge1.i, label %or.lhs.false2.i.i
+
+or.lhs.false2.i.i:                                ; preds = %merge.i
+  switch i32 %1, label %then2.i [
+    i32 1, label %merge1.i
+    i32 2, label %merge1.i
+    i32 4, label %merge1.i
+    i32 8, label %merge1.i
   ]
 
-then.i:                                           ; preds = %or.lhs.false2.i.i
-  %.not.i = icmp eq ptr %2, null
-  br i1 %.not.i, label %common.ret, label %then2.i
+then2.i:                                          ; preds = %or.lhs.false2.i.i
+  %.not41.i = icmp eq ptr %2, null
+  br i1 %.not41.i, label %common.ret, label %then5.i
 
-then2.i:                                          ; preds = %then.i
-  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.501", i32 %1, ptr %12)
+then5.i:                                          ; preds = %then2.i
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.503", i32 %1, ptr %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %16 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %16, i64 1023)
-  %17 = icmp sgt i64 %16, 0
-  br i1 %17, label %then2.i.i.i, label %"$printable.clean.exit.i"
+  %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
+  %26 = icmp sgt i64 %25, 0
+  br i1 %26, label %then2.i.i.i, label %"$printable.clean.exit.i"
 
-then2.i.i.i:                                      ; preds = %then2.i
+then2.i.i.i:                                      ; preds = %then5.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i, i1 false)
   br label %"$printable.clean.exit.i"
 
-"$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then2.i
-  %18 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %18, align 1
-  %19 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %20 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %20, i64 %19)
+"$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then5.i
+  %27 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %27, align 1
+  %28 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %29 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %29, i64 %28)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %common.ret
 
-merge.i:                                          ; preds = %or.lhs.false2.i.i, %or.lhs.false2.i.i, %or.lhs.false2.i.i, %or.lhs.false2.i.i, %then
-  %21 = getelementptr inbounds i8, ptr %11, i64 4
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(184) %21, i8 0, i64 180, i1 false)
-  store i32 184, ptr %11, align 4
-  %22 = getelementptr i8, ptr %9, i64 8
-  %23 = load ptr, ptr %22, align 8
-  %24 = getelementptr i8, ptr %23, i64 72
-  %25 = load ptr, ptr %24, align 8
-  %26 = tail call i32 %25(ptr null, ptr nonnull %11)
-  %.not29.i = icmp eq i32 %26, 0
-  br i1 %.not29.i, label %merge4.i, label %then5.i
+merge1.i:                                         ; preds = %or.lhs.false2.i.i, %or.lhs.false2.i.i, %or.lhs.false2.i.i, %or.lhs.false2.i.i, %merge.i
+  %30 = getelementptr inbounds i8, ptr %13, i64 4
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(184) %30, i8 0, i64 180, i1 false)
+  store i32 184, ptr %13, align 4
+  %31 = getelementptr i8, ptr %9, i64 8
+  %32 = load ptr, ptr %31, align 8
+  %33 = getelementptr i8, ptr %32, i64 72
+  %34 = load ptr, ptr %33, align 8
+  %35 = tail call i32 %34(ptr null, ptr nonnull %13)
+  %.not42.i = icmp eq i32 %35, 0
+  br i1 %.not42.i, label %merge9.i, label %then10.i
 
-then5.i:                                          ; preds = %merge.i
-  %.not30.i = icmp eq ptr %2, null
-  br i1 %.not30.i, label %common.ret, label %then9.i
+then10.i:                                         ; preds = %merge1.i
+  %.not43.i = icmp eq ptr %2, null
+  br i1 %.not43.i, label %common.ret, label %then14.i
 
-then9.i:                                          ; preds = %then5.i
-  %27 = getelementptr i8, ptr %9, i64 32
-  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.502", ptr %27)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31.i)
-  %29 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i32.i = tail call i64 @llvm.smin.i64(i64 %29, i64 1023)
-  %30 = icmp sgt i64 %29, 0
-  br i1 %30, label %then2.i.i33.i, label %"$printable.clean.exit34.i"
+then14.i:                                         ; preds = %then10.i
+  %36 = getelementptr i8, ptr %9, i64 32
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.504", ptr %36)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44.i)
+  %38 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i45.i = tail call i64 @llvm.smin.i64(i64 %38, i64 1023)
+  %39 = icmp sgt i64 %38, 0
+  br i1 %39, label %then2.i.i46.i, label %"$printable.clean.exit47.i"
 
-then2.i.i33.i:                                    ; preds = %then9.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i31.i, ptr nonnull align 1 %2, i64 %spec.select.i.i32.i, i1 false)
-  br label %"$printable.clean.exit34.i"
+then2.i.i46.i:                                    ; preds = %then14.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i44.i, ptr nonnull align 1 %2, i64 %spec.select.i.i45.i, i1 false)
+  br label %"$printable.clean.exit47.i"
 
-"$printable.clean.exit34.i":                      ; preds = %then2.i.i33.i, %then9.i
-  %31 = getelementptr i8, ptr %raw.i31.i, i64 %spec.select.i.i32.i
-  store i8 0, ptr %31, align 1
-  %32 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i31.i)
-  %33 = ptrtoint ptr %raw.i31.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %33, i64 %32)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i31.i)
+"$printable.clean.exit47.i":                      ; preds = %then2.i.i46.i, %then14.i
+  %40 = getelementptr i8, ptr %raw.i44.i, i64 %spec.select.i.i45.i
+  store i8 0, ptr %40, align 1
+  %41 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i44.i)
+  %42 = ptrtoint ptr %raw.i44.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %42, i64 %41)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i44.i)
   br label %common.ret
 
-merge4.i:                                         ; preds = %merge.i
-  %34 = getelementptr i8, ptr %11, i64 16
-  store i64 %6, ptr %34, align 8
-  %35 = getelementptr i8, ptr %11, i64 24
-  store i64 %6, ptr %35, align 8
+merge9.i:                                         ; preds = %merge1.i
+  %43 = getelementptr i8, ptr %13, i64 16
+  store i64 %6, ptr %43, align 8
+  %44 = getelementptr i8, ptr %13, i64 24
+  store i64 %6, ptr %44, align 8
+  %45 = tail call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %21, ptr noundef nonnull dereferenceable(4) @"$string.88")
+  %46 = icmp eq i32 %45, 0
+  br i1 %46, label %common.ret, label %then.i48.i
+
+then.i48.i:                                       ; preds = %merge9.i
+  %47 = sext i32 %11 to i64
+  %48 = sdiv i64 %6, %47
+  store i64 %48, ptr %43, align 8
+  store i64 %48, ptr %44, align 8
   br label %common.ret
 
 merge:                                            ; preds = %entry
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %group.i)
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %options.i)
-  %36 = icmp eq i32 %1, 1
-  br i1 %36, label %then.i12, label %merge.i9
+  %49 = srem i32 %1, %11
+  %.not.i.i12 = icmp eq i32 %49, 0
+  br i1 %.not.i.i12, label %merge.i20, label %then.i.i13
 
-then.i12:                                         ; preds = %merge
+then.i.i13:                                       ; preds = %merge
+  %.not9.i.i14 = icmp eq ptr %2, null
+  br i1 %.not9.i.i14, label %"$Library.describe.exit", label %then2.i.i15
+
+then2.i.i15:                                      ; preds = %then.i.i13
+  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.502", i32 %1, i32 %11)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i11)
+  %51 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i.i16 = tail call i64 @llvm.smin.i64(i64 %51, i64 1023)
+  %52 = icmp sgt i64 %51, 0
+  br i1 %52, label %then2.i.i.i.i19, label %"$printable.clean.exit.i.i17"
+
+then2.i.i.i.i19:                                  ; preds = %then2.i.i15
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i11, ptr nonnull align 1 %2, i64 %spec.select.i.i.i.i16, i1 false)
+  br label %"$printable.clean.exit.i.i17"
+
+"$printable.clean.exit.i.i17":                    ; preds = %then2.i.i.i.i19, %then2.i.i15
+  %53 = getelementptr i8, ptr %raw.i.i.i11, i64 %spec.select.i.i.i.i16
+  store i8 0, ptr %53, align 1
+  %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i11)
+  %55 = ptrtoint ptr %raw.i.i.i11 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %55, i64 %54)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i11)
+  br label %"$Library.describe.exit"
+
+merge.i20:                                        ; preds = %merge
+  %56 = icmp eq i32 %1, 1
+  br i1 %56, label %then2.i22, label %merge1.i21
+
+then2.i22:                                        ; preds = %merge.i20
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %handle.i.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %options.i.i)
   store <4 x i32> <i32 24, i32 0, i32 1, i32 1>, ptr %options.i.i, align 16
-  %37 = getelementptr inbounds i8, ptr %options.i.i, i64 16
-  store ptr null, ptr %37, align 16
+  %57 = getelementptr inbounds i8, ptr %options.i.i, i64 16
+  store ptr null, ptr %57, align 16
   store ptr null, ptr %handle.i.i, align 8
-  %38 = getelementptr i8, ptr %9, i64 8
-  %39 = load ptr, ptr %38, align 8
-  %40 = getelementptr i8, ptr %39, i64 48
-  %41 = load ptr, ptr %40, align 8
-  %42 = call i32 %41(ptr nonnull %options.i.i, ptr nonnull %handle.i.i, ptr %2)
-  %.not.i.i = icmp eq i32 %42, 0
-  br i1 %.not.i.i, label %merge.i.i, label %"$Library.describe_rank.exit.i"
+  %58 = getelementptr i8, ptr %9, i64 8
+  %59 = load ptr, ptr %58, align 8
+  %60 = getelementptr i8, ptr %59, i64 48
+  %61 = load ptr, ptr %60, align 8
+  %62 = call i32 %61(ptr nonnull %options.i.i, ptr nonnull %handle.i.i, ptr %2)
+  %.not.i31.i = icmp eq i32 %62, 0
+  br i1 %.not.i31.i, label %merge.i.i, label %"$Library.describe_rank.exit.i"
 
-merge.i.i:                                        ; preds = %then.i12
-  %43 = getelementptr inbounds i8, ptr %11, i64 4
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(184) %43, i8 0, i64 180, i1 false)
-  store i32 184, ptr %11, align 4
-  %44 = load ptr, ptr %38, align 8
-  %45 = getelementptr i8, ptr %44, i64 72
-  %46 = load ptr, ptr %45, align 8
-  %47 = load ptr, ptr %handle.i.i, align 8
-  %48 = call i32 %46(ptr %47, ptr nonnull %11)
-  %.not14.i.i = icmp eq i32 %48, 0
+merge.i.i:                                        ; preds = %then2.i22
+  %63 = getelementptr inbounds i8, ptr %13, i64 4
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(184) %63, i8 0, i64 180, i1 false)
+  store i32 184, ptr %13, align 4
+  %64 = load ptr, ptr %58, align 8
+  %65 = getelementptr i8, ptr %64, i64 72
+  %66 = load ptr, ptr %65, align 8
+  %67 = load ptr, ptr %handle.i.i, align 8
+  %68 = call i32 %66(ptr %67, ptr nonnull %13)
+  %.not14.i.i = icmp eq i32 %68, 0
   br i1 %.not14.i.i, label %merge2.i.i, label %then3.i.i
 
 then3.i.i:                                        ; preds = %merge.i.i
-  %49 = load ptr, ptr %38, align 8
-  %50 = getelementptr i8, ptr %49, i64 64
-  %51 = load ptr, ptr %50, align 8
-  %52 = load ptr, ptr %handle.i.i, align 8
-  call void %51(ptr %52, ptr %2)
+  %69 = load ptr, ptr %58, align 8
+  %70 = getelementptr i8, ptr %69, i64 64
+  %71 = load ptr, ptr %70, align 8
+  %72 = load ptr, ptr %handle.i.i, align 8
+  call void %71(ptr %72, ptr %2)
   br label %merge2.i.i
 
 merge2.i.i:                                       ; preds = %then3.i.i, %merge.i.i
-  %53 = load ptr, ptr %38, align 8
-  %54 = getelementptr i8, ptr %53, i64 56
-  %55 = load ptr, ptr %54, align 8
-  %56 = load ptr, ptr %handle.i.i, align 8
-  call void %55(ptr %56)
+  %73 = load ptr, ptr %58, align 8
+  %74 = getelementptr i8, ptr %73, i64 56
+  %75 = load ptr, ptr %74, align 8
+  %76 = load ptr, ptr %handle.i.i, align 8
+  call void %75(ptr %76)
   br label %"$Library.describe_rank.exit.i"
 
-"$Library.describe_rank.exit.i":                  ; preds = %merge2.i.i, %then.i12
-  %common.ret.op.i.i = phi i32 [ %48, %merge2.i.i ], [ %42, %then.i12 ]
+"$Library.describe_rank.exit.i":                  ; preds = %merge2.i.i, %then2.i22
+  %common.ret.op.i32.i = phi i32 [ %68, %merge2.i.i ], [ %62, %then2.i22 ]
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i)
   br label %"$Library.describe.exit"
 
-merge.i9:                                         ; preds = %merge
-  store i32 16, ptr %options.i, align 8
-  %.sroa.216.0.options.sroa_idx.i = getelementptr inbounds i8, ptr %options.i, i64 4
-  store i32 %1, ptr %.sroa.216.0.options.sroa_idx.i, align 4
-  %.sroa.3.0.options.sroa_idx.i = getelementptr inbounds i8, ptr %options.i, i64 8
-  store ptr null, ptr %.sroa.3.0.options.sroa_idx.i, align 8
+merge1.i21:                                       ; preds = %merge.i20
   store ptr null, ptr %group.i, align 8
-  %57 = getelementptr i8, ptr %9, i64 8
-  %58 = load ptr, ptr %57, align 8
-  %59 = getelementptr i8, ptr %58, i64 24
-  %60 = load ptr, ptr %59, align 8
-  %61 = call i32 %60(ptr nonnull %options.i, ptr nonnull %group.i, ptr %2)
-  %.not.i10 = icmp eq i32 %61, 0
-  br i1 %.not.i10, label %merge1.i, label %"$Library.describe.exit"
+  %77 = getelementptr i8, ptr %9, i64 8
+  %78 = load ptr, ptr %77, align 8
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %options.i33.i)
+  call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %devices.i.i)
+  %79 = icmp sgt i32 %1, 0
+  br i1 %79, label %forbody.preheader.i.i, label %"$groups.create.exit.i"
 
-merge1.i:                                         ; preds = %merge.i9
-  %62 = load ptr, ptr %group.i, align 8
+forbody.preheader.i.i:                            ; preds = %merge1.i21
+  %wide.trip.count.i.i = zext nneg i32 %1 to i64
+  %xtraiter = and i64 %wide.trip.count.i.i, 3
+  %80 = icmp ult i32 %1, 4
+  br i1 %80, label %"$groups.create.exit.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.new
+
+forbody.preheader.i.i.new:                        ; preds = %forbody.preheader.i.i
+  %unroll_iter = and i64 %wide.trip.count.i.i, 2147483644
+  br label %forbody.i.i
+
+forbody.i.i:                                      ; preds = %forbody.i.i, %forbody.preheader.i.i.new
+  %indvars.iv.i.i = phi i64 [ 0, %forbody.preheader.i.i.new ], [ %indvars.iv.next.i.i.3, %forbody.i.i ]
+  %niter = phi i64 [ 0, %forbody.preheader.i.i.new ], [ %niter.next.3, %forbody.i.i ]
+  %81 = trunc nuw nsw i64 %indvars.iv.i.i to i32
+  %82 = sdiv i32 %81, %11
+  %83 = getelementptr i32, ptr %devices.i.i, i64 %indvars.iv.i.i
+  store i32 %82, ptr %83, align 4
+  %indvars.iv.next.i.i = or disjoint i64 %indvars.iv.i.i, 1
+  %84 = trunc nuw nsw i64 %indvars.iv.next.i.i to i32
+  %85 = sdiv i32 %84, %11
+  %86 = getelementptr i32, ptr %devices.i.i, i64 %indvars.iv.next.i.i
+  store i32 %85, ptr %86, align 4
+  %indvars.iv.next.i.i.1 = or disjoint i64 %indvars.iv.i.i, 2
+  %87 = trunc nuw nsw i64 %indvars.iv.next.i.i.1 to i32
+  %88 = sdiv i32 %87, %11
+  %89 = getelementptr i32, ptr %devices.i.i, i64 %indvars.iv.next.i.i.1
+  store i32 %88, ptr %89, align 4
+  %indvars.iv.next.i.i.2 = or disjoint i64 %indvars.iv.i.i, 3
+  %90 = trunc nuw nsw i64 %indvars.iv.next.i.i.2 to i32
+  %91 = sdiv i32 %90, %11
+  %92 = getelementptr i32, ptr %devices.i.i, i64 %indvars.iv.next.i.i.2
+  store i32 %91, ptr %92, align 4
+  %indvars.iv.next.i.i.3 = add nuw nsw i64 %indvars.iv.i.i, 4
+  %niter.next.3 = add i64 %niter, 4
+  %niter.ncmp.3 = icmp eq i64 %niter.next.3, %unroll_iter
+  br i1 %niter.ncmp.3, label %"$groups.create.exit.i.loopexit.unr-lcssa", label %forbody.i.i
+
+"$groups.create.exit.i.loopexit.unr-lcssa":       ; preds = %forbody.i.i, %forbody.preheader.i.i
+  %indvars.iv.i.i.unr = phi i64 [ 0, %forbody.preheader.i.i ], [ %indvars.iv.next.i.i.3, %forbody.i.i ]
+  %lcmp.mod.not = icmp eq i64 %xtraiter, 0
+  br i1 %lcmp.mod.not, label %"$groups.create.exit.i", label %forbody.i.i.epil
+
+forbody.i.i.epil:                                 ; preds = %"$groups.create.exit.i.loopexit.unr-lcssa", %forbody.i.i.epil
+  %indvars.iv.i.i.epil = phi i64 [ %indvars.iv.next.i.i.epil, %forbody.i.i.epil ], [ %indvars.iv.i.i.unr, %"$groups.create.exit.i.loopexit.unr-lcssa" ]
+  %epil.iter = phi i64 [ %epil.iter.next, %forbody.i.i.epil ], [ 0, %"$groups.create.exit.i.loopexit.unr-lcssa" ]
+  %93 = trunc nuw nsw i64 %indvars.iv.i.i.epil to i32
+  %94 = sdiv i32 %93, %11
+  %95 = getelementptr i32, ptr %devices.i.i, i64 %indvars.iv.i.i.epil
+  store i32 %94, ptr %95, align 4
+  %indvars.iv.next.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.epil, 1
+  %epil.iter.next = add i64 %epil.iter, 1
+  %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
+  br i1 %epil.iter.cmp.not, label %"$groups.create.exit.i", label %forbody.i.i.epil, !llvm.loop !64
+
+"$groups.create.exit.i":                          ; preds = %"$groups.create.exit.i.loopexit.unr-lcssa", %forbody.i.i.epil, %merge1.i21
+  store i32 16, ptr %options.i33.i, align 8
+  %.sroa.27.0.options.sroa_idx.i.i = getelementptr inbounds i8, ptr %options.i33.i, i64 4
+  store i32 %1, ptr %.sroa.27.0.options.sroa_idx.i.i, align 4
+  %96 = icmp sgt i32 %11, 1
+  %spec.select.i.i = select i1 %96, ptr %devices.i.i, ptr null
+  %.sroa.3.0.options.sroa_idx.i.i = getelementptr inbounds i8, ptr %options.i33.i, i64 8
+  store ptr %spec.select.i.i, ptr %.sroa.3.0.options.sroa_idx.i.i, align 8
+  %97 = getelementptr i8, ptr %78, i64 24
+  %98 = load ptr, ptr %97, align 8
+  %99 = call i32 %98(ptr nonnull %options.i33.i, ptr nonnull %group.i, ptr %2)
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %options.i33.i)
+  call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %devices.i.i)
+  %.not30.i = icmp eq i32 %99, 0
+  br i1 %.not30.i, label %merge6.i, label %"$Library.describe.exit"
+
+merge6.i:                                         ; preds = %"$groups.create.exit.i"
+  %100 = load ptr, ptr %group.i, align 8
   call void @llvm.lifetime.start.p0(i64 184, ptr nonnull %other.i.i)
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %handle.i.i.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %options.i.i.i)
   store i32 24, ptr %options.i.i.i, align 8
-  %63 = getelementptr inbounds i8, ptr %options.i.i.i, i64 4
-  store i32 0, ptr %63, align 4
-  %64 = getelementptr inbounds i8, ptr %options.i.i.i, i64 8
-  store i32 %1, ptr %64, align 8
-  %65 = getelementptr inbounds i8, ptr %options.i.i.i, i64 12
-  store i32 1, ptr %65, align 4
-  %66 = getelementptr inbounds i8, ptr %options.i.i.i, i64 16
-  store ptr %62, ptr %66, align 8
+  %101 = getelementptr inbounds i8, ptr %options.i.i.i, i64 4
+  store i32 0, ptr %101, align 4
+  %102 = getelementptr inbounds i8, ptr %options.i.i.i, i64 8
+  store i32 %1, ptr %102, align 8
+  %103 = getelementptr inbounds i8, ptr %options.i.i.i, i64 12
+  store i32 1, ptr %103, align 4
+  %104 = getelementptr inbounds i8, ptr %options.i.i.i, i64 16
+  store ptr %100, ptr %104, align 8
   store ptr null, ptr %handle.i.i.i, align 8
-  %67 = load ptr, ptr %57, align 8
-  %68 = getelementptr i8, ptr %67, i64 48
-  %69 = load ptr, ptr %68, align 8
-  %70 = call i32 %69(ptr nonnull %options.i.i.i, ptr nonnull %handle.i.i.i, ptr %2)
-  %.not.i.i.i = icmp eq i32 %70, 0
+  %105 = load ptr, ptr %77, align 8
+  %106 = getelementptr i8, ptr %105, i64 48
+  %107 = load ptr, ptr %106, align 8
+  %108 = call i32 %107(ptr nonnull %options.i.i.i, ptr nonnull %handle.i.i.i, ptr %2)
+  %.not.i.i.i = icmp eq i32 %108, 0
   br i1 %.not.i.i.i, label %merge.i.i.i, label %"$Library.describe_rank.exit.thread.i.i"
 
-"$Library.describe_rank.exit.thread.i.i":         ; preds = %merge1.i
+"$Library.describe_rank.exit.thread.i.i":         ; preds = %merge6.i
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i)
   br label %"$Library.describe_ranks.exit.i"
 
-merge.i.i.i:                                      ; preds = %merge1.i
-  %71 = getelementptr inbounds i8, ptr %11, i64 4
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(184) %71, i8 0, i64 180, i1 false)
-  store i32 184, ptr %11, align 4
-  %72 = load ptr, ptr %57, align 8
-  %73 = getelementptr i8, ptr %72, i64 72
-  %74 = load ptr, ptr %73, align 8
-  %75 = load ptr, ptr %handle.i.i.i, align 8
-  %76 = call i32 %74(ptr %75, ptr nonnull %11)
-  %.not14.i.i.i = icmp eq i32 %76, 0
-  %77 = load ptr, ptr %57, align 8
-  %78 = load ptr, ptr %handle.i.i.i, align 8
+merge.i.i.i:                                      ; preds = %merge6.i
+  %109 = getelementptr inbounds i8, ptr %13, i64 4
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(184) %109, i8 0, i64 180, i1 false)
+  store i32 184, ptr %13, align 4
+  %110 = load ptr, ptr %77, align 8
+  %111 = getelementptr i8, ptr %110, i64 72
+  %112 = load ptr, ptr %111, align 8
+  %113 = load ptr, ptr %handle.i.i.i, align 8
+  %114 = call i32 %112(ptr %113, ptr nonnull %13)
+  %.not14.i.i.i = icmp eq i32 %114, 0
+  %115 = load ptr, ptr %77, align 8
+  %116 = load ptr, ptr %handle.i.i.i, align 8
   br i1 %.not14.i.i.i, label %forcond.preheader.critedge.i.i, label %then3.i.i.i
 
 then3.i.i.i:                                      ; preds = %merge.i.i.i
-  %79 = getelementptr i8, ptr %77, i64 64
-  %80 = load ptr, ptr %79, align 8
-  call void %80(ptr %78, ptr %2)
-  %81 = load ptr, ptr %57, align 8
-  %82 = getelementptr i8, ptr %81, i64 56
-  %83 = load ptr, ptr %82, align 8
-  %84 = load ptr, ptr %handle.i.i.i, align 8
-  call void %83(ptr %84)
+  %117 = getelementptr i8, ptr %115, i64 64
+  %118 = load ptr, ptr %117, align 8
+  call void %118(ptr %116, ptr %2)
+  %119 = load ptr, ptr %77, align 8
+  %120 = getelementptr i8, ptr %119, i64 56
+  %121 = load ptr, ptr %120, align 8
+  %122 = load ptr, ptr %handle.i.i.i, align 8
+  call void %121(ptr %122)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i)
   br label %"$Library.describe_ranks.exit.i"
 
 forcond.preheader.critedge.i.i:                   ; preds = %merge.i.i.i
-  %85 = getelementptr i8, ptr %77, i64 56
-  %86 = load ptr, ptr %85, align 8
-  call void %86(ptr %78)
+  %123 = getelementptr i8, ptr %115, i64 56
+  %124 = load ptr, ptr %123, align 8
+  call void %124(ptr %116)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i)
-  %87 = icmp sgt i32 %1, 1
-  br i1 %87, label %forbody.lr.ph.i.i, label %"$Library.describe_ranks.exit.i"
+  %125 = icmp sgt i32 %1, 1
+  br i1 %125, label %forbody.lr.ph.i.i, label %"$Library.describe_ranks.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %forcond.preheader.critedge.i.i
-  %88 = getelementptr inbounds i8, ptr %options.i26.i.i, i64 4
-  %89 = getelementptr inbounds i8, ptr %options.i26.i.i, i64 8
-  %90 = getelementptr inbounds i8, ptr %options.i26.i.i, i64 12
-  %91 = getelementptr inbounds i8, ptr %options.i26.i.i, i64 16
-  %92 = getelementptr inbounds i8, ptr %other.i.i, i64 4
-  %93 = getelementptr inbounds i8, ptr %other.i.i, i64 24
-  %94 = getelementptr i8, ptr %11, i64 24
-  br label %forbody.i.i
+  %126 = getelementptr inbounds i8, ptr %options.i26.i.i, i64 4
+  %127 = getelementptr inbounds i8, ptr %options.i26.i.i, i64 8
+  %128 = getelementptr inbounds i8, ptr %options.i26.i.i, i64 12
+  %129 = getelementptr inbounds i8, ptr %options.i26.i.i, i64 16
+  %130 = getelementptr inbounds i8, ptr %other.i.i, i64 4
+  %131 = getelementptr inbounds i8, ptr %other.i.i, i64 24
+  %132 = getelementptr i8, ptr %13, i64 24
+  br label %forbody.i36.i
 
-forbody.i.i:                                      ; preds = %merge7.i.i, %forbody.lr.ph.i.i
-  %rank.038.i.i = phi i32 [ 1, %forbody.lr.ph.i.i ], [ %117, %merge7.i.i ]
+forbody.i36.i:                                    ; preds = %merge7.i.i, %forbody.lr.ph.i.i
+  %rank.038.i.i = phi i32 [ 1, %forbody.lr.ph.i.i ], [ %155, %merge7.i.i ]
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %handle.i25.i.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %options.i26.i.i)
   store i32 24, ptr %options.i26.i.i, align 8
-  store i32 %rank.038.i.i, ptr %88, align 4
-  store i32 %1, ptr %89, align 8
-  store i32 1, ptr %90, align 4
-  store ptr %62, ptr %91, align 8
+  store i32 %rank.038.i.i, ptr %126, align 4
+  store i32 %1, ptr %127, align 8
+  store i32 1, ptr %128, align 4
+  store ptr %100, ptr %129, align 8
   store ptr null, ptr %handle.i25.i.i, align 8
-  %95 = load ptr, ptr %57, align 8
-  %96 = getelementptr i8, ptr %95, i64 48
-  %97 = load ptr, ptr %96, align 8
-  %98 = call i32 %97(ptr nonnull %options.i26.i.i, ptr nonnull %handle.i25.i.i, ptr %2)
-  %.not.i27.i.i = icmp eq i32 %98, 0
+  %133 = load ptr, ptr %77, align 8
+  %134 = getelementptr i8, ptr %133, i64 48
+  %135 = load ptr, ptr %134, align 8
+  %136 = call i32 %135(ptr nonnull %options.i26.i.i, ptr nonnull %handle.i25.i.i, ptr %2)
+  %.not.i27.i.i = icmp eq i32 %136, 0
   br i1 %.not.i27.i.i, label %merge.i29.i.i, label %"$Library.describe_rank.exit33.thread.i.i"
 
-"$Library.describe_rank.exit33.thread.i.i":       ; preds = %forbody.i.i
+"$Library.describe_rank.exit33.thread.i.i":       ; preds = %forbody.i36.i
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i25.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i26.i.i)
   br label %"$Library.describe_ranks.exit.i"
 
-merge.i29.i.i:                                    ; preds = %forbody.i.i
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(184) %92, i8 0, i64 180, i1 false)
+merge.i29.i.i:                                    ; preds = %forbody.i36.i
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(184) %130, i8 0, i64 180, i1 false)
   store i32 184, ptr %other.i.i, align 8
-  %99 = load ptr, ptr %57, align 8
-  %100 = getelementptr i8, ptr %99, i64 72
-  %101 = load ptr, ptr %100, align 8
-  %102 = load ptr, ptr %handle.i25.i.i, align 8
-  %103 = call i32 %101(ptr %102, ptr nonnull %other.i.i)
-  %.not14.i30.i.i = icmp eq i32 %103, 0
-  %104 = load ptr, ptr %57, align 8
-  %105 = load ptr, ptr %handle.i25.i.i, align 8
+  %137 = load ptr, ptr %77, align 8
+  %138 = getelementptr i8, ptr %137, i64 72
+  %139 = load ptr, ptr %138, align 8
+  %140 = load ptr, ptr %handle.i25.i.i, align 8
+  %141 = call i32 %139(ptr %140, ptr nonnull %other.i.i)
+  %.not14.i30.i.i = icmp eq i32 %141, 0
+  %142 = load ptr, ptr %77, align 8
+  %143 = load ptr, ptr %handle.i25.i.i, align 8
   br i1 %.not14.i30.i.i, label %merge3.critedge.i.i, label %then3.i31.i.i
 
 then3.i31.i.i:                                    ; preds = %merge.i29.i.i
-  %106 = getelementptr i8, ptr %104, i64 64
-  %107 = load ptr, ptr %106, align 8
-  call void %107(ptr %105, ptr %2)
-  %108 = load ptr, ptr %57, align 8
-  %109 = getelementptr i8, ptr %108, i64 56
-  %110 = load ptr, ptr %109, align 8
-  %111 = load ptr, ptr %handle.i25.i.i, align 8
-  call void %110(ptr %111)
+  %144 = getelementptr i8, ptr %142, i64 64
+  %145 = load ptr, ptr %144, align 8
+  call void %145(ptr %143, ptr %2)
+  %146 = load ptr, ptr %77, align 8
+  %147 = getelementptr i8, ptr %146, i64 56
+  %148 = load ptr, ptr %147, align 8
+  %149 = load ptr, ptr %handle.i25.i.i, align 8
+  call void %148(ptr %149)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i25.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i26.i.i)
   br label %"$Library.describe_ranks.exit.i"
 
 merge3.critedge.i.i:                              ; preds = %merge.i29.i.i
-  %112 = getelementptr i8, ptr %104, i64 56
-  %113 = load ptr, ptr %112, align 8
-  call void %113(ptr %105)
+  %150 = getelementptr i8, ptr %142, i64 56
+  %151 = load ptr, ptr %150, align 8
+  call void %151(ptr %143)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i25.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i26.i.i)
-  %114 = load i64, ptr %93, align 8
-  %115 = load i64, ptr %94, align 8
-  %116 = icmp slt i64 %114, %115
-  br i1 %116, label %then8.i.i, label %merge7.i.i
+  %152 = load i64, ptr %131, align 8
+  %153 = load i64, ptr %132, align 8
+  %154 = icmp slt i64 %152, %153
+  br i1 %154, label %then8.i.i, label %merge7.i.i
 
 then8.i.i:                                        ; preds = %merge3.critedge.i.i
-  store i64 %114, ptr %94, align 8
+  store i64 %152, ptr %132, align 8
   br label %merge7.i.i
 
 merge7.i.i:                                       ; preds = %then8.i.i, %merge3.critedge.i.i
-  %117 = add nuw nsw i32 %rank.038.i.i, 1
-  %exitcond.not.i.i = icmp eq i32 %117, %1
-  br i1 %exitcond.not.i.i, label %"$Library.describe_ranks.exit.i", label %forbody.i.i
+  %155 = add nuw nsw i32 %rank.038.i.i, 1
+  %exitcond.not.i37.i = icmp eq i32 %155, %1
+  br i1 %exitcond.not.i37.i, label %"$Library.describe_ranks.exit.i", label %forbody.i36.i
 
 "$Library.describe_ranks.exit.i":                 ; preds = %merge7.i.i, %then3.i31.i.i, %"$Library.describe_rank.exit33.thread.i.i", %forcond.preheader.critedge.i.i, %then3.i.i.i, %"$Library.describe_rank.exit.thread.i.i"
-  %common.ret.op.i19.i = phi i32 [ %76, %then3.i.i.i ], [ %70, %"$Library.describe_rank.exit.thread.i.i" ], [ %98, %"$Library.describe_rank.exit33.thread.i.i" ], [ 0, %forcond.preheader.critedge.i.i ], [ %103, %then3.i31.i.i ], [ 0, %merge7.i.i ]
+  %common.ret.op.i35.i = phi i32 [ %114, %then3.i.i.i ], [ %108, %"$Library.describe_rank.exit.thread.i.i" ], [ %136, %"$Library.describe_rank.exit33.thread.i.i" ], [ 0, %forcond.preheader.critedge.i.i ], [ %141, %then3.i31.i.i ], [ 0, %merge7.i.i ]
   call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %other.i.i)
-  %118 = load ptr, ptr %57, align 8
-  %119 = getelementptr i8, ptr %118, i64 40
-  %120 = load ptr, ptr %119, align 8
-  %121 = load ptr, ptr %group.i, align 8
-  call void %120(ptr %121)
+  %156 = load ptr, ptr %77, align 8
+  %157 = getelementptr i8, ptr %156, i64 40
+  %158 = load ptr, ptr %157, align 8
+  %159 = load ptr, ptr %group.i, align 8
+  call void %158(ptr %159)
+  %160 = getelementptr i8, ptr %9, i64 16
+  %161 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %160, ptr noundef nonnull dereferenceable(4) @"$string.88")
+  %162 = icmp eq i32 %161, 0
+  br i1 %162, label %"$Library.describe.exit", label %then.i38.i
+
+then.i38.i:                                       ; preds = %"$Library.describe_ranks.exit.i"
+  %163 = getelementptr i8, ptr %13, i64 16
+  %164 = load i64, ptr %163, align 8
+  %165 = sext i32 %11 to i64
+  %166 = sdiv i64 %164, %165
+  store i64 %166, ptr %163, align 8
+  %167 = getelementptr i8, ptr %13, i64 24
+  %168 = load i64, ptr %167, align 8
+  %169 = sdiv i64 %168, %165
+  store i64 %169, ptr %167, align 8
   br label %"$Library.describe.exit"
 
-"$Library.describe.exit":                         ; preds = %"$Library.describe_rank.exit.i", %merge.i9, %"$Library.describe_ranks.exit.i"
-  %common.ret.op.i11 = phi i32 [ %common.ret.op.i.i, %"$Library.describe_rank.exit.i" ], [ %common.ret.op.i19.i, %"$Library.describe_ranks.exit.i" ], [ %61, %merge.i9 ]
+"$Library.describe.exit":                         ; preds = %then.i.i13, %"$printable.clean.exit.i.i17", %"$Library.describe_rank.exit.i", %"$groups.create.exit.i", %"$Library.describe_ranks.exit.i", %then.i38.i
+  %common.ret.op.i18 = phi i32 [ %common.ret.op.i32.i, %"$Library.describe_rank.exit.i" ], [ %99, %"$groups.create.exit.i" ], [ %common.ret.op.i35.i, %"$Library.describe_ranks.exit.i" ], [ %common.ret.op.i35.i, %then.i38.i ], [ 1, %then.i.i13 ], [ 1, %"$printable.clean.exit.i.i17" ]
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %group.i)
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %options.i)
   br label %common.ret
 }
 
@@ -38484,7 +38673,7 @@ then.i.i:                                         ; preds = %merge1.i
 
 then2.i.i:                                        ; preds = %then.i.i
   %42 = getelementptr i8, ptr %14, i64 52
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.503", ptr %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", ptr %42)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %44 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %44, i64 1023)
@@ -38521,7 +38710,7 @@ and.end.i.i:                                      ; preds = %and.rhs.i.i, %merge
   %53 = phi i8 [ 0, %merge.i.i ], [ %52, %and.rhs.i.i ]
   %54 = getelementptr i8, ptr %2, i64 313
   store i8 %53, ptr %54, align 1
-  %55 = load ptr, ptr %2, align 8, !noalias !64
+  %55 = load ptr, ptr %2, align 8, !noalias !65
   %56 = getelementptr i8, ptr %2, i64 315
   %57 = getelementptr i8, ptr %14, i64 48
   %58 = load i32, ptr %57, align 4
@@ -38530,9 +38719,9 @@ and.end.i.i:                                      ; preds = %and.rhs.i.i, %merge
 
 and.rhs5.i.i:                                     ; preds = %and.end.i.i
   %59 = getelementptr i8, ptr %2, i64 208
-  %60 = load i32, ptr %59, align 4, !noalias !65
+  %60 = load i32, ptr %59, align 4, !noalias !66
   %61 = getelementptr i8, ptr %2, i64 164
-  %62 = load i32, ptr %61, align 4, !noalias !65
+  %62 = load i32, ptr %61, align 4, !noalias !66
   %63 = icmp ne i32 %62, 1
   %.not.i.i.i = icmp eq i32 %60, 2
   %or.cond54.i.i = select i1 %63, i1 %.not.i.i.i, i1 false
@@ -38601,7 +38790,7 @@ and.lhs.true12.i.i:                               ; preds = %or.end.i.i
 
 then15.i.i:                                       ; preds = %then10.i.i
   %91 = getelementptr i8, ptr %14, i64 52
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i32 %89, ptr %91, i32 %86)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.506", i32 %89, ptr %91, i32 %86)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i)
   %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i51.i.i = call i64 @llvm.smin.i64(i64 %93, i64 1023)
@@ -38654,17 +38843,17 @@ merge1.i.i:                                       ; preds = %then2.i76.i, %then.
 "$Plan.choose_memory.exit.i":                     ; preds = %merge1.i.i, %merge5.i
   call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %unbound.i.i)
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %layout.i.i)
-  %113 = load ptr, ptr %20, align 8, !noalias !68
+  %113 = load ptr, ptr %20, align 8, !noalias !69
   %114 = getelementptr i8, ptr %2, i64 164
-  %115 = load i32, ptr %114, align 4, !noalias !68
+  %115 = load i32, ptr %114, align 4, !noalias !69
   %116 = getelementptr i8, ptr %2, i64 208
-  %117 = load i32, ptr %116, align 4, !noalias !68
+  %117 = load i32, ptr %116, align 4, !noalias !69
   %118 = icmp eq i32 %35, 2
   br i1 %118, label %and.rhs.i.i.i, label %"$Plan.layout.exit.i.i"
 
 and.rhs.i.i.i:                                    ; preds = %"$Plan.choose_memory.exit.i"
   %119 = getelementptr i8, ptr %55, i64 753
-  %120 = load i8, ptr %119, align 1, !noalias !68
+  %120 = load i8, ptr %119, align 1, !noalias !69
   %121 = and i8 %120, 1
   br label %"$Plan.layout.exit.i.i"
 
@@ -38698,7 +38887,7 @@ then.i.i.i.i:                                     ; preds = %"$Plan.layout.exit.
   br i1 %.not9.i.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i.i.i77.i
 
 then2.i.i.i77.i:                                  ; preds = %then.i.i.i.i
-  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i32 %115, ptr nonnull @"$string.171", i32 %126)
+  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.507", i32 %115, ptr nonnull @"$string.171", i32 %126)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %129 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %129, i64 1023)
@@ -38730,7 +38919,7 @@ then.i64.i.i.i:                                   ; preds = %merge.i.i.i
   br i1 %.not9.i65.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i66.i.i.i
 
 then2.i66.i.i.i:                                  ; preds = %then.i64.i.i.i
-  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i32 %115, ptr nonnull @"$string.172", i32 %135)
+  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.507", i32 %115, ptr nonnull @"$string.172", i32 %135)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i.i)
   %138 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i67.i.i.i = call i64 @llvm.smin.i64(i64 %138, i64 1023)
@@ -38768,7 +38957,7 @@ then.i74.i.i.i:                                   ; preds = %then7.i.i.i
   br i1 %.not9.i75.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i76.i.i.i
 
 then2.i76.i.i.i:                                  ; preds = %then.i74.i.i.i
-  %148 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i32 %115, ptr nonnull @"$string.175", i32 %146)
+  %148 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.507", i32 %115, ptr nonnull @"$string.175", i32 %146)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i72.i.i.i)
   %149 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i.i = call i64 @llvm.smin.i64(i64 %149, i64 1023)
@@ -38809,7 +38998,7 @@ then.i84.i.i.i:                                   ; preds = %merge14.i.i.i
   br i1 %.not9.i85.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i86.i.i.i
 
 then2.i86.i.i.i:                                  ; preds = %then.i84.i.i.i
-  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i32 %115, ptr nonnull @"$string.506", i32 %158)
+  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.507", i32 %115, ptr nonnull @"$string.508", i32 %158)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i82.i.i.i)
   %161 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i87.i.i.i = call i64 @llvm.smin.i64(i64 %161, i64 1023)
@@ -38836,11 +39025,11 @@ merge19.i.i.i:                                    ; preds = %merge14.i.i.i
 then24.i.i.i:                                     ; preds = %merge19.i.i.i
   %167 = getelementptr i8, ptr %55, i64 152
   %168 = load i32, ptr %167, align 4
-  %169 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.507", i32 %168, i32 %115, ptr %3)
+  %169 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.509", i32 %168, i32 %115, ptr %3)
   br label %"$Layout.check.exit.i.i"
 
 merge23.i.i.i:                                    ; preds = %merge19.i.i.i
-  %170 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.508", i32 %.val57.i.i.i, i32 %115, ptr %3)
+  %170 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.510", i32 %.val57.i.i.i, i32 %115, ptr %3)
   br label %"$Layout.check.exit.i.i"
 
 "$Layout.check.exit.i.i":                         ; preds = %merge23.i.i.i, %then24.i.i.i
@@ -38866,18 +39055,18 @@ merge10.i:                                        ; preds = %merge.i79.i
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %unbound.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i.i)
   call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %cache.i.i)
-  %174 = load ptr, ptr %2, align 8, !noalias !71
-  %175 = load i32, ptr %114, align 4, !noalias !74
-  %176 = load i32, ptr %31, align 4, !noalias !71
+  %174 = load ptr, ptr %2, align 8, !noalias !72
+  %175 = load i32, ptr %114, align 4, !noalias !75
+  %176 = load i32, ptr %31, align 4, !noalias !72
   %177 = getelementptr i8, ptr %174, i64 92
-  %178 = load i32, ptr %177, align 4, !noalias !71
+  %178 = load i32, ptr %177, align 4, !noalias !72
   %179 = getelementptr i8, ptr %2, i64 200
-  %180 = load i32, ptr %179, align 4, !noalias !71
+  %180 = load i32, ptr %179, align 4, !noalias !72
   %181 = getelementptr i8, ptr %174, i64 104
-  %layout.val.val.i.i.i = load i32, ptr %181, align 4, !noalias !71
+  %layout.val.val.i.i.i = load i32, ptr %181, align 4, !noalias !72
   %182 = sdiv i32 %layout.val.val.i.i.i, %175
   %183 = getelementptr i8, ptr %174, i64 108
-  %184 = load i32, ptr %183, align 4, !noalias !71
+  %184 = load i32, ptr %183, align 4, !noalias !72
   %.sroa.7.0.cache.sroa_idx.i.i = getelementptr inbounds i8, ptr %cache.i.i, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0.cache.sroa_idx.i.i, i8 0, i64 24, i1 false)
   store i32 %176, ptr %cache.i.i, align 8
@@ -38934,7 +39123,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %196 = load i32, ptr %.sroa.4.0.cache.sroa_idx.i.i, align 4
   %197 = load i32, ptr %.sroa.5.0.cache.sroa_idx.i.i, align 8
   %198 = load i32, ptr %.sroa.6.0.cache.sroa_idx.i.i, align 4
-  %199 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.511", ptr nonnull %common.ret.op.i.i84.i, i32 %196, i32 %197, i32 %198)
+  %199 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.513", ptr nonnull %common.ret.op.i.i84.i, i32 %196, i32 %197, i32 %198)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i80.i)
   %200 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i85.i = call i64 @llvm.smin.i64(i64 %200, i64 1023)
@@ -38991,7 +39180,7 @@ then:                                             ; preds = %entry
   br i1 %.not9, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i32 %2, ptr %0, i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.507", i32 %2, ptr %0, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -39048,7 +39237,7 @@ then2:                                            ; preds = %then
   %14 = load ptr, ptr %0, align 8
   %15 = getelementptr i8, ptr %14, i64 68
   %16 = load i32, ptr %15, align 4
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.509", i32 %16)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.511", i32 %16)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -39686,7 +39875,7 @@ then2.i:                                          ; preds = %then.i
   %19 = load i32, ptr %10, align 4
   %20 = load i32, ptr %1, align 4
   %21 = load i32, ptr %8, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.510", i32 %18, i32 %19, i32 %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.512", i32 %18, i32 %19, i32 %20, i32 %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %17)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -39789,7 +39978,7 @@ then2.i:                                          ; preds = %then.i
   %21 = load i32, ptr %12, align 4
   %22 = load i32, ptr %2, align 4
   %23 = load i32, ptr %10, align 4
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.510", i32 %20, i32 %21, i32 %22, i32 %23)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.512", i32 %20, i32 %21, i32 %22, i32 %23)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %19)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -39931,8 +40120,8 @@ merge1.i:                                         ; preds = %whilebody.i
   %.pre = load i32, ptr %14, align 4
   br label %merge1
 
-common.ret:                                       ; preds = %"$anon (./terra/plan/sizes.t:30).exit.thread", %"$anon (./terra/plan/sizes.t:30).exit", %merge7, %"$anon (./terra/plan/sizes.t:30).515.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i31, %"$anon (./terra/plan/sizes.t:30).515.exit" ], [ %54, %merge7 ], [ %32, %"$anon (./terra/plan/sizes.t:30).exit" ], [ %27, %"$anon (./terra/plan/sizes.t:30).exit.thread" ]
+common.ret:                                       ; preds = %"$anon (./terra/plan/sizes.t:30).exit.thread", %"$anon (./terra/plan/sizes.t:30).exit", %merge7, %"$anon (./terra/plan/sizes.t:30).517.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i31, %"$anon (./terra/plan/sizes.t:30).517.exit" ], [ %54, %merge7 ], [ %32, %"$anon (./terra/plan/sizes.t:30).exit" ], [ %27, %"$anon (./terra/plan/sizes.t:30).exit.thread" ]
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %"$anon (./terra/plan/sizes.t:30).exit.merge1_crit_edge", %merge
@@ -39963,7 +40152,7 @@ whilebody.i32:                                    ; preds = %then8, %merge1.i37
   %47 = add i64 %.neg.i35, %high.018.i33
   %48 = call fastcc i32 @"$choose_pages_of_context"(ptr nonnull %0, i64 %47, ptr nonnull %fits.i29, ptr %1)
   %.not.i36 = icmp eq i32 %48, 0
-  br i1 %.not.i36, label %merge1.i37, label %"$anon (./terra/plan/sizes.t:30).515.exit"
+  br i1 %.not.i36, label %merge1.i37, label %"$anon (./terra/plan/sizes.t:30).517.exit"
 
 merge1.i37:                                       ; preds = %whilebody.i32
   %49 = load i8, ptr %fits.i29, align 1
@@ -39977,9 +40166,9 @@ merge1.i37:                                       ; preds = %whilebody.i32
 merge.i30:                                        ; preds = %merge1.i37, %then8
   %low.0.lcssa.i = phi i64 [ %44, %then8 ], [ %low.1.i38, %merge1.i37 ]
   %53 = call fastcc i32 @"$choose_pages_of_context"(ptr nonnull %0, i64 %low.0.lcssa.i, ptr nonnull %fits.i29, ptr %1)
-  br label %"$anon (./terra/plan/sizes.t:30).515.exit"
+  br label %"$anon (./terra/plan/sizes.t:30).517.exit"
 
-"$anon (./terra/plan/sizes.t:30).515.exit":       ; preds = %whilebody.i32, %merge.i30
+"$anon (./terra/plan/sizes.t:30).517.exit":       ; preds = %whilebody.i32, %merge.i30
   %common.ret.op.i31 = phi i32 [ %53, %merge.i30 ], [ %48, %whilebody.i32 ]
   call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i29)
   br label %common.ret
@@ -40228,7 +40417,7 @@ merge:                                            ; preds = %entry.merge_crit_ed
   %32 = getelementptr i8, ptr %0, i64 164
   %33 = load i32, ptr %32, align 4
   %34 = getelementptr i8, ptr %0, i64 208
-  %35 = load i32, ptr %34, align 4, !noalias !77
+  %35 = load i32, ptr %34, align 4, !noalias !78
   %36 = getelementptr i8, ptr %0, i64 315
   %37 = load i8, ptr %36, align 1
   %38 = getelementptr i8, ptr %0, i64 392
@@ -40343,7 +40532,7 @@ then.i52.i:                                       ; preds = %"$Layout.local_mlp_
 then2.i:                                          ; preds = %"$Layout.num_local_experts.exit.i"
   %94 = load i32, ptr %17, align 4
   %95 = load i32, ptr %9, align 4
-  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.512", i32 %94, i32 %95)
+  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.514", i32 %94, i32 %95)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %97 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %97, i64 1023)
@@ -40706,7 +40895,7 @@ entry:
   tail call fastcc void @"$anon (./terra/scheduling/batch.t:114)"(ptr %0, ptr nonnull %3, ptr %2)
   %76 = getelementptr i8, ptr %0, i64 216
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i)
-  %77 = load i32, ptr %10, align 4, !noalias !80
+  %77 = load i32, ptr %10, align 4, !noalias !81
   store i32 %77, ptr %narrow.i, align 8
   %.sroa.2.0.narrow.sroa_idx.i = getelementptr inbounds i8, ptr %narrow.i, i64 4
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %10, i64 24, i1 false)
@@ -41592,7 +41781,7 @@ then2:                                            ; preds = %then
   %11 = load i32, ptr %10, align 4
   %12 = getelementptr i8, ptr %0, i64 200
   %13 = load i32, ptr %12, align 4
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.516", i32 %3, i32 %11, i32 %13, i64 2147483647)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.518", i32 %3, i32 %11, i32 %13, i64 2147483647)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -41722,7 +41911,7 @@ then7:                                            ; preds = %"$Plan.most_pages_o
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
   %66 = getelementptr i8, ptr %0, i64 196
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.517", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.519", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
   %69 = getelementptr i8, ptr %0, i64 480
   store i8 0, ptr %69, align 1
   %70 = getelementptr i8, ptr %0, i64 481
@@ -41738,7 +41927,7 @@ then10:                                           ; preds = %else8
   %73 = getelementptr i8, ptr %0, i64 480
   store i8 0, ptr %73, align 1
   %74 = getelementptr i8, ptr %0, i64 481
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %74, ptr noundef nonnull align 1 dereferenceable(52) @"$string.518", i64 52, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %74, ptr noundef nonnull align 1 dereferenceable(52) @"$string.520", i64 52, i1 false)
   br label %merge6
 
 else11:                                           ; preds = %else8
@@ -41818,7 +42007,7 @@ then.i4.i.i:                                      ; preds = %entry
   br i1 %36, label %then.i18, label %else.i
 
 then.i18:                                         ; preds = %"$Plan.room_for_pages.exit.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.519", i64 101, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.521", i64 101, i1 false)
   br label %"$Plan.suggest.exit"
 
 else.i:                                           ; preds = %"$Plan.room_for_pages.exit.i"
@@ -41830,7 +42019,7 @@ else.i:                                           ; preds = %"$Plan.room_for_pag
 then1.i:                                          ; preds = %else.i
   %40 = sext i32 %35 to i64
   %41 = mul i64 %33, %40
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.520", i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.522", i64 %41)
   br label %"$Plan.suggest.exit"
 
 else2.i:                                          ; preds = %else.i
@@ -41841,13 +42030,13 @@ else2.i:                                          ; preds = %else.i
   br i1 %.not.i, label %else4.i, label %then3.i
 
 then3.i:                                          ; preds = %else2.i
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.521", i64 %33)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.523", i64 %33)
   br label %"$Plan.suggest.exit"
 
 else4.i:                                          ; preds = %else2.i
   %47 = sext i32 %35 to i64
   %48 = mul nsw i64 %33, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.522", i64 %33, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.524", i64 %33, i64 %48)
   br label %"$Plan.suggest.exit"
 
 "$Plan.suggest.exit":                             ; preds = %then.i18, %then1.i, %then3.i, %else4.i
@@ -41881,7 +42070,7 @@ then.i26:                                         ; preds = %"$Plan.suggest.exit
   %67 = load i32, ptr %66, align 4
   %68 = load i64, ptr %29, align 8
   %69 = sub i64 %26, %68
-  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.523", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
+  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.525", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
   %71 = getelementptr i8, ptr %0, i64 480
   store i8 0, ptr %71, align 1
   %72 = getelementptr i8, ptr %0, i64 481
@@ -42274,7 +42463,7 @@ then.i.i:                                         ; preds = %"$Loop.enter_turn.e
   br i1 %.not23.i.i, label %"$Engine.begin_profile.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.585", i64 29, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.587", i64 29, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -42332,7 +42521,7 @@ or.lhs.false1.i.i.i:                              ; preds = %merge.i.i
   br i1 %or.cond.i.i.i12, label %then.i.i.i14, label %merge.i.i.i13
 
 then3.i.i.i:                                      ; preds = %then.i.i.i14
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.586", i32 %60)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.588", i32 %60)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %79 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -42603,7 +42792,7 @@ then:                                             ; preds = %entry
   br i1 %.not25, label %common.ret, label %then3
 
 then3:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.587", ptr nonnull @"$string.588")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.589", ptr nonnull @"$string.590")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -42740,7 +42929,7 @@ then.i:                                           ; preds = %"$Loop.enter_turn.e
   br i1 %.not.i, label %"$Engine.end_profile.exit", label %then3.i
 
 then3.i:                                          ; preds = %then.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.589", i64 21, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.591", i64 21, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %59 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -42786,7 +42975,7 @@ then.i3.i.i.i:                                    ; preds = %else.i
   store i8 0, ptr %64, align 8
   %69 = getelementptr i8, ptr %57, i64 1600
   %70 = load i64, ptr %69, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.590")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.592")
   %71 = load i64, ptr %65, align 8
   %72 = add i64 %71, 1
   %73 = load i64, ptr %66, align 8
@@ -42864,7 +43053,7 @@ then2.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i82.i.i
 
 "$JsonWriter.integer.exit.i.i":                   ; preds = %then2.i.i.i.i.i.i, %merge.i.i.i.i82.i.i, %then.i.i.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.591")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.593")
   %95 = load i64, ptr %65, align 8
   %96 = add i64 %95, 1
   %97 = load i64, ptr %66, align 8
@@ -43069,7 +43258,7 @@ then.i.i.i14.i.i:                                 ; preds = %merge.i.i.i.i.i9.i.
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr readonly %140)
   %151 = getelementptr i8, ptr %122, i64 8
   %152 = load i64, ptr %151, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.592")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.594")
   %153 = load i64, ptr %65, align 8
   %154 = add i64 %153, 1
   %155 = load i64, ptr %66, align 8
@@ -43147,7 +43336,7 @@ then2.i.i.i.i139.i.i:                             ; preds = %merge.i.i.i.i138.i.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i135.i.i)
   %175 = getelementptr i8, ptr %122, i64 16
   %176 = load i64, ptr %175, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.593")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.595")
   %177 = load i64, ptr %65, align 8
   %178 = add i64 %177, 1
   %179 = load i64, ptr %66, align 8
@@ -43382,7 +43571,7 @@ then:                                             ; preds = %entry
   br i1 %.not23, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.587", ptr nonnull @"$string.594")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.589", ptr nonnull @"$string.596")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -43542,7 +43731,7 @@ merge:                                            ; preds = %entry
   %5 = load i64, ptr %4, align 8
   %spec.store.select = tail call i64 @llvm.smin.i64(i64 %5, i64 8000000000)
   %6 = getelementptr i8, ptr %0, i64 1896
-  store ptr @"$string.595", ptr %6, align 8
+  store ptr @"$string.597", ptr %6, align 8
   %7 = getelementptr i8, ptr %0, i64 1904
   store i32 -1, ptr %7, align 4
   %8 = getelementptr i8, ptr %0, i64 1912
@@ -43706,7 +43895,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.596", i32 %1, i32 %.pre.i)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.598", i32 %1, i32 %.pre.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %53 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %53, i64 1023)
@@ -43849,7 +44038,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %161 = add <4 x i64> %157, %vec.phi39
   %index.next = add nuw i64 %index, 16
   %162 = icmp eq i64 %index.next, %n.vec
-  br i1 %162, label %middle.block, label %vector.body, !llvm.loop !83
+  br i1 %162, label %middle.block, label %vector.body, !llvm.loop !84
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = add <4 x i64> %159, %158
@@ -43874,7 +44063,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   %168 = add i64 %167, %count.01.i.i.i.i.i
   %169 = add nuw nsw i64 %i.02.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %169, %59
-  br i1 %exitcond.not.i.i.i.i.i, label %"$Scheduler.count_references.exit.i.i.i.i", label %forbody.i.i.i.i.i, !llvm.loop !84
+  br i1 %exitcond.not.i.i.i.i.i, label %"$Scheduler.count_references.exit.i.i.i.i", label %forbody.i.i.i.i.i, !llvm.loop !85
 
 "$Scheduler.count_references.exit.i.i.i.i":       ; preds = %forbody.i.i.i.i.i, %middle.block
   %.lcssa36 = phi i64 [ %163, %middle.block ], [ %168, %forbody.i.i.i.i.i ]
@@ -43883,7 +44072,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %171, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.597", i32 %1, i64 %.lcssa36)
+  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.599", i32 %1, i64 %.lcssa36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56.i.i.i.i)
   %173 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i57.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %173, i64 1023)
@@ -43999,7 +44188,7 @@ forbody.i.i.i.i.i.i.epil:                         ; preds = %merge1.i.i.i.i.i.i.
   %223 = add nuw nsw i64 %i.013.i.i.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i.i.i, label %forbody.i.i.i.i.i.i.epil, !llvm.loop !85
+  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i.i.i, label %forbody.i.i.i.i.i.i.epil, !llvm.loop !86
 
 merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.i.i.epil, %merge.i.i.i.i.i.i
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
@@ -44010,7 +44199,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.598", i64 %184)
+  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.600", i64 %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i)
   %226 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i61.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %226, i64 1023)
@@ -44093,7 +44282,7 @@ forbody.i69.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i71.i.i.i.i:                                 ; preds = %forbody.i69.i.i.i.i
   %258 = load i64, ptr %251, align 8
-  %259 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.599", i32 %1, i64 %258, i32 %256)
+  %259 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.601", i32 %1, i64 %258, i32 %256)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i66.i.i.i.i)
   %260 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i73.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %260, i64 1023)
@@ -44165,7 +44354,7 @@ and.lhs.true.i42.i.i:                             ; preds = %whilebody.i.i5.i
   br i1 %.not.i.i, label %then2.i.i14, label %merge1.i.i
 
 then2.i.i14:                                      ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.600", i32 %286, i32 %1)
+  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.602", i32 %286, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %288 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %288, i64 1023)
@@ -44325,7 +44514,7 @@ forbody.i.i.i.i.epil:                             ; preds = %forcond1.preheader.
   %indvars.iv.next.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.epil, 1
   %epil.iter52.next = add i64 %epil.iter52, 1
   %epil.iter52.cmp.not = icmp eq i64 %epil.iter52.next, %xtraiter51
-  br i1 %epil.iter52.cmp.not, label %forcond1.preheader.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !86
+  br i1 %epil.iter52.cmp.not, label %forcond1.preheader.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !87
 
 forcond1.preheader.i.i.i.i:                       ; preds = %forcond1.preheader.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil, %merge8.i.i
   br i1 %337, label %forbody2.lr.ph.i.i.i.i, label %merge3.i.i.i.i
@@ -44633,7 +44822,7 @@ merge.i.i.i.i.i.epil:                             ; preds = %forbody9.i.i.i.i.ep
   %indvars.iv.next77.i.i.i.i.epil = add nuw nsw i64 %indvars.iv76.i.i.i.i.epil, 1
   %epil.iter57.next = add i64 %epil.iter57, 1
   %epil.iter57.cmp.not = icmp eq i64 %epil.iter57.next, %xtraiter56
-  br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !87
+  br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !88
 
 merge10.i.i.i.i:                                  ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil", %merge7.i.i.i.i
   %481 = getelementptr i8, ptr %24, i64 6556
@@ -45360,7 +45549,7 @@ then:                                             ; preds = %forbody
 
 then.i:                                           ; preds = %then
   %35 = load i64, ptr %28, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.601", i64 %30, i64 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.603", i64 %30, i64 %35)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -45758,7 +45947,7 @@ entry:
   br i1 %18, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.602", ptr %19, align 8
+  store ptr @"$string.604", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %25 = load i64, ptr %21, align 8
   %26 = add i64 %25, 1
@@ -45791,7 +45980,7 @@ then2:                                            ; preds = %then
   br label %common.ret
 
 else:                                             ; preds = %entry
-  store ptr @"$string.603", ptr %19, align 8
+  store ptr @"$string.605", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %37 = load i64, ptr %21, align 8
   %38 = add i64 %37, 1
@@ -45821,7 +46010,7 @@ then6:                                            ; preds = %else
 
 merge:                                            ; preds = %else, %then
   %49 = getelementptr i8, ptr %0, i64 1896
-  store ptr @"$string.604", ptr %49, align 8
+  store ptr @"$string.606", ptr %49, align 8
   %50 = getelementptr i8, ptr %0, i64 1904
   store i32 -1, ptr %50, align 4
   %51 = getelementptr i8, ptr %0, i64 1912
@@ -45886,7 +46075,7 @@ merge:                                            ; preds = %entry
 
 then2:                                            ; preds = %merge
   %14 = getelementptr i8, ptr %0, i64 1896
-  store ptr @"$string.605", ptr %14, align 8
+  store ptr @"$string.607", ptr %14, align 8
   %15 = getelementptr i8, ptr %0, i64 1904
   store i32 -1, ptr %15, align 4
   %16 = getelementptr i8, ptr %0, i64 1912
@@ -45931,7 +46120,7 @@ merge1:                                           ; preds = %merge, %then2
   %40 = getelementptr inbounds i8, ptr %args, i64 24
   store ptr %39, ptr %40, align 8
   %41 = getelementptr i8, ptr %0, i64 1896
-  store ptr @"$string.570", ptr %41, align 8
+  store ptr @"$string.572", ptr %41, align 8
   %42 = getelementptr i8, ptr %0, i64 1904
   store i32 -1, ptr %42, align 4
   %43 = getelementptr i8, ptr %0, i64 1912
@@ -45973,7 +46162,7 @@ entry:
   %3 = getelementptr i8, ptr %0, i64 1920
   store ptr %3, ptr %args, align 8
   %4 = getelementptr i8, ptr %0, i64 1896
-  store ptr @"$string.606", ptr %4, align 8
+  store ptr @"$string.608", ptr %4, align 8
   %5 = getelementptr i8, ptr %0, i64 1904
   store i32 -1, ptr %5, align 4
   %6 = getelementptr i8, ptr %0, i64 1912
@@ -46193,7 +46382,7 @@ merge.i.i.i12:                                    ; preds = %forbody.i.i.i.i
   br i1 %.not1.i.i.i.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge.i.i.i12
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.608", i64 %50)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.610", i64 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %68 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %68, i64 1023)
@@ -46219,7 +46408,7 @@ merge.i.i.i.i:                                    ; preds = %merge.i.i.i12
   br i1 %.not43.i.i.i.i, label %merge4.i.i.i.i, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.609", i32 %65, i64 %50, i32 %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.611", i32 %65, i64 %50, i32 %73)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i46.i.i.i.i)
   %75 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i47.i.i.i.i = call i64 @llvm.smin.i64(i64 %75, i64 1023)
@@ -46245,7 +46434,7 @@ merge4.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   br i1 %81, label %then13.i.i.i.i, label %merge4.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %merge4.i.i.i.i
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.610", i32 %65, i64 %50, i32 %80)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.612", i32 %65, i64 %50, i32 %80)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i.i.i)
   %83 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i51.i.i.i.i = call i64 @llvm.smin.i64(i64 %83, i64 1023)
@@ -46326,7 +46515,7 @@ merge1.i.i:                                       ; preds = %then3.i.i, %and.lhs
   br label %merge.i
 
 then2.i:                                          ; preds = %then.i
-  %108 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.607", i32 %2)
+  %108 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.609", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %109 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %109, i64 1023)
@@ -46465,17 +46654,17 @@ then.i.i:                                         ; preds = %merge
   %37 = getelementptr i8, ptr %25, i64 7552
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   %39 = getelementptr i8, ptr %25, i64 6416
-  %40 = load ptr, ptr %39, align 8, !noalias !88
+  %40 = load ptr, ptr %39, align 8, !noalias !89
   %41 = getelementptr i8, ptr %40, i64 72
-  %42 = load i32, ptr %41, align 4, !noalias !88
+  %42 = load i32, ptr %41, align 4, !noalias !89
   %43 = getelementptr i8, ptr %25, i64 6432
-  %44 = load i32, ptr %43, align 4, !noalias !88
+  %44 = load i32, ptr %43, align 4, !noalias !89
   %45 = getelementptr i8, ptr %25, i64 6468
-  %46 = load i32, ptr %45, align 4, !noalias !88
+  %46 = load i32, ptr %45, align 4, !noalias !89
   %47 = getelementptr i8, ptr %25, i64 6428
-  %48 = load i32, ptr %47, align 4, !noalias !88
+  %48 = load i32, ptr %47, align 4, !noalias !89
   %49 = getelementptr i8, ptr %25, i64 8936
-  %50 = load i32, ptr %49, align 4, !noalias !88
+  %50 = load i32, ptr %49, align 4, !noalias !89
   store i32 %42, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
   store i32 %44, ptr %.sroa.2.0.limits.sroa_idx.i, align 4
@@ -46494,7 +46683,7 @@ then.i.i.i13:                                     ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i13
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.611", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.613", i64 20, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -46523,7 +46712,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i11
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.612", i32 %59, i32 152)
+  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.614", i32 %59, i32 152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i84.i.i.i)
   %61 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i85.i.i.i = tail call i64 @llvm.smin.i64(i64 %61, i64 1023)
@@ -46562,7 +46751,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.616", i32 %72)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.618", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %75 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %75, i64 1023)
@@ -46592,7 +46781,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.617", i32 %81, i32 %72)
+  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.619", i32 %81, i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i95.i.i.i.i)
   %83 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i96.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %83, i64 1023)
@@ -46622,7 +46811,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.618", i64 %89)
+  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.620", i64 %89)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i99.i.i.i.i)
   %92 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i100.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -46652,7 +46841,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.619", i32 %98)
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.621", i32 %98)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -46670,7 +46859,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %103, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.620", i32 %98, i32 %42)
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.622", i32 %98, i32 %42)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -46690,7 +46879,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i88.i.i.i
 
 then2.i.i88.i.i.i:                                ; preds = %then.i.i.i.i.i
-  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.621", i32 %111, i32 %48, i32 %50)
+  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.623", i32 %111, i32 %48, i32 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %114 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %114, i64 1023)
@@ -46726,14 +46915,14 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.632", i32 %122)
+  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.634", i32 %122)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge21.i.i.i:                                    ; preds = %merge17.i.i.i
   %125 = getelementptr i8, ptr %1, i64 72
   %126 = load ptr, ptr %125, align 8
-  %127 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.633", ptr %126, i32 %122, i32 %42, ptr %3)
+  %127 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.635", ptr %126, i32 %122, i32 %42, ptr %3)
   %.not79.i.i.i = icmp eq i32 %127, 0
   br i1 %.not79.i.i.i, label %merge30.i.i.i, label %"$Loop.submit.exit"
 
@@ -47125,7 +47314,7 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %forcond.i.i.i45.i.i
   %295 = load i64, ptr %279, align 8
   %.not.i.i.i.i38.i.i.i = icmp slt i64 %295, %294
   %.pre.i.i.i.i.i.i = load ptr, ptr %277, align 8
-  br i1 %.not.i.i.i.i38.i.i.i, label %merge.i.i.i.i39.i.i.i, label %"$Vector.push.644.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i38.i.i.i, label %merge.i.i.i.i39.i.i.i, label %"$Vector.push.646.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i39.i.i.i:                            ; preds = %and.lhs.true.i.i.i.i.i
   %296 = shl i64 %295, 1
@@ -47140,9 +47329,9 @@ merge7.i.i.i.i42.i.i.i:                           ; preds = %merge.i.i.i.i39.i.i
   store ptr %298, ptr %277, align 8
   store i64 %spec.store.select.i.i.i.i41.i.i.i, ptr %279, align 8
   %.pre10.i.i.i43.i.i.i = load i64, ptr %278, align 8
-  br label %"$Vector.push.644.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.646.exit.thread.i.i.i.i.i"
 
-"$Vector.push.644.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i42.i.i.i, %and.lhs.true.i.i.i.i.i
+"$Vector.push.646.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i42.i.i.i, %and.lhs.true.i.i.i.i.i
   %300 = phi i64 [ %.pre10.i.i.i43.i.i.i, %merge7.i.i.i.i42.i.i.i ], [ %293, %and.lhs.true.i.i.i.i.i ]
   %301 = phi ptr [ %298, %merge7.i.i.i.i42.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i ]
   %302 = getelementptr %107, ptr %301, i64 %300
@@ -47152,7 +47341,7 @@ merge7.i.i.i.i42.i.i.i:                           ; preds = %merge.i.i.i.i39.i.i
   store i64 %304, ptr %278, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.644.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i48.i.i.i", %forbody.lr.ph.i.i.i44.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.646.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i48.i.i.i", %forbody.lr.ph.i.i.i44.i.i.i
   %305 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %305, %273
   br i1 %exitcond.not.i.i.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i.i.i.i
@@ -47299,7 +47488,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %368 = load i32, ptr %68, align 4
-  %369 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.646", i32 %368)
+  %369 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.648", i32 %368)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %370 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %370, i64 1023)
@@ -47332,7 +47521,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %379 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.647", i64 %376, i32 %46)
+  %379 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.649", i64 %376, i32 %46)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i)
   %380 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i61.i.i = tail call i64 @llvm.smin.i64(i64 %380, i64 1023)
@@ -47385,8 +47574,8 @@ then2.i.i.i.i32.i:                                ; preds = %then2.i.i28.i
   br label %then6.i
 
 merge.i33.i:                                      ; preds = %merge.i
-  %396 = load i32, ptr %47, align 4, !noalias !91
-  %397 = load i32, ptr %49, align 4, !noalias !91
+  %396 = load i32, ptr %47, align 4, !noalias !92
+  %397 = load i32, ptr %49, align 4, !noalias !92
   %.val63.i.i = load i32, ptr %157, align 4
   %.val64.i.i = load i32, ptr %134, align 4
   %398 = add i32 %396, -2
@@ -47400,7 +47589,7 @@ then.i67.i.i:                                     ; preds = %merge.i33.i
   br i1 %.not.i.i, label %then6.i, label %then2.i69.i.i
 
 then2.i69.i.i:                                    ; preds = %then.i67.i.i
-  %403 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.621", i32 %401, i32 %396, i32 %397)
+  %403 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.623", i32 %401, i32 %396, i32 %397)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i)
   %404 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i70.i.i = tail call i64 @llvm.smin.i64(i64 %404, i64 1023)
@@ -47437,7 +47626,7 @@ then2.i76.i.i:                                    ; preds = %then.i75.i.i
   %415 = load i32, ptr %414, align 4
   %416 = getelementptr i8, ptr %25, i64 6444
   %417 = load i32, ptr %416, align 4
-  %418 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.648", i64 %410, i32 %415, i32 %417)
+  %418 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.650", i64 %410, i32 %415, i32 %417)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
   %419 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %419, i64 1023)
@@ -47486,7 +47675,7 @@ then2.i84.i.i:                                    ; preds = %merge.i.i37.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i38.i
 
 then5.i.i38.i:                                    ; preds = %then2.i84.i.i
-  %438 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.649", i32 %429)
+  %438 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.651", i32 %429)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i81.i.i)
   %439 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i85.i.i = tail call i64 @llvm.smin.i64(i64 %439, i64 1023)
@@ -47528,7 +47717,7 @@ then2.i91.i.i:                                    ; preds = %merge.i89.i.i
 
 then5.i93.i.i:                                    ; preds = %then2.i91.i.i
   %452 = call ptr @strerror(i32 %450)
-  %453 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.651", ptr %452)
+  %453 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.653", ptr %452)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i)
   %454 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i94.i.i = call i64 @llvm.smin.i64(i64 %454, i64 1023)
@@ -47640,7 +47829,7 @@ then:                                             ; preds = %entry
   br i1 %.not28, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.613", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.615", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -47675,7 +47864,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.614", i32 %1, i32 %12)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.616", i32 %1, i32 %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i29)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i30 = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -47697,7 +47886,7 @@ then2.i.i31:                                      ; preds = %then9
 
 merge4:                                           ; preds = %merge
   %20 = load i32, ptr %2, align 4
-  %21 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.615", ptr %0, i32 %1, i32 %20, ptr %3)
+  %21 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.617", ptr %0, i32 %1, i32 %20, ptr %3)
   br label %common.ret
 }
 
@@ -47720,7 +47909,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.622", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.624", double %6)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %8 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %8, i64 1023)
@@ -47758,7 +47947,7 @@ then.i:                                           ; preds = %merge
 
 then5.i:                                          ; preds = %then.i
   %16 = fpext float %14 to double
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.623", ptr nonnull @"$string.625", double %16, double 0.000000e+00)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.625", ptr nonnull @"$string.627", double %16, double 0.000000e+00)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -47800,7 +47989,7 @@ and.lhs.true.i110:                                ; preds = %merge4
 
 then9.i:                                          ; preds = %then.i108
   %28 = fpext float %24 to double
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.624", ptr nonnull @"$string.626", double %28, double 0.000000e+00)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.626", ptr nonnull @"$string.628", double %28, double 0.000000e+00)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31.i)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i32.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -47831,7 +48020,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not104, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.627", i32 %36)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.629", i32 %36)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -47850,7 +48039,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %44 = fpext float %40 to double
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.628", double %44)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.630", double %44)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -47867,7 +48056,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %50 = fpext float %47 to double
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.629", double %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.631", double %50)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -47884,7 +48073,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %56 = fpext float %53 to double
-  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.630", double %56)
+  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.632", double %56)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -47900,7 +48089,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not103, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.631", i32 %59, i32 20)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.633", i32 %59, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 }
@@ -47922,7 +48111,7 @@ then:                                             ; preds = %entry
   br i1 %.not70, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.634", i32 %4, i32 1024)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.636", i32 %4, i32 1024)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -47962,7 +48151,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %15 = add nuw nsw i32 %4, 1
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.635", i32 %15)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.637", i32 %15)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
   %17 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -47996,7 +48185,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not68, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.636", i32 %22)
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.638", i32 %22)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75)
   %24 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i76 = tail call i64 @llvm.smin.i64(i64 %24, i64 1023)
@@ -48036,7 +48225,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %34 = trunc nuw nsw i64 %indvars.iv to i32
-  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.637", i32 %34, i32 %32)
+  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.639", i32 %34, i32 %32)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i79)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i80 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -48062,7 +48251,7 @@ merge24:                                          ; preds = %forcond
   %43 = getelementptr i32, ptr %13, i64 %wide.trip.count
   %44 = load i32, ptr %43, align 4
   %45 = load i32, ptr %1, align 4
-  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.638", ptr %42, i32 %44, i32 %45, ptr %2)
+  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.640", ptr %42, i32 %44, i32 %45, ptr %2)
   br label %common.ret
 }
 
@@ -48087,7 +48276,7 @@ then:                                             ; preds = %entry
   br i1 %.not81, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.639", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.641", i32 %7, i32 %5)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -48115,7 +48304,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i8, ptr %0, i64 104
   %17 = load ptr, ptr %16, align 8
   %18 = load i32, ptr %1, align 4
-  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.640", ptr %17, i32 %7, i32 %18, ptr %2)
+  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.642", ptr %17, i32 %7, i32 %18, ptr %2)
   %.not = icmp eq i32 %19, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -48135,7 +48324,7 @@ and.lhs.true:                                     ; preds = %merge4
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.641", i32 %20)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.643", i32 %20)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -48186,7 +48375,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %40 = trunc nuw nsw i64 %indvars.iv102 to i32
   %41 = fpext float %34 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.642", i32 %40, double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.644", i32 %40, double %41)
   tail call fastcc void @"$printable.clean"(ptr nonnull %2, i64 1024)
   br label %common.ret
 
@@ -48208,7 +48397,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %46 = trunc nuw nsw i64 %indvars.iv102 to i32
-  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.643", i32 %46, i32 %39)
+  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.645", i32 %46, i32 %39)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i86)
   %48 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i87 = tail call i64 @llvm.smin.i64(i64 %48, i64 1023)
@@ -48520,7 +48709,7 @@ forbody.i.i.i.i.epil:                             ; preds = %merge1.i.i.i.i.loop
   %137 = add nuw nsw i64 %i.013.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !94
+  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !95
 
 merge1.i.i.i.i:                                   ; preds = %merge1.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil, %merge.i.i.i.i
   call void @free(ptr %.pre.i.i.i.i)
@@ -48644,7 +48833,7 @@ forbody.i.i27.i.i.epil:                           ; preds = %merge1.i.i25.i.i.lo
   %185 = add nuw nsw i64 %i.013.i.i28.i.i.epil, 1
   %epil.iter78.next = add i64 %epil.iter78, 1
   %epil.iter78.cmp.not = icmp eq i64 %epil.iter78.next, %xtraiter77
-  br i1 %epil.iter78.cmp.not, label %merge1.i.i25.i.i, label %forbody.i.i27.i.i.epil, !llvm.loop !95
+  br i1 %epil.iter78.cmp.not, label %merge1.i.i25.i.i, label %forbody.i.i27.i.i.epil, !llvm.loop !96
 
 merge1.i.i25.i.i:                                 ; preds = %merge1.i.i25.i.i.loopexit.unr-lcssa, %forbody.i.i27.i.i.epil, %merge.i.i23.i.i
   call void @free(ptr %.pre.i.i24.i.i)
@@ -48939,7 +49128,7 @@ forbody.i.i.i14.i.epil:                           ; preds = %"$Loop.take_masks.e
   %326 = add nuw nsw i64 %i.04.i.i.i.i.epil, 1
   %epil.iter83.next = add i64 %epil.iter83, 1
   %epil.iter83.cmp.not = icmp eq i64 %epil.iter83.next, %xtraiter82
-  br i1 %epil.iter83.cmp.not, label %"$Loop.take_masks.exit.i.i.i", label %forbody.i.i.i14.i.epil, !llvm.loop !96
+  br i1 %epil.iter83.cmp.not, label %"$Loop.take_masks.exit.i.i.i", label %forbody.i.i.i14.i.epil, !llvm.loop !97
 
 "$Loop.take_masks.exit.i.i.i":                    ; preds = %"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i14.i.epil, %merge.i.i10.i
   store i8 0, ptr %13, align 1
@@ -49792,7 +49981,7 @@ forbody.i.i.i.i.i.i.i.i.i.epil:                   ; preds = %"$PagePool.prefix_h
   %indvars.iv.next.i.i.i.i.i.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.i.i.epil, 1
   %epil.iter88.next = add i64 %epil.iter88, 1
   %epil.iter88.cmp.not = icmp eq i64 %epil.iter88.next, %xtraiter87
-  br i1 %epil.iter88.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i.i.i.epil, !llvm.loop !97
+  br i1 %epil.iter88.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i.i.i.epil, !llvm.loop !98
 
 "$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i":     ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i.i.i.i.i.epil, %merge.i.i.i.i.i.i.i.i.i
   %hash.1.lcssa.i.i.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i.i.i ], [ %.lcssa68.ph, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %737, %forbody.i.i.i.i.i.i.i.i.i.epil ]
@@ -49998,7 +50187,7 @@ forbody.i35.i.i.i.i.i.i.epil:                     ; preds = %"$Scheduler.count_c
   %indvars.iv.next.i37.i.i.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i36.i.i.i.i.i.i.epil, 1
   %epil.iter94.next = add i64 %epil.iter94, 1
   %epil.iter94.cmp.not = icmp eq i64 %epil.iter94.next, %xtraiter93
-  br i1 %epil.iter94.cmp.not, label %"$Scheduler.count_cached.exit.i.i.i.i.i.i", label %forbody.i35.i.i.i.i.i.i.epil, !llvm.loop !98
+  br i1 %epil.iter94.cmp.not, label %"$Scheduler.count_cached.exit.i.i.i.i.i.i", label %forbody.i35.i.i.i.i.i.i.epil, !llvm.loop !99
 
 "$Scheduler.count_cached.exit.i.i.i.i.i.i":       ; preds = %"$Scheduler.count_cached.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.epil", %"$Scheduler.find_prefix.exit.i.i.i.i.i.i"
   %count.0.lcssa.i.i.i.i.i.i.i = phi i32 [ 0, %"$Scheduler.find_prefix.exit.i.i.i.i.i.i" ], [ %.lcssa72.ph, %"$Scheduler.count_cached.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %823, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.i.i.epil" ]
@@ -54018,7 +54207,7 @@ entry:
   %wanted = alloca %93, align 8
   %4 = getelementptr inbounds i8, ptr %wanted, i64 8
   %5 = getelementptr inbounds i8, ptr %wanted, i64 24
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(144) %5, i8 0, i64 120, i1 false)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(144) %5, i8 0, i64 80, i1 false)
   store i32 144, ptr %wanted, align 8
   %6 = getelementptr inbounds i8, ptr %wanted, i64 16
   store ptr @"$string.55", ptr %6, align 8
@@ -54035,27 +54224,33 @@ entry:
   %13 = getelementptr inbounds i8, ptr %wanted, i64 72
   store i32 -1, ptr %13, align 8
   %14 = getelementptr inbounds i8, ptr %wanted, i64 104
-  store i32 -1, ptr %14, align 8
-  %15 = getelementptr inbounds i8, ptr %wanted, i64 108
-  store i32 -1, ptr %15, align 4
-  %16 = getelementptr inbounds i8, ptr %wanted, i64 112
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(28) %16, i8 0, i64 28, i1 false)
+  store <4 x i32> <i32 -1, i32 -1, i32 0, i32 0>, ptr %14, align 8
+  %15 = getelementptr inbounds i8, ptr %wanted, i64 120
+  store i32 0, ptr %15, align 8
+  %16 = getelementptr inbounds i8, ptr %wanted, i64 136
+  store i32 0, ptr %16, align 8
+  %17 = getelementptr inbounds i8, ptr %wanted, i64 140
+  store i32 1, ptr %17, align 4
+  %18 = getelementptr inbounds i8, ptr %wanted, i64 124
+  store i32 0, ptr %18, align 4
+  %19 = getelementptr inbounds i8, ptr %wanted, i64 128
+  store i64 0, ptr %19, align 8
   store ptr %0, ptr %4, align 8
-  %17 = getelementptr inbounds i8, ptr %wanted, i64 32
-  store i32 %1, ptr %17, align 8
+  %20 = getelementptr inbounds i8, ptr %wanted, i64 32
+  store i32 %1, ptr %20, align 8
   store i32 %2, ptr %8, align 4
   store i32 %3, ptr %7, align 4
-  %18 = call i32 @init_engine_with(ptr nonnull %wanted, ptr nonnull %engine, ptr nonnull %message)
-  %.not = icmp eq i32 %18, 0
+  %21 = call i32 @init_engine_with(ptr nonnull %wanted, ptr nonnull %engine, ptr nonnull %message)
+  %.not = icmp eq i32 %21, 0
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %19 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.700", ptr nonnull %message)
+  %22 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.702", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
-  %20 = load ptr, ptr %engine, align 8
-  ret ptr %20
+  %23 = load ptr, ptr %engine, align 8
+  ret ptr %23
 }
 
 define dso_local i32 @init_engine_with(ptr %0, ptr writeonly %1, ptr %2) local_unnamed_addr {
@@ -54075,7 +54270,7 @@ then:                                             ; preds = %entry
   br i1 %.not30, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.660", i64 49, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.662", i64 49, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %4 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %4, i64 1023)
@@ -54110,7 +54305,7 @@ then5:                                            ; preds = %merge
   br i1 %.not29, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.661", i64 30, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.663", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i32 = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -54150,7 +54345,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %.not.i.i.i, label %then13, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.662", i64 %.val.i.i)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.664", i64 %.val.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %22 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %22, i64 1023)
@@ -54176,19 +54371,19 @@ merge2.i.i:                                       ; preds = %merge.i.i
   %29 = getelementptr i8, ptr %0, i64 24
   %30 = load ptr, ptr %29, align 8
   %31 = call fastcc i32 @"$Library.open"(ptr nonnull %9, ptr %28, ptr %30, ptr %2)
-  %.not80.i.i = icmp eq i32 %31, 0
-  br i1 %.not80.i.i, label %merge7.i.i, label %then13
+  %.not81.i.i = icmp eq i32 %31, 0
+  br i1 %.not81.i.i, label %merge7.i.i, label %then13
 
 merge7.i.i:                                       ; preds = %merge2.i.i
   %32 = getelementptr i8, ptr %9, i64 9176
   store i32 1, ptr %32, align 4
   %33 = getelementptr i8, ptr %0, i64 116
   %34 = load i32, ptr %33, align 4
-  %.not.i86.i.i = icmp eq i32 %34, 0
+  %.not.i87.i.i = icmp eq i32 %34, 0
   %35 = getelementptr i8, ptr %9, i64 4312
   %36 = getelementptr i8, ptr %0, i64 8
   %37 = load ptr, ptr %36, align 8
-  br i1 %.not.i86.i.i, label %merge.i88.i.i, label %then.i.i.i
+  br i1 %.not.i87.i.i, label %merge.i89.i.i, label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %merge7.i.i
   %38 = getelementptr i8, ptr %0, i64 120
@@ -54196,12 +54391,12 @@ then.i.i.i:                                       ; preds = %merge7.i.i
   %40 = call fastcc i32 @"$Model.read_synthetic"(ptr %35, ptr %37, i32 %39, ptr %2)
   br label %"$Engine.open_model.exit.i.i"
 
-merge.i88.i.i:                                    ; preds = %merge7.i.i
+merge.i89.i.i:                                    ; preds = %merge7.i.i
   %41 = call fastcc i32 @"$Model.read"(ptr %35, ptr %37, i1 zeroext true, ptr %2)
   %.not.i.i.i.i = icmp eq i32 %41, 0
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %then13
 
-merge.i.i.i.i:                                    ; preds = %merge.i88.i.i
+merge.i.i.i.i:                                    ; preds = %merge.i89.i.i
   %42 = getelementptr i8, ptr %9, i64 5064
   %43 = load i8, ptr %42, align 1
   %44 = trunc i8 %43 to i1
@@ -54240,14 +54435,14 @@ merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   br label %"$Engine.open_model.exit.i.i"
 
 "$Engine.open_model.exit.i.i":                    ; preds = %merge1.i.i.i.i, %then.i.i.i
-  %common.ret.op.i87.i.i = phi i32 [ %40, %then.i.i.i ], [ %54, %merge1.i.i.i.i ]
-  %.not81.i.i = icmp eq i32 %common.ret.op.i87.i.i, 0
-  br i1 %.not81.i.i, label %merge12.i.i, label %then13
+  %common.ret.op.i88.i.i = phi i32 [ %40, %then.i.i.i ], [ %54, %merge1.i.i.i.i ]
+  %.not82.i.i = icmp eq i32 %common.ret.op.i88.i.i, 0
+  br i1 %.not82.i.i, label %merge12.i.i, label %then13
 
 merge12.i.i:                                      ; preds = %"$Engine.open_model.exit.i.i"
   %55 = call fastcc i32 @"$Engine.make_plan"(ptr nonnull %9, ptr nonnull %0, ptr %2)
-  %.not82.i.i = icmp eq i32 %55, 0
-  br i1 %.not82.i.i, label %merge17.i.i, label %then13
+  %.not83.i.i = icmp eq i32 %55, 0
+  br i1 %.not83.i.i, label %merge17.i.i, label %then13
 
 merge17.i.i:                                      ; preds = %merge12.i.i
   store i32 2, ptr %32, align 4
@@ -54256,77 +54451,79 @@ merge17.i.i:                                      ; preds = %merge12.i.i
   %58 = load ptr, ptr %57, align 8
   %59 = getelementptr i8, ptr %9, i64 5268
   %60 = load i32, ptr %59, align 4
-  %61 = call fastcc i32 @"$RankGroup.init"(ptr %56, ptr %58, i32 %60, ptr %2)
-  %.not83.i.i = icmp eq i32 %61, 0
-  br i1 %.not83.i.i, label %merge22.i.i, label %then13
+  %61 = getelementptr i8, ptr %9, i64 5404
+  %62 = load i32, ptr %61, align 4
+  %63 = call fastcc i32 @"$RankGroup.init"(ptr %56, ptr %58, i32 %60, i32 %62, ptr %2)
+  %.not84.i.i = icmp eq i32 %63, 0
+  br i1 %.not84.i.i, label %merge22.i.i, label %then13
 
 merge22.i.i:                                      ; preds = %merge17.i.i
-  %62 = getelementptr i8, ptr %9, i64 5104
-  %63 = call fastcc i32 @"$load.ranks"(ptr %56, ptr %62, ptr %2)
-  %.not84.i.i = icmp eq i32 %63, 0
-  br i1 %.not84.i.i, label %merge27.i.i, label %then13
+  %64 = getelementptr i8, ptr %9, i64 5104
+  %65 = call fastcc i32 @"$load.ranks"(ptr %56, ptr %64, ptr %2)
+  %.not85.i.i = icmp eq i32 %65, 0
+  br i1 %.not85.i.i, label %merge27.i.i, label %then13
 
 merge27.i.i:                                      ; preds = %merge22.i.i
-  %64 = getelementptr i8, ptr %9, i64 4172
-  %65 = load i32, ptr %64, align 4
-  %66 = icmp eq i32 %65, 0
-  %67 = zext i1 %66 to i8
-  %68 = getelementptr i8, ptr %9, i64 6302
-  store i8 %67, ptr %68, align 1
-  %69 = call fastcc i32 @"$Engine.capture"(ptr nonnull %9, ptr %2)
-  %.not85.i.i = icmp eq i32 %69, 0
-  br i1 %.not85.i.i, label %"$Engine.open.exit.i", label %then13
+  %66 = getelementptr i8, ptr %9, i64 4172
+  %67 = load i32, ptr %66, align 4
+  %68 = icmp eq i32 %67, 0
+  %69 = zext i1 %68 to i8
+  %70 = getelementptr i8, ptr %9, i64 6302
+  store i8 %69, ptr %70, align 1
+  %71 = call fastcc i32 @"$Engine.capture"(ptr nonnull %9, ptr %2)
+  %.not86.i.i = icmp eq i32 %71, 0
+  br i1 %.not86.i.i, label %"$Engine.open.exit.i", label %then13
 
 "$Engine.open.exit.i":                            ; preds = %merge27.i.i
   store i32 3, ptr %32, align 4
-  %70 = call fastcc i32 @"$Engine.start_loop"(ptr nonnull %9, ptr %2)
-  %.not.i = icmp eq i32 %70, 0
+  %72 = call fastcc i32 @"$Engine.start_loop"(ptr nonnull %9, ptr %2)
+  %.not.i = icmp eq i32 %72, 0
   br i1 %.not.i, label %merge.i, label %then13
 
 merge.i:                                          ; preds = %"$Engine.open.exit.i"
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i18.i)
-  %71 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18.i)
-  %72 = load <2 x i64>, ptr %time.i18.i, align 16
+  %73 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18.i)
+  %74 = load <2 x i64>, ptr %time.i18.i, align 16
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i18.i)
-  %73 = sub <2 x i64> %72, %17
-  %74 = extractelement <2 x i64> %73, i64 0
-  %reass.mul.i = mul i64 %74, 1000000000
-  %75 = extractelement <2 x i64> %73, i64 1
-  %76 = add i64 %75, %reass.mul.i
-  %77 = getelementptr i8, ptr %9, i64 9184
-  store i64 %76, ptr %77, align 8
-  %78 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
-  store ptr %78, ptr %1, align 8
-  %79 = icmp eq ptr %78, null
-  br i1 %79, label %then2.i, label %common.ret
+  %75 = sub <2 x i64> %74, %17
+  %76 = extractelement <2 x i64> %75, i64 0
+  %reass.mul.i = mul i64 %76, 1000000000
+  %77 = extractelement <2 x i64> %75, i64 1
+  %78 = add i64 %77, %reass.mul.i
+  %79 = getelementptr i8, ptr %9, i64 9184
+  store i64 %78, ptr %79, align 8
+  %80 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
+  store ptr %80, ptr %1, align 8
+  %81 = icmp eq ptr %80, null
+  br i1 %81, label %then2.i, label %common.ret
 
 then2.i:                                          ; preds = %merge.i
   %.not17.i = icmp eq ptr %2, null
   br i1 %.not17.i, label %then13, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.699", i64 39, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.701", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %80 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %80, i64 1023)
-  %81 = icmp sgt i64 %80, 0
-  br i1 %81, label %then2.i.i19.i, label %"$printable.clean.exit.i"
+  %82 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %82, i64 1023)
+  %83 = icmp sgt i64 %82, 0
+  br i1 %83, label %then2.i.i19.i, label %"$printable.clean.exit.i"
 
 then2.i.i19.i:                                    ; preds = %then5.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i, i1 false)
   br label %"$printable.clean.exit.i"
 
 "$printable.clean.exit.i":                        ; preds = %then2.i.i19.i, %then5.i
-  %82 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %82, align 1
-  %83 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %84 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %84, i64 %83)
+  %84 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %84, align 1
+  %85 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %86 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %86, i64 %85)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %then13
 
-then13:                                           ; preds = %then2.i, %"$printable.clean.exit.i", %"$Engine.open.exit.i", %then2.i.i.i.i, %"$printable.clean.exit.i.i.i.i", %merge.i88.i.i, %"$printable.clean.exit.i.i.i", %merge.i.i.i, %merge27.i.i, %merge22.i.i, %merge17.i.i, %merge12.i.i, %"$Engine.open_model.exit.i.i", %merge2.i.i, %merge4
-  %common.ret.op.i.ph = phi i32 [ 1, %merge4 ], [ %31, %merge2.i.i ], [ %common.ret.op.i87.i.i, %"$Engine.open_model.exit.i.i" ], [ %55, %merge12.i.i ], [ %61, %merge17.i.i ], [ %63, %merge22.i.i ], [ %69, %merge27.i.i ], [ 1, %merge.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ %41, %merge.i88.i.i ], [ 5, %"$printable.clean.exit.i.i.i.i" ], [ 5, %then2.i.i.i.i ], [ %70, %"$Engine.open.exit.i" ], [ 3, %"$printable.clean.exit.i" ], [ 3, %then2.i ]
+then13:                                           ; preds = %then2.i, %"$printable.clean.exit.i", %"$Engine.open.exit.i", %then2.i.i.i.i, %"$printable.clean.exit.i.i.i.i", %merge.i89.i.i, %"$printable.clean.exit.i.i.i", %merge.i.i.i, %merge27.i.i, %merge22.i.i, %merge17.i.i, %merge12.i.i, %"$Engine.open_model.exit.i.i", %merge2.i.i, %merge4
+  %common.ret.op.i.ph = phi i32 [ 1, %merge4 ], [ %31, %merge2.i.i ], [ %common.ret.op.i88.i.i, %"$Engine.open_model.exit.i.i" ], [ %55, %merge12.i.i ], [ %63, %merge17.i.i ], [ %65, %merge22.i.i ], [ %71, %merge27.i.i ], [ 1, %merge.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ %41, %merge.i89.i.i ], [ 5, %"$printable.clean.exit.i.i.i.i" ], [ 5, %then2.i.i.i.i ], [ %72, %"$Engine.open.exit.i" ], [ 3, %"$printable.clean.exit.i" ], [ 3, %then2.i ]
   call fastcc void @"$close_engine"(ptr nonnull %9)
   br label %common.ret
 }
@@ -54360,7 +54557,7 @@ then2.i:                                          ; preds = %merge.i
   %11 = getelementptr i8, ptr %10, i64 8
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr i8, ptr %0, i64 5585
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.663", ptr %12, ptr %13)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.665", ptr %12, ptr %13)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -54381,129 +54578,135 @@ then2.i.i.i:                                      ; preds = %then2.i
   br label %common.ret
 }
 
-define internal fastcc i32 @"$RankGroup.init"(ptr %0, ptr %1, i32 %2, ptr %3) unnamed_addr {
+define internal fastcc i32 @"$RankGroup.init"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) unnamed_addr {
 entry:
   %raw.i36.i = alloca [1024 x i8], align 1
   %raw.i.i = alloca [1024 x i8], align 1
+  %options.i = alloca %98, align 8
+  %devices.i = alloca [64 x i32], align 4
   %raw.i = alloca [1024 x i8], align 1
   %attributes.i = alloca %109, align 8
-  %options = alloca %98, align 8
-  %4 = getelementptr inbounds i8, ptr %0, i64 4
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(304) %4, i8 0, i64 300, i1 false)
-  %5 = getelementptr i8, ptr %0, i64 16
-  store ptr %1, ptr %5, align 8
+  %5 = getelementptr inbounds i8, ptr %0, i64 4
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(304) %5, i8 0, i64 300, i1 false)
+  %6 = getelementptr i8, ptr %0, i64 16
+  store ptr %1, ptr %6, align 8
   store i32 %2, ptr %0, align 4
-  %6 = getelementptr i8, ptr %0, i64 197
-  store i8 1, ptr %6, align 1
-  %7 = getelementptr i8, ptr %0, i64 48
-  %8 = tail call i32 @pthread_mutex_init(ptr %7, ptr null)
-  %9 = getelementptr i8, ptr %0, i64 88
-  %10 = tail call i32 @pthread_cond_init(ptr %9, ptr null)
-  %11 = getelementptr i8, ptr %0, i64 136
+  %7 = getelementptr i8, ptr %0, i64 197
+  store i8 1, ptr %7, align 1
+  %8 = getelementptr i8, ptr %0, i64 48
+  %9 = tail call i32 @pthread_mutex_init(ptr %8, ptr null)
+  %10 = getelementptr i8, ptr %0, i64 88
+  %11 = tail call i32 @pthread_cond_init(ptr %10, ptr null)
+  %12 = getelementptr i8, ptr %0, i64 136
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i)
-  %12 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i)
-  %13 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i, i32 1)
-  %14 = call i32 @pthread_cond_init(ptr %11, ptr nonnull %attributes.i)
-  %15 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i)
+  %13 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i)
+  %14 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i, i32 1)
+  %15 = call i32 @pthread_cond_init(ptr %12, ptr nonnull %attributes.i)
+  %16 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i)
-  %16 = sext i32 %2 to i64
-  %17 = call ptr @calloc(i64 %16, i64 2000)
-  %18 = getelementptr i8, ptr %0, i64 8
-  store ptr %17, ptr %18, align 8
-  %19 = call ptr @calloc(i64 %16, i64 4)
-  %20 = getelementptr i8, ptr %0, i64 224
-  store ptr %19, ptr %20, align 8
-  %21 = call ptr @calloc(i64 %16, i64 1024)
-  %22 = getelementptr i8, ptr %0, i64 232
-  store ptr %21, ptr %22, align 8
-  %23 = call ptr @calloc(i64 %16, i64 8)
-  %24 = getelementptr i8, ptr %0, i64 32
-  store ptr %23, ptr %24, align 8
-  %25 = call ptr @calloc(i64 %16, i64 1)
-  %26 = getelementptr i8, ptr %0, i64 200
-  store ptr %25, ptr %26, align 8
-  %27 = icmp eq ptr %17, null
-  br i1 %27, label %then, label %or.lhs.false3
+  %17 = sext i32 %2 to i64
+  %18 = call ptr @calloc(i64 %17, i64 2000)
+  %19 = getelementptr i8, ptr %0, i64 8
+  store ptr %18, ptr %19, align 8
+  %20 = call ptr @calloc(i64 %17, i64 4)
+  %21 = getelementptr i8, ptr %0, i64 224
+  store ptr %20, ptr %21, align 8
+  %22 = call ptr @calloc(i64 %17, i64 1024)
+  %23 = getelementptr i8, ptr %0, i64 232
+  store ptr %22, ptr %23, align 8
+  %24 = call ptr @calloc(i64 %17, i64 8)
+  %25 = getelementptr i8, ptr %0, i64 32
+  store ptr %24, ptr %25, align 8
+  %26 = call ptr @calloc(i64 %17, i64 1)
+  %27 = getelementptr i8, ptr %0, i64 200
+  store ptr %26, ptr %27, align 8
+  %28 = icmp eq ptr %18, null
+  br i1 %28, label %then, label %or.lhs.false3
 
 then:                                             ; preds = %or.lhs.false1, %or.lhs.false3, %entry
-  %.not63 = icmp eq ptr %3, null
-  br i1 %.not63, label %common.ret, label %then5
+  %.not61 = icmp eq ptr %4, null
+  br i1 %.not61, label %common.ret, label %then5
 
 or.lhs.false1:                                    ; preds = %or.lhs.false3
-  %28 = icmp eq ptr %21, null
-  %29 = icmp eq ptr %23, null
-  %or.cond64 = or i1 %28, %29
-  br i1 %or.cond64, label %then, label %forcond.preheader
+  %29 = icmp eq ptr %22, null
+  %30 = icmp eq ptr %24, null
+  %or.cond67 = or i1 %29, %30
+  br i1 %or.cond67, label %then, label %forcond.preheader
 
 forcond.preheader:                                ; preds = %or.lhs.false1
-  %30 = icmp sgt i32 %2, 0
-  br i1 %30, label %forbody.preheader, label %merge8
+  %31 = icmp sgt i32 %2, 0
+  br i1 %31, label %forbody.preheader, label %merge8.thread
+
+merge8.thread:                                    ; preds = %forcond.preheader
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %options.i)
+  call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %devices.i)
+  br label %"$groups.create.exit"
 
 forbody.preheader:                                ; preds = %forcond.preheader
   %wide.trip.count = zext nneg i32 %2 to i64
   %xtraiter = and i64 %wide.trip.count, 1
-  %31 = icmp eq i32 %2, 1
-  br i1 %31, label %merge7.unr-lcssa, label %forbody.preheader.new
+  %32 = icmp eq i32 %2, 1
+  br i1 %32, label %merge7.unr-lcssa, label %forbody.preheader.new
 
 forbody.preheader.new:                            ; preds = %forbody.preheader
   %unroll_iter = and i64 %wide.trip.count, 2147483646
   br label %forbody
 
 or.lhs.false3:                                    ; preds = %entry
-  %32 = icmp eq ptr %19, null
-  %33 = icmp eq ptr %25, null
-  %or.cond = or i1 %32, %33
+  %33 = icmp eq ptr %20, null
+  %34 = icmp eq ptr %26, null
+  %or.cond = or i1 %33, %34
   br i1 %or.cond, label %then, label %or.lhs.false1
 
 then5:                                            ; preds = %then
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.664", i32 %2)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.666", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %35 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i = call i64 @llvm.smin.i64(i64 %35, i64 1023)
-  %36 = icmp sgt i64 %35, 0
-  br i1 %36, label %then2.i.i, label %"$printable.clean.exit"
+  %36 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
+  %spec.select.i.i = call i64 @llvm.smin.i64(i64 %36, i64 1023)
+  %37 = icmp sgt i64 %36, 0
+  br i1 %37, label %then2.i.i, label %"$printable.clean.exit"
 
 then2.i.i:                                        ; preds = %then5
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %3, i64 %spec.select.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %4, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
 "$printable.clean.exit":                          ; preds = %then5, %then2.i.i
-  %37 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %37, align 1
-  %38 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %39 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %39, i64 %38)
+  %38 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %38, align 1
+  %39 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %40 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %4, i64 1024, i64 %40, i64 %39)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %merge5.i, %"$printable.clean.exit39.i", %then6.i, %"$printable.clean.exit.i", %then.i, %merge12, %merge8, %merge7, %"$printable.clean.exit", %then
-  %common.ret.op = phi i32 [ 3, %then ], [ 3, %"$printable.clean.exit" ], [ 0, %merge7 ], [ %65, %merge8 ], [ 3, %then.i ], [ 3, %"$printable.clean.exit.i" ], [ 11, %then6.i ], [ 11, %"$printable.clean.exit39.i" ], [ 0, %merge12 ], [ 0, %merge5.i ]
+common.ret:                                       ; preds = %merge5.i, %"$printable.clean.exit39.i", %then6.i, %"$printable.clean.exit.i", %then.i, %merge12, %"$groups.create.exit", %merge7, %"$printable.clean.exit", %then
+  %common.ret.op = phi i32 [ 3, %then ], [ 3, %"$printable.clean.exit" ], [ 0, %merge7 ], [ %83, %"$groups.create.exit" ], [ 3, %then.i ], [ 3, %"$printable.clean.exit.i" ], [ 11, %then6.i ], [ 11, %"$printable.clean.exit39.i" ], [ 0, %merge12 ], [ 0, %merge5.i ]
   ret i32 %common.ret.op
 
 forbody:                                          ; preds = %forbody, %forbody.preheader.new
   %indvars.iv = phi i64 [ 0, %forbody.preheader.new ], [ %indvars.iv.next.1, %forbody ]
   %niter = phi i64 [ 0, %forbody.preheader.new ], [ %niter.next.1, %forbody ]
-  %40 = load ptr, ptr %18, align 8
-  %41 = getelementptr %15, ptr %40, i64 %indvars.iv
-  %42 = trunc nuw nsw i64 %indvars.iv to i32
-  store i32 %42, ptr %41, align 4
-  %43 = load ptr, ptr %18, align 8
-  %44 = getelementptr %15, ptr %43, i64 %indvars.iv, i32 1
-  store i32 %2, ptr %44, align 4
-  %45 = load ptr, ptr %18, align 8
-  %46 = getelementptr %15, ptr %45, i64 %indvars.iv, i32 3
-  store ptr %1, ptr %46, align 8
+  %41 = load ptr, ptr %19, align 8
+  %42 = getelementptr %15, ptr %41, i64 %indvars.iv
+  %43 = trunc nuw nsw i64 %indvars.iv to i32
+  store i32 %43, ptr %42, align 4
+  %44 = load ptr, ptr %19, align 8
+  %45 = getelementptr %15, ptr %44, i64 %indvars.iv, i32 1
+  store i32 %2, ptr %45, align 4
+  %46 = load ptr, ptr %19, align 8
+  %47 = getelementptr %15, ptr %46, i64 %indvars.iv, i32 3
+  store ptr %1, ptr %47, align 8
   %indvars.iv.next = or disjoint i64 %indvars.iv, 1
-  %47 = load ptr, ptr %18, align 8
-  %48 = getelementptr %15, ptr %47, i64 %indvars.iv.next
-  %49 = trunc nuw nsw i64 %indvars.iv.next to i32
-  store i32 %49, ptr %48, align 4
-  %50 = load ptr, ptr %18, align 8
-  %51 = getelementptr %15, ptr %50, i64 %indvars.iv.next, i32 1
-  store i32 %2, ptr %51, align 4
-  %52 = load ptr, ptr %18, align 8
-  %53 = getelementptr %15, ptr %52, i64 %indvars.iv.next, i32 3
-  store ptr %1, ptr %53, align 8
+  %48 = load ptr, ptr %19, align 8
+  %49 = getelementptr %15, ptr %48, i64 %indvars.iv.next
+  %50 = trunc nuw nsw i64 %indvars.iv.next to i32
+  store i32 %50, ptr %49, align 4
+  %51 = load ptr, ptr %19, align 8
+  %52 = getelementptr %15, ptr %51, i64 %indvars.iv.next, i32 1
+  store i32 %2, ptr %52, align 4
+  %53 = load ptr, ptr %19, align 8
+  %54 = getelementptr %15, ptr %53, i64 %indvars.iv.next, i32 3
+  store ptr %1, ptr %54, align 8
   %indvars.iv.next.1 = add nuw nsw i64 %indvars.iv, 2
   %niter.next.1 = add i64 %niter, 2
   %niter.ncmp.1 = icmp eq i64 %niter.next.1, %unroll_iter
@@ -54515,121 +54718,183 @@ merge7.unr-lcssa:                                 ; preds = %forbody, %forbody.p
   br i1 %lcmp.mod.not, label %merge7, label %forbody.epil
 
 forbody.epil:                                     ; preds = %merge7.unr-lcssa
-  %54 = load ptr, ptr %18, align 8
-  %55 = getelementptr %15, ptr %54, i64 %indvars.iv.unr
-  %56 = trunc nuw nsw i64 %indvars.iv.unr to i32
-  store i32 %56, ptr %55, align 4
-  %57 = load ptr, ptr %18, align 8
-  %58 = getelementptr %15, ptr %57, i64 %indvars.iv.unr, i32 1
-  store i32 %2, ptr %58, align 4
-  %59 = load ptr, ptr %18, align 8
-  %60 = getelementptr %15, ptr %59, i64 %indvars.iv.unr, i32 3
-  store ptr %1, ptr %60, align 8
+  %55 = load ptr, ptr %19, align 8
+  %56 = getelementptr %15, ptr %55, i64 %indvars.iv.unr
+  %57 = trunc nuw nsw i64 %indvars.iv.unr to i32
+  store i32 %57, ptr %56, align 4
+  %58 = load ptr, ptr %19, align 8
+  %59 = getelementptr %15, ptr %58, i64 %indvars.iv.unr, i32 1
+  store i32 %2, ptr %59, align 4
+  %60 = load ptr, ptr %19, align 8
+  %61 = getelementptr %15, ptr %60, i64 %indvars.iv.unr, i32 3
+  store ptr %1, ptr %61, align 8
   br label %merge7
 
 merge7:                                           ; preds = %merge7.unr-lcssa, %forbody.epil
-  %61 = icmp eq i32 %2, 1
-  br i1 %61, label %common.ret, label %merge8
+  %62 = icmp eq i32 %2, 1
+  br i1 %62, label %common.ret, label %merge8
 
-merge8:                                           ; preds = %forcond.preheader, %merge7
-  store i32 16, ptr %options, align 8
-  %.sroa.259.0.options.sroa_idx = getelementptr inbounds i8, ptr %options, i64 4
-  store i32 %2, ptr %.sroa.259.0.options.sroa_idx, align 4
-  %.sroa.3.0.options.sroa_idx = getelementptr inbounds i8, ptr %options, i64 8
-  store ptr null, ptr %.sroa.3.0.options.sroa_idx, align 8
-  %62 = getelementptr i8, ptr %1, i64 24
-  %63 = load ptr, ptr %62, align 8
-  %64 = getelementptr i8, ptr %0, i64 24
-  %65 = call i32 %63(ptr nonnull %options, ptr %64, ptr %3)
-  %.not = icmp eq i32 %65, 0
-  br i1 %.not, label %merge12, label %common.ret
+merge8:                                           ; preds = %merge7
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %options.i)
+  call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %devices.i)
+  br i1 %31, label %forbody.preheader.i, label %"$groups.create.exit"
 
-merge12:                                          ; preds = %merge8
-  %66 = load i32, ptr %0, align 4
-  %67 = icmp sgt i32 %66, 0
-  br i1 %67, label %forbody.lr.ph.i, label %common.ret
+forbody.preheader.i:                              ; preds = %merge8
+  %xtraiter110 = and i64 %wide.trip.count, 3
+  %63 = icmp ult i32 %2, 4
+  br i1 %63, label %"$groups.create.exit.loopexit.unr-lcssa", label %forbody.preheader.i.new
 
-forbody.lr.ph.i:                                  ; preds = %merge12
-  %68 = getelementptr i8, ptr %0, i64 40
-  %wide.trip.count.i = zext nneg i32 %66 to i64
+forbody.preheader.i.new:                          ; preds = %forbody.preheader.i
+  %unroll_iter112 = and i64 %wide.trip.count, 2147483644
   br label %forbody.i
 
-forbody.i:                                        ; preds = %merge5.i, %forbody.lr.ph.i
-  %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %merge5.i ]
-  %69 = call dereferenceable_or_null(16) ptr @malloc(i64 16)
-  %70 = icmp eq ptr %69, null
-  br i1 %70, label %then.i, label %merge1.i
+forbody.i:                                        ; preds = %forbody.i, %forbody.preheader.i.new
+  %indvars.iv.i = phi i64 [ 0, %forbody.preheader.i.new ], [ %indvars.iv.next.i.3, %forbody.i ]
+  %niter113 = phi i64 [ 0, %forbody.preheader.i.new ], [ %niter113.next.3, %forbody.i ]
+  %64 = trunc nuw nsw i64 %indvars.iv.i to i32
+  %65 = sdiv i32 %64, %3
+  %66 = getelementptr i32, ptr %devices.i, i64 %indvars.iv.i
+  store i32 %65, ptr %66, align 4
+  %indvars.iv.next.i = or disjoint i64 %indvars.iv.i, 1
+  %67 = trunc nuw nsw i64 %indvars.iv.next.i to i32
+  %68 = sdiv i32 %67, %3
+  %69 = getelementptr i32, ptr %devices.i, i64 %indvars.iv.next.i
+  store i32 %68, ptr %69, align 4
+  %indvars.iv.next.i.1 = or disjoint i64 %indvars.iv.i, 2
+  %70 = trunc nuw nsw i64 %indvars.iv.next.i.1 to i32
+  %71 = sdiv i32 %70, %3
+  %72 = getelementptr i32, ptr %devices.i, i64 %indvars.iv.next.i.1
+  store i32 %71, ptr %72, align 4
+  %indvars.iv.next.i.2 = or disjoint i64 %indvars.iv.i, 3
+  %73 = trunc nuw nsw i64 %indvars.iv.next.i.2 to i32
+  %74 = sdiv i32 %73, %3
+  %75 = getelementptr i32, ptr %devices.i, i64 %indvars.iv.next.i.2
+  store i32 %74, ptr %75, align 4
+  %indvars.iv.next.i.3 = add nuw nsw i64 %indvars.iv.i, 4
+  %niter113.next.3 = add i64 %niter113, 4
+  %niter113.ncmp.3 = icmp eq i64 %niter113.next.3, %unroll_iter112
+  br i1 %niter113.ncmp.3, label %"$groups.create.exit.loopexit.unr-lcssa", label %forbody.i
 
-then.i:                                           ; preds = %forbody.i
-  %.not35.i = icmp eq ptr %3, null
+"$groups.create.exit.loopexit.unr-lcssa":         ; preds = %forbody.i, %forbody.preheader.i
+  %indvars.iv.i.unr = phi i64 [ 0, %forbody.preheader.i ], [ %indvars.iv.next.i.3, %forbody.i ]
+  %lcmp.mod111.not = icmp eq i64 %xtraiter110, 0
+  br i1 %lcmp.mod111.not, label %"$groups.create.exit", label %forbody.i.epil
+
+forbody.i.epil:                                   ; preds = %"$groups.create.exit.loopexit.unr-lcssa", %forbody.i.epil
+  %indvars.iv.i.epil = phi i64 [ %indvars.iv.next.i.epil, %forbody.i.epil ], [ %indvars.iv.i.unr, %"$groups.create.exit.loopexit.unr-lcssa" ]
+  %epil.iter = phi i64 [ %epil.iter.next, %forbody.i.epil ], [ 0, %"$groups.create.exit.loopexit.unr-lcssa" ]
+  %76 = trunc nuw nsw i64 %indvars.iv.i.epil to i32
+  %77 = sdiv i32 %76, %3
+  %78 = getelementptr i32, ptr %devices.i, i64 %indvars.iv.i.epil
+  store i32 %77, ptr %78, align 4
+  %indvars.iv.next.i.epil = add nuw nsw i64 %indvars.iv.i.epil, 1
+  %epil.iter.next = add i64 %epil.iter, 1
+  %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter110
+  br i1 %epil.iter.cmp.not, label %"$groups.create.exit", label %forbody.i.epil, !llvm.loop !100
+
+"$groups.create.exit":                            ; preds = %"$groups.create.exit.loopexit.unr-lcssa", %forbody.i.epil, %merge8.thread, %merge8
+  %79 = getelementptr i8, ptr %0, i64 24
+  store i32 16, ptr %options.i, align 8
+  %.sroa.27.0.options.sroa_idx.i = getelementptr inbounds i8, ptr %options.i, i64 4
+  store i32 %2, ptr %.sroa.27.0.options.sroa_idx.i, align 4
+  %80 = icmp sgt i32 %3, 1
+  %spec.select.i = select i1 %80, ptr %devices.i, ptr null
+  %.sroa.3.0.options.sroa_idx.i = getelementptr inbounds i8, ptr %options.i, i64 8
+  store ptr %spec.select.i, ptr %.sroa.3.0.options.sroa_idx.i, align 8
+  %81 = getelementptr i8, ptr %1, i64 24
+  %82 = load ptr, ptr %81, align 8
+  %83 = call i32 %82(ptr nonnull %options.i, ptr %79, ptr %4)
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %options.i)
+  call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %devices.i)
+  %.not = icmp eq i32 %83, 0
+  br i1 %.not, label %merge12, label %common.ret
+
+merge12:                                          ; preds = %"$groups.create.exit"
+  %84 = load i32, ptr %0, align 4
+  %85 = icmp sgt i32 %84, 0
+  br i1 %85, label %forbody.lr.ph.i, label %common.ret
+
+forbody.lr.ph.i:                                  ; preds = %merge12
+  %86 = getelementptr i8, ptr %0, i64 40
+  %wide.trip.count.i62 = zext nneg i32 %84 to i64
+  br label %forbody.i63
+
+forbody.i63:                                      ; preds = %merge5.i, %forbody.lr.ph.i
+  %indvars.iv.i64 = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i65, %merge5.i ]
+  %87 = call dereferenceable_or_null(16) ptr @malloc(i64 16)
+  %88 = icmp eq ptr %87, null
+  br i1 %88, label %then.i, label %merge1.i
+
+then.i:                                           ; preds = %forbody.i63
+  %.not35.i = icmp eq ptr %4, null
   br i1 %.not35.i, label %common.ret, label %then3.i
 
 then3.i:                                          ; preds = %then.i
-  %71 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.665", i32 %71)
+  %89 = trunc nuw nsw i64 %indvars.iv.i64 to i32
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.667", i32 %89)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %73 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %73, i64 1023)
-  %74 = icmp sgt i64 %73, 0
-  br i1 %74, label %then2.i.i.i, label %"$printable.clean.exit.i"
+  %91 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
+  %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %91, i64 1023)
+  %92 = icmp sgt i64 %91, 0
+  br i1 %92, label %then2.i.i.i, label %"$printable.clean.exit.i"
 
 then2.i.i.i:                                      ; preds = %then3.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %4, i64 %spec.select.i.i.i, i1 false)
   br label %"$printable.clean.exit.i"
 
 "$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then3.i
-  %75 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %75, align 1
-  %76 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %77 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %77, i64 %76)
+  %93 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %93, align 1
+  %94 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %95 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %4, i64 1024, i64 %95, i64 %94)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %common.ret
 
-merge1.i:                                         ; preds = %forbody.i
-  store ptr %0, ptr %69, align 8
-  %78 = getelementptr i8, ptr %69, i64 8
-  %79 = trunc nuw nsw i64 %indvars.iv.i to i32
-  store i32 %79, ptr %78, align 4
-  %80 = load ptr, ptr %24, align 8
-  %81 = getelementptr i64, ptr %80, i64 %indvars.iv.i
-  %82 = call i32 @pthread_create(ptr %81, ptr null, ptr nonnull @"$rank_thread", ptr nonnull %69)
-  %.not.i = icmp eq i32 %82, 0
+merge1.i:                                         ; preds = %forbody.i63
+  store ptr %0, ptr %87, align 8
+  %96 = getelementptr i8, ptr %87, i64 8
+  %97 = trunc nuw nsw i64 %indvars.iv.i64 to i32
+  store i32 %97, ptr %96, align 4
+  %98 = load ptr, ptr %25, align 8
+  %99 = getelementptr i64, ptr %98, i64 %indvars.iv.i64
+  %100 = call i32 @pthread_create(ptr %99, ptr null, ptr nonnull @"$rank_thread", ptr nonnull %87)
+  %.not.i = icmp eq i32 %100, 0
   br i1 %.not.i, label %merge5.i, label %then6.i
 
 then6.i:                                          ; preds = %merge1.i
-  call void @free(ptr nonnull %69)
-  %.not34.i = icmp eq ptr %3, null
+  call void @free(ptr nonnull %87)
+  %.not34.i = icmp eq ptr %4, null
   br i1 %.not34.i, label %common.ret, label %then10.i
 
 then10.i:                                         ; preds = %then6.i
-  %83 = call ptr @strerror(i32 %82)
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.666", i32 %79, ptr %83)
+  %101 = call ptr @strerror(i32 %100)
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.668", i32 %97, ptr %101)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i)
-  %85 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i37.i = call i64 @llvm.smin.i64(i64 %85, i64 1023)
-  %86 = icmp sgt i64 %85, 0
-  br i1 %86, label %then2.i.i38.i, label %"$printable.clean.exit39.i"
+  %103 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
+  %spec.select.i.i37.i = call i64 @llvm.smin.i64(i64 %103, i64 1023)
+  %104 = icmp sgt i64 %103, 0
+  br i1 %104, label %then2.i.i38.i, label %"$printable.clean.exit39.i"
 
 then2.i.i38.i:                                    ; preds = %then10.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i36.i, ptr nonnull align 1 %3, i64 %spec.select.i.i37.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i36.i, ptr nonnull align 1 %4, i64 %spec.select.i.i37.i, i1 false)
   br label %"$printable.clean.exit39.i"
 
 "$printable.clean.exit39.i":                      ; preds = %then2.i.i38.i, %then10.i
-  %87 = getelementptr i8, ptr %raw.i36.i, i64 %spec.select.i.i37.i
-  store i8 0, ptr %87, align 1
-  %88 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i36.i)
-  %89 = ptrtoint ptr %raw.i36.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %89, i64 %88)
+  %105 = getelementptr i8, ptr %raw.i36.i, i64 %spec.select.i.i37.i
+  store i8 0, ptr %105, align 1
+  %106 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i36.i)
+  %107 = ptrtoint ptr %raw.i36.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %4, i64 1024, i64 %107, i64 %106)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i36.i)
   br label %common.ret
 
 merge5.i:                                         ; preds = %merge1.i
-  %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
-  %90 = trunc nuw nsw i64 %indvars.iv.next.i to i32
-  store i32 %90, ptr %68, align 4
-  %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %common.ret, label %forbody.i
+  %indvars.iv.next.i65 = add nuw nsw i64 %indvars.iv.i64, 1
+  %108 = trunc nuw nsw i64 %indvars.iv.next.i65 to i32
+  store i32 %108, ptr %86, align 4
+  %exitcond.not.i66 = icmp eq i64 %indvars.iv.next.i65, %wide.trip.count.i62
+  br i1 %exitcond.not.i66, label %common.ret, label %forbody.i63
 }
 
 declare dso_local i32 @pthread_mutex_init(ptr, ptr) local_unnamed_addr
@@ -54856,7 +55121,7 @@ merge:                                            ; preds = %entry
   %42 = getelementptr i8, ptr %0, i64 1912
   %43 = getelementptr i8, ptr %0, i64 1832
   %44 = getelementptr i8, ptr %0, i64 1890
-  store ptr @"$string.667", ptr %40, align 8
+  store ptr @"$string.669", ptr %40, align 8
   store i32 -1, ptr %41, align 4
   %45 = load i64, ptr %42, align 8
   %46 = add i64 %45, 1
@@ -54873,7 +55138,7 @@ merge:                                            ; preds = %entry
   br i1 %.not.i, label %merge1.i, label %then.i
 
 forcond.i:                                        ; preds = %merge1.i
-  store ptr @"$string.667", ptr %40, align 8
+  store ptr @"$string.669", ptr %40, align 8
   store i32 -1, ptr %41, align 4
   %53 = load i64, ptr %42, align 8
   %54 = add i64 %53, 1
@@ -54891,7 +55156,7 @@ forcond.i:                                        ; preds = %merge1.i
   br i1 %.not.1.i, label %merge1.1.i, label %then.i
 
 merge1.1.i:                                       ; preds = %forcond.i
-  store ptr @"$string.667", ptr %40, align 8
+  store ptr @"$string.669", ptr %40, align 8
   store i32 -1, ptr %41, align 4
   %62 = load i64, ptr %42, align 8
   %63 = add i64 %62, 1
@@ -54923,7 +55188,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 merge1.i:                                         ; preds = %merge
   %75 = getelementptr i8, ptr %0, i64 1848
-  store ptr @"$string.667", ptr %40, align 8
+  store ptr @"$string.669", ptr %40, align 8
   store i32 -1, ptr %41, align 4
   %76 = load i64, ptr %42, align 8
   %77 = add i64 %76, 1
@@ -54961,7 +55226,7 @@ merge2:                                           ; preds = %merge1.1.i
   %89 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i, ptr nonnull %shape.i, ptr null)
   call void @llvm.lifetime.end.p0(i64 1648, ptr nonnull %unbound.i.i)
   %90 = getelementptr i8, ptr %0, i64 1984
-  store ptr @"$string.668", ptr %40, align 8
+  store ptr @"$string.670", ptr %40, align 8
   store i32 -1, ptr %41, align 4
   %91 = load i64, ptr %42, align 8
   %92 = add i64 %91, 1
@@ -54993,7 +55258,7 @@ merge.i:                                          ; preds = %merge2
   %103 = getelementptr i8, ptr %0, i64 176
   %104 = load ptr, ptr %90, align 8
   %105 = call fastcc i64 @"$RankBuffers.bind"(ptr %103, ptr nonnull %shape.i, ptr %104)
-  store ptr @"$string.669", ptr %40, align 8
+  store ptr @"$string.671", ptr %40, align 8
   store i32 -1, ptr %41, align 4
   %106 = load i64, ptr %42, align 8
   %107 = add i64 %106, 1
@@ -55032,7 +55297,7 @@ merge2.i:                                         ; preds = %merge.i
   br i1 %124, label %then7.i, label %merge6.i
 
 then7.i:                                          ; preds = %merge2.i
-  store ptr @"$string.670", ptr %40, align 8
+  store ptr @"$string.672", ptr %40, align 8
   store i32 -1, ptr %41, align 4
   %125 = load i64, ptr %42, align 8
   %126 = add i64 %125, 1
@@ -55067,7 +55332,7 @@ merge6.i:                                         ; preds = %then7.i, %merge2.i
   br i1 %139, label %then15.i, label %merge14.i
 
 then15.i:                                         ; preds = %merge6.i
-  store ptr @"$string.671", ptr %40, align 8
+  store ptr @"$string.673", ptr %40, align 8
   store i32 -1, ptr %41, align 4
   %140 = load i64, ptr %42, align 8
   %141 = add i64 %140, 1
@@ -55109,20 +55374,20 @@ merge18.i:                                        ; preds = %then15.i
 merge14.i:                                        ; preds = %merge18.i, %merge6.i
   %158 = getelementptr i8, ptr %.val48, i64 344
   %159 = load i32, ptr %158, align 4
-  %160 = load ptr, ptr %.val48, align 8, !noalias !99
+  %160 = load ptr, ptr %.val48, align 8, !noalias !101
   %161 = getelementptr i8, ptr %.val48, i64 164
-  %162 = load i32, ptr %161, align 4, !noalias !102
+  %162 = load i32, ptr %161, align 4, !noalias !104
   %163 = getelementptr i8, ptr %.val48, i64 308
-  %164 = load i32, ptr %163, align 4, !noalias !99
+  %164 = load i32, ptr %163, align 4, !noalias !101
   %165 = getelementptr i8, ptr %160, i64 92
-  %166 = load i32, ptr %165, align 4, !noalias !99
+  %166 = load i32, ptr %165, align 4, !noalias !101
   %167 = getelementptr i8, ptr %.val48, i64 200
-  %168 = load i32, ptr %167, align 4, !noalias !99
+  %168 = load i32, ptr %167, align 4, !noalias !101
   %169 = getelementptr i8, ptr %160, i64 104
-  %layout.val.val.i.i = load i32, ptr %169, align 4, !noalias !99
+  %layout.val.val.i.i = load i32, ptr %169, align 4, !noalias !101
   %170 = sdiv i32 %layout.val.val.i.i, %162
   %171 = getelementptr i8, ptr %160, i64 108
-  %172 = load i32, ptr %171, align 4, !noalias !99
+  %172 = load i32, ptr %171, align 4, !noalias !101
   %173 = getelementptr i8, ptr %0, i64 1920
   store i32 %164, ptr %173, align 8
   %.sroa.2.0..sroa_idx.i = getelementptr i8, ptr %0, i64 1924
@@ -55142,7 +55407,7 @@ merge14.i:                                        ; preds = %merge18.i, %merge6.
   %176 = load i32, ptr %158, align 4
   %177 = sext i32 %176 to i64
   %178 = mul i64 %175, %177
-  store ptr @"$string.668", ptr %40, align 8
+  store ptr @"$string.670", ptr %40, align 8
   store i32 -1, ptr %41, align 4
   %179 = load i64, ptr %42, align 8
   %180 = add i64 %179, 1
@@ -55195,7 +55460,7 @@ merge7:                                           ; preds = %merge14.i
   %201 = getelementptr inbounds i8, ptr %args.i, i64 16
   %202 = load <2 x ptr>, ptr %200, align 8
   store <2 x ptr> %202, ptr %201, align 8
-  store ptr @"$string.672", ptr %40, align 8
+  store ptr @"$string.674", ptr %40, align 8
   store i32 -1, ptr %41, align 4
   %203 = load i64, ptr %42, align 8
   %204 = add i64 %203, 1
@@ -55330,7 +55595,7 @@ forbody:                                          ; preds = %entry, %forbody
   tail call fastcc void @"$anon (./terra/scheduling/batch.t:114)"(ptr %12, ptr nonnull readonly %4, ptr %79)
   %80 = getelementptr i8, ptr %12, i64 216
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i.i)
-  %81 = load i32, ptr %5, align 4, !noalias !105
+  %81 = load i32, ptr %5, align 4, !noalias !107
   store i32 %81, ptr %narrow.i.i, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %5, i64 24, i1 false)
   %82 = load ptr, ptr %12, align 8
@@ -55481,23 +55746,23 @@ entry:
   %bytes = alloca i64, align 8
   %layout = alloca %99, align 8
   %3 = load i32, ptr %0, align 4
-  %4 = load ptr, ptr %1, align 8, !noalias !108
+  %4 = load ptr, ptr %1, align 8, !noalias !110
   %5 = getelementptr i8, ptr %1, i64 8
-  %6 = load ptr, ptr %5, align 8, !noalias !108
+  %6 = load ptr, ptr %5, align 8, !noalias !110
   %7 = getelementptr i8, ptr %1, i64 164
-  %8 = load i32, ptr %7, align 4, !noalias !108
+  %8 = load i32, ptr %7, align 4, !noalias !110
   %9 = getelementptr i8, ptr %1, i64 208
-  %10 = load i32, ptr %9, align 4, !noalias !108
+  %10 = load i32, ptr %9, align 4, !noalias !110
   %11 = getelementptr i8, ptr %1, i64 315
-  %12 = load i8, ptr %11, align 1, !noalias !108
+  %12 = load i8, ptr %11, align 1, !noalias !110
   %13 = getelementptr i8, ptr %1, i64 308
-  %14 = load i32, ptr %13, align 4, !noalias !108
+  %14 = load i32, ptr %13, align 4, !noalias !110
   %15 = icmp eq i32 %14, 2
   br i1 %15, label %and.rhs.i, label %"$Plan.layout.exit"
 
 and.rhs.i:                                        ; preds = %entry
   %16 = getelementptr i8, ptr %4, i64 753
-  %17 = load i8, ptr %16, align 1, !noalias !108
+  %17 = load i8, ptr %16, align 1, !noalias !110
   %18 = and i8 %17, 1
   br label %"$Plan.layout.exit"
 
@@ -55537,7 +55802,7 @@ merge:                                            ; preds = %"$Plan.layout.exit"
   %25 = load i64, ptr %bytes, align 8
   %26 = getelementptr i8, ptr %0, i64 1968
   %27 = getelementptr i8, ptr %0, i64 1896
-  store ptr @"$string.668", ptr %27, align 8
+  store ptr @"$string.670", ptr %27, align 8
   %28 = getelementptr i8, ptr %0, i64 1904
   store i32 -1, ptr %28, align 4
   %29 = getelementptr i8, ptr %0, i64 1912
@@ -55667,7 +55932,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %78, align 4
   %index.next = add nuw i64 %index, 32
   %79 = icmp eq i64 %index.next, %n.vec
-  br i1 %79, label %middle.block, label %vector.body, !llvm.loop !111
+  br i1 %79, label %middle.block, label %vector.body, !llvm.loop !113
 
 middle.block:                                     ; preds = %vector.body
   %cmp.n = icmp eq i64 %n.vec, %wide.trip.count.i.i
@@ -55678,7 +55943,7 @@ then.i.i:                                         ; preds = %then15
   br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.673", i32 %67)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.675", i32 %67)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %81 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %81, i64 1023)
@@ -55704,7 +55969,7 @@ forbody.i.i:                                      ; preds = %forbody.i.i.prehead
   store float 1.000000e+00, ptr %86, align 4
   %indvars.iv.next.i.i = add nuw nsw i64 %indvars.iv.i.i, 1
   %exitcond.not.i.i = icmp eq i64 %indvars.iv.next.i.i, %wide.trip.count.i.i
-  br i1 %exitcond.not.i.i, label %then.i94, label %forbody.i.i, !llvm.loop !112
+  br i1 %exitcond.not.i.i, label %then.i94, label %forbody.i.i, !llvm.loop !114
 
 then.i94:                                         ; preds = %forbody.i.i, %middle.block, %forcond.preheader.i.i
   %87 = getelementptr i8, ptr %0, i64 48
@@ -56081,7 +56346,7 @@ then5.i:                                          ; preds = %then2.i
 then.i28.i:                                       ; preds = %then5.i
   %251 = getelementptr i8, ptr %244, i64 28
   %252 = load i32, ptr %251, align 4
-  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %250, i64 1024, ptr nonnull @"$string.674", ptr nonnull @"$string.230", i32 %252, ptr nonnull %cause.i.i93)
+  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %250, i64 1024, ptr nonnull @"$string.676", ptr nonnull @"$string.230", i32 %252, ptr nonnull %cause.i.i93)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i26.i)
   %254 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %250)
   %spec.select.i.i.i29.i = call i64 @llvm.smin.i64(i64 %254, i64 1023)
@@ -56128,7 +56393,7 @@ merge14:                                          ; preds = %else16, %"$layout.p
   %266 = getelementptr i8, ptr %0, i64 1952
   %267 = load <2 x ptr>, ptr %265, align 8
   store <2 x ptr> %267, ptr %266, align 8
-  store ptr @"$string.683", ptr %27, align 8
+  store ptr @"$string.685", ptr %27, align 8
   store i32 -1, ptr %28, align 4
   %268 = load i64, ptr %29, align 8
   %269 = add i64 %268, 1
@@ -56216,7 +56481,7 @@ then.i:                                           ; preds = %then
   %24 = load ptr, ptr %0, align 8
   %25 = getelementptr i8, ptr %24, i64 28
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.674", ptr nonnull @"$string.230", i32 %26, ptr nonnull %cause.i)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.676", ptr nonnull @"$string.230", i32 %26, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %28 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %23)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -56313,7 +56578,7 @@ then.i:                                           ; preds = %then
   %23 = load ptr, ptr %0, align 8
   %24 = getelementptr i8, ptr %23, i64 28
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.674", ptr nonnull @"$string.675", i32 %25, ptr nonnull %cause.i)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.676", ptr nonnull @"$string.677", i32 %25, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -56404,14 +56669,14 @@ merge.i:                                          ; preds = %then.i, %entry
   %19 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.287", ptr nonnull %part.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i)
   %.not.i = icmp eq i32 %19, 0
-  br i1 %.not.i, label %merge4.i, label %"$place_model.676.exit"
+  br i1 %.not.i, label %merge4.i, label %"$place_model.678.exit"
 
 merge4.i:                                         ; preds = %merge.i
   %20 = getelementptr i8, ptr %1, i64 48
   %21 = load ptr, ptr %20, align 8
   %22 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.291", ptr nonnull @"$string.404", ptr %21)
   %.not53.i = icmp eq i32 %22, 0
-  br i1 %.not53.i, label %merge8.i, label %"$place_model.676.exit"
+  br i1 %.not53.i, label %merge8.i, label %"$place_model.678.exit"
 
 merge8.i:                                         ; preds = %merge4.i
   %23 = getelementptr i8, ptr %1, i64 56
@@ -56432,7 +56697,7 @@ merge8.i:                                         ; preds = %merge4.i
   %28 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly %spec.select.i, ptr nonnull %part.i56.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i56.i)
   %.not54.i = icmp eq i32 %28, 0
-  br i1 %.not54.i, label %merge13.i, label %"$place_model.676.exit"
+  br i1 %.not54.i, label %merge13.i, label %"$place_model.678.exit"
 
 merge13.i:                                        ; preds = %merge8.i
   %29 = load ptr, ptr %0, align 8
@@ -56536,14 +56801,14 @@ forbody.i:                                        ; preds = %merge19.i, %forbody
   %54 = load ptr, ptr %53, align 8
   %55 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.294", ptr nonnull @"$string.404", ptr %54)
   %.not.i.i.i = icmp eq i32 %55, 0
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.676.exit"
+  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.678.exit"
 
 merge.i.i.i:                                      ; preds = %forbody.i
   %56 = getelementptr i8, ptr %42, i64 16
   %57 = load ptr, ptr %56, align 8
   %58 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.301", ptr nonnull @"$string.404", ptr %57)
   %.not75.i.i.i = icmp eq i32 %58, 0
-  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.676.exit"
+  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.678.exit"
 
 merge2.i.i.i:                                     ; preds = %merge.i.i.i
   %59 = load ptr, ptr %0, align 8
@@ -56557,14 +56822,14 @@ then7.i.i.i:                                      ; preds = %merge2.i.i.i
   %64 = load ptr, ptr %63, align 8
   %65 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.299", ptr nonnull @"$string.404", ptr %64)
   %.not76.i.i.i = icmp eq i32 %65, 0
-  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.676.exit"
+  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.678.exit"
 
 merge10.i.i.i:                                    ; preds = %then7.i.i.i
   %66 = getelementptr i8, ptr %42, i64 32
   %67 = load ptr, ptr %66, align 8
   %68 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.300", ptr nonnull @"$string.404", ptr %67)
   %.not77.i.i.i = icmp eq i32 %68, 0
-  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.676.exit"
+  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.678.exit"
 
 merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %merge2.i.i.i
   %69 = getelementptr i8, ptr %42, i64 40
@@ -56580,7 +56845,7 @@ merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %mer
   %73 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.295", ptr nonnull %part.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i)
   %.not78.i.i.i = icmp eq i32 %73, 0
-  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.676.exit"
+  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.678.exit"
 
 merge20.i.i.i:                                    ; preds = %merge6.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i84.i.i.i)
@@ -56594,7 +56859,7 @@ merge20.i.i.i:                                    ; preds = %merge6.i.i.i
   %76 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.296", ptr nonnull %part.i84.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i)
   %.not79.i.i.i = icmp eq i32 %76, 0
-  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.676.exit"
+  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.678.exit"
 
 merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %77 = add i32 %52, %49
@@ -56607,9 +56872,9 @@ merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %78 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.297", ptr nonnull %part.i89.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i)
   %.not80.i.i.i = icmp eq i32 %78, 0
-  br i1 %.not80.i.i.i, label %"$place_attention.680.exit.i.i", label %"$place_model.676.exit"
+  br i1 %.not80.i.i.i, label %"$place_attention.682.exit.i.i", label %"$place_model.678.exit"
 
-"$place_attention.680.exit.i.i":                  ; preds = %merge25.i.i.i
+"$place_attention.682.exit.i.i":                  ; preds = %merge25.i.i.i
   %79 = getelementptr i8, ptr %42, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i)
   %80 = getelementptr i8, ptr %42, i64 88
@@ -56626,9 +56891,9 @@ merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %86 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.298", ptr nonnull %part.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i)
   %.not.i.i = icmp eq i32 %86, 0
-  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.676.exit"
+  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.678.exit"
 
-merge.i.i:                                        ; preds = %"$place_attention.680.exit.i.i"
+merge.i.i:                                        ; preds = %"$place_attention.682.exit.i.i"
   %87 = load i8, ptr %42, align 1
   %88 = trunc i8 %87 to i1
   br i1 %88, label %merge1.i.i, label %then2.i.i
@@ -56652,7 +56917,7 @@ then2.i.i:                                        ; preds = %merge.i.i
   %98 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.303", ptr nonnull %part.i.i31.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i)
   %.not.i36.i.i = icmp eq i32 %98, 0
-  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.676.exit"
+  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.678.exit"
 
 merge.i38.i.i:                                    ; preds = %then2.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i)
@@ -56664,7 +56929,7 @@ merge.i38.i.i:                                    ; preds = %then2.i.i
   %99 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.304", ptr nonnull %part.i19.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i)
   %.not18.i.i.i = icmp eq i32 %99, 0
-  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.676.exit"
+  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.678.exit"
 
 merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i)
@@ -56681,7 +56946,7 @@ merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   store i64 %105, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i, align 8
   %106 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.305", ptr nonnull %part.i24.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i)
-  br label %"$place_layer.679.exit.i"
+  br label %"$place_layer.681.exit.i"
 
 merge1.i.i:                                       ; preds = %merge.i.i
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i)
@@ -56745,7 +57010,7 @@ forbody.lr.ph.i.i.i:                              ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i to i64
   br label %forbody.i.i.i
 
-forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).681.exit.i.i.i"
+forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).683.exit.i.i.i"
   %indvars.iv.next.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i, 1
   %exitcond.not.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i, %wide.trip.count.i.i.i
   br i1 %exitcond.not.i.i.i, label %merge6.i.i, label %forbody.i.i.i
@@ -56826,9 +57091,9 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   %157 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.310", ptr nonnull %part.i19.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
   %.not18.i.i.i.i = icmp eq i32 %157, 0
-  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).681.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
+  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).683.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
 
-"$anon (./terra/checkpoint/weights_place.t:165).681.exit.i.i.i": ; preds = %merge.i.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:165).683.exit.i.i.i": ; preds = %merge.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
   %158 = load i32, ptr %34, align 8
   %159 = load i32, ptr %35, align 4
@@ -56844,11 +57109,11 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   %.not40.i.i.i = icmp eq i32 %162, 0
   br i1 %.not40.i.i.i, label %forcond.i.i.i, label %"$place_experts.exit.thread.i.i"
 
-"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:165).681.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
-  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:165).681.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
+"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:165).683.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
+  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:165).683.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i)
-  br label %"$place_model.676.exit"
+  br label %"$place_model.678.exit"
 
 merge6.i.i:                                       ; preds = %forcond.i.i.i, %"$Layout.num_local_experts.exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
@@ -56878,7 +57143,7 @@ merge10.i.i:                                      ; preds = %merge6.i.i
   %176 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.313", ptr nonnull %part.i.i48.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i)
   %.not.i53.i.i = icmp eq i32 %176, 0
-  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.676.exit"
+  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.678.exit"
 
 merge.i55.i.i:                                    ; preds = %merge10.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
@@ -56890,7 +57155,7 @@ merge.i55.i.i:                                    ; preds = %merge10.i.i
   %177 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.314", ptr nonnull %part.i19.i47.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
   %.not18.i60.i.i = icmp eq i32 %177, 0
-  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.676.exit"
+  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.678.exit"
 
 merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
@@ -56907,14 +57172,14 @@ merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
   store i64 %183, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i, align 8
   %184 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.315", ptr nonnull %part.i24.i46.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
-  br label %"$place_layer.679.exit.i"
+  br label %"$place_layer.681.exit.i"
 
-"$place_layer.679.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
+"$place_layer.681.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
   %common.ret.op.i.i = phi i32 [ %106, %merge2.i39.i.i ], [ %184, %merge2.i61.i.i ]
   %.not55.i = icmp eq i32 %common.ret.op.i.i, 0
-  br i1 %.not55.i, label %merge19.i, label %"$place_model.676.exit"
+  br i1 %.not55.i, label %merge19.i, label %"$place_model.678.exit"
 
-merge19.i:                                        ; preds = %"$place_layer.679.exit.i", %merge6.i.i
+merge19.i:                                        ; preds = %"$place_layer.681.exit.i", %merge6.i.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
   br i1 %exitcond.not.i, label %merge17.i, label %forbody.i
@@ -56923,14 +57188,14 @@ merge17.i:                                        ; preds = %merge19.i, %merge13
   %185 = getelementptr i8, ptr %0, i64 37
   %186 = load i8, ptr %185, align 1
   %187 = trunc i8 %186 to i1
-  br i1 %187, label %then24.i, label %"$place_model.676.exit"
+  br i1 %187, label %then24.i, label %"$place_model.678.exit"
 
 then24.i:                                         ; preds = %merge17.i
   %188 = call fastcc i32 @"$place_head_scales"(ptr nonnull %placer, ptr %1)
-  br label %"$place_model.676.exit"
+  br label %"$place_model.678.exit"
 
-"$place_model.676.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.680.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.679.exit.i", %merge.i, %merge4.i, %merge8.i, %"$place_experts.exit.thread.i.i", %merge17.i, %then24.i
-  %common.ret.op.i = phi i32 [ %188, %then24.i ], [ 0, %merge17.i ], [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ %common.ret.op.i.i, %"$place_layer.679.exit.i" ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.680.exit.i.i" ]
+"$place_model.678.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.682.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.681.exit.i", %merge.i, %merge4.i, %merge8.i, %"$place_experts.exit.thread.i.i", %merge17.i, %then24.i
+  %common.ret.op.i = phi i32 [ %188, %then24.i ], [ 0, %merge17.i ], [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ %common.ret.op.i.i, %"$place_layer.681.exit.i" ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.682.exit.i.i" ]
   ret i32 %common.ret.op.i
 }
 
@@ -57220,7 +57485,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.677", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.679", ptr %27, ptr nonnull %name)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -57277,7 +57542,7 @@ then:                                             ; preds = %entry
   %19 = load ptr, ptr %0, align 8
   %20 = getelementptr i8, ptr %19, i64 28
   %21 = load i32, ptr %20, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.678", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.680", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %10)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -57357,7 +57622,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %22 = mul <4 x i64> %wide.load20, %vec.phi17
   %index.next = add nuw i64 %index, 16
   %23 = icmp eq i64 %index.next, %n.vec
-  br i1 %23, label %middle.block, label %vector.body, !llvm.loop !113
+  br i1 %23, label %middle.block, label %vector.body, !llvm.loop !115
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = mul <4 x i64> %20, %19
@@ -57380,7 +57645,7 @@ forbody.i:                                        ; preds = %forbody.i.preheader
   %27 = mul i64 %26, %count.04.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit.loopexit", label %forbody.i, !llvm.loop !114
+  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit.loopexit", label %forbody.i, !llvm.loop !116
 
 "$TensorView.num_elements.exit.loopexit":         ; preds = %forbody.i, %middle.block
   %.lcssa = phi i64 [ %24, %middle.block ], [ %27, %forbody.i ]
@@ -57556,7 +57821,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %30 = mul <4 x i64> %26, %vec.phi32
   %index.next = add nuw i64 %index, 16
   %31 = icmp eq i64 %index.next, %n.vec
-  br i1 %31, label %middle.block, label %vector.body, !llvm.loop !115
+  br i1 %31, label %middle.block, label %vector.body, !llvm.loop !117
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = mul <4 x i64> %28, %27
@@ -57580,7 +57845,7 @@ forbody.i:                                        ; preds = %forbody.i.preheader
   %35 = mul i64 %.fr20, %count.04.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit", label %forbody.i, !llvm.loop !116
+  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit", label %forbody.i, !llvm.loop !118
 
 "$TensorView.num_elements.exit":                  ; preds = %forbody.i, %middle.block
   %.lcssa = phi i64 [ %32, %middle.block ], [ %35, %forbody.i ]
@@ -57681,7 +57946,7 @@ then:                                             ; preds = %"$MappedFile.is_bro
 then3:                                            ; preds = %then
   %11 = load ptr, ptr %0, align 8
   %12 = load ptr, ptr %6, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.684", ptr %11, ptr %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.686", ptr %11, ptr %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -57839,7 +58104,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not.i.i.i, label %"$warm_up.exit.thread.i.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.685", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.687", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %88 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %88, i64 1023)
@@ -58072,7 +58337,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.686", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.688", i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -58132,13 +58397,13 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   store <4 x i32> %34, ptr %plan, align 16
   store i32 %32, ptr %.sroa.5.0.plan.sroa_idx, align 16
   store i32 %32, ptr %.sroa.6.0.plan.sroa_idx, align 4
-  %35 = load <2 x i32>, ptr %24, align 4, !noalias !117
+  %35 = load <2 x i32>, ptr %24, align 4, !noalias !119
   store <2 x i32> %35, ptr %.sroa.7.0.plan.sroa_idx, align 8
   store i64 0, ptr %.sroa.9.0.plan.sroa_idx, align 16
   %36 = load ptr, ptr %12, align 8
   %37 = getelementptr ptr, ptr %36, i64 %indvars.iv
   %38 = getelementptr i8, ptr %37, i64 -8
-  store ptr @"$string.687", ptr %25, align 8
+  store ptr @"$string.689", ptr %25, align 8
   store i32 -1, ptr %26, align 4
   %39 = load i64, ptr %27, align 8
   %40 = add i64 %39, 1
@@ -58180,7 +58445,7 @@ then3.i:                                          ; preds = %merge.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
-  store ptr @"$string.687", ptr %25, align 8
+  store ptr @"$string.689", ptr %25, align 8
   store i32 -1, ptr %26, align 4
   %57 = load i64, ptr %27, align 8
   %58 = add i64 %57, 1
@@ -58216,7 +58481,7 @@ merge5:                                           ; preds = %merge2.i
 
 merge4:                                           ; preds = %merge5, %merge
   %69 = getelementptr i8, ptr %0, i64 1896
-  store ptr @"$string.688", ptr %69, align 8
+  store ptr @"$string.690", ptr %69, align 8
   %70 = getelementptr i8, ptr %0, i64 1904
   store i32 -1, ptr %70, align 4
   %71 = getelementptr i8, ptr %0, i64 1912
@@ -58352,7 +58617,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.685", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.687", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %72 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %72, i64 1023)
@@ -58577,7 +58842,7 @@ then.i.i:                                         ; preds = %merge.i46.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %169 = load i32, ptr %126, align 4
-  %170 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.690", i32 %169)
+  %170 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.692", i32 %169)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %171 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %171, i64 1023)
@@ -58611,7 +58876,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %178 = call ptr @__errno_location()
   %179 = load i32, ptr %178, align 4
   %180 = call ptr @strerror(i32 %179)
-  %181 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.691", ptr %180)
+  %181 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.693", ptr %180)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %182 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i29.i = call i64 @llvm.smin.i64(i64 %182, i64 1023)
@@ -58719,7 +58984,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not57.i.i.i, label %common.ret, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %241 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.692", i32 %237, i32 %239)
+  %241 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.694", i32 %237, i32 %239)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %242 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %242, i64 1023)
@@ -58754,7 +59019,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not69.i.i.i.i, label %common.ret, label %then2.i.i.i28.i
 
 then2.i.i.i28.i:                                  ; preds = %then.i.i.i.i
-  %252 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.693", i32 %248, i32 %250)
+  %252 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.695", i32 %248, i32 %250)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %253 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %253, i64 1023)
@@ -58863,7 +59128,7 @@ or.lhs.false12.i.i.i.i:                           ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false10.i.i.i.i
 
 then15.i.i.i.i:                                   ; preds = %then5.i.i.i.i
-  %297 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.694", i32 %248, i32 %250)
+  %297 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.696", i32 %248, i32 %250)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
   %298 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %298, i64 1023)
@@ -59090,7 +59355,7 @@ or.lhs.false1.i.i.i.i:                            ; preds = %then9.i.i.i
   br i1 %400, label %then.i62.i.i.i, label %or.lhs.false.i.i.i.i
 
 then3.i.i.i.i:                                    ; preds = %then.i62.i.i.i
-  %401 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.695", i32 %248, i32 %250)
+  %401 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.697", i32 %248, i32 %250)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i58.i.i.i)
   %402 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i63.i.i.i = call i64 @llvm.smin.i64(i64 %402, i64 1023)
@@ -59122,7 +59387,7 @@ then9.i.i.i.i:                                    ; preds = %then5.i60.i.i.i
   %408 = call ptr @__errno_location()
   %409 = load i32, ptr %408, align 4
   %410 = call ptr @strerror(i32 %409)
-  %411 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.691", ptr %410)
+  %411 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.693", ptr %410)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i.i)
   %412 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i37.i.i.i.i = call i64 @llvm.smin.i64(i64 %412, i64 1023)
@@ -59221,21 +59486,21 @@ and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i
   %448 = getelementptr i8, ptr %0, i64 6968
   %449 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %450 = sext i32 %449 to i64
-  %451 = call fastcc zeroext i1 @"$Vector.reserve.697"(ptr %448, i64 %450)
+  %451 = call fastcc zeroext i1 @"$Vector.reserve.699"(ptr %448, i64 %450)
   br i1 %451, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
   %452 = getelementptr i8, ptr %0, i64 6920
   %453 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %454 = sext i32 %453 to i64
-  %455 = call fastcc zeroext i1 @"$Vector.reserve.689"(ptr %452, i64 %454)
+  %455 = call fastcc zeroext i1 @"$Vector.reserve.691"(ptr %452, i64 %454)
   br i1 %455, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
   %456 = getelementptr i8, ptr %0, i64 6896
   %457 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %458 = sext i32 %457 to i64
-  %459 = call fastcc zeroext i1 @"$Vector.reserve.689"(ptr %456, i64 %458)
+  %459 = call fastcc zeroext i1 @"$Vector.reserve.691"(ptr %456, i64 %458)
   br i1 %459, label %and.lhs.true2.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i39.i.i.i.i, %and.lhs.true5.i.i.i.i
@@ -59366,7 +59631,7 @@ merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
   %509 = getelementptr i8, ptr %0, i64 6992
   %510 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %511 = sext i32 %510 to i64
-  %512 = call fastcc zeroext i1 @"$Vector.reserve.697"(ptr %509, i64 %511)
+  %512 = call fastcc zeroext i1 @"$Vector.reserve.699"(ptr %509, i64 %511)
   br i1 %512, label %merge2.i, label %then17.i.i.i
 
 then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i56.i.i.i.i, %merge.i49.i.i.i.i, %merge.i42.i.i.i.i, %merge.i36.i.i.i.i, %merge.i79.i.i.i, %and.lhs.true3.i.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i33.i.i.i.i
@@ -59374,7 +59639,7 @@ then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not56.i.i.i, label %common.ret, label %then21.i.i.i
 
 then21.i.i.i:                                     ; preds = %then17.i.i.i
-  %513 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.698", i32 %229)
+  %513 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.700", i32 %229)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i)
   %514 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i74.i.i.i = call i64 @llvm.smin.i64(i64 %514, i64 1023)
@@ -59438,7 +59703,7 @@ merge2.i:                                         ; preds = %"$Scheduler.reserve
 }
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.689"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.691"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -59468,7 +59733,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.697"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.699"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -59516,7 +59781,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.587", ptr nonnull @"$string.701")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.589", ptr nonnull @"$string.703")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -59680,17 +59945,17 @@ then2.i.i.i.i:                                    ; preds = %then.i.i
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %73 = tail call i32 @pthread_mutex_unlock(ptr %60)
   %74 = getelementptr i8, ptr %35, i64 6416
-  %75 = load ptr, ptr %74, align 8, !noalias !120
+  %75 = load ptr, ptr %74, align 8, !noalias !122
   %76 = getelementptr i8, ptr %75, i64 72
-  %77 = load i32, ptr %76, align 4, !noalias !120
+  %77 = load i32, ptr %76, align 4, !noalias !122
   %78 = getelementptr i8, ptr %35, i64 6432
-  %79 = load i32, ptr %78, align 4, !noalias !120
+  %79 = load i32, ptr %78, align 4, !noalias !122
   %80 = getelementptr i8, ptr %35, i64 6468
-  %81 = load i32, ptr %80, align 4, !noalias !120
+  %81 = load i32, ptr %80, align 4, !noalias !122
   %82 = getelementptr i8, ptr %35, i64 6428
-  %83 = load i32, ptr %82, align 4, !noalias !120
+  %83 = load i32, ptr %82, align 4, !noalias !122
   %84 = getelementptr i8, ptr %35, i64 8936
-  %85 = load i32, ptr %84, align 4, !noalias !120
+  %85 = load i32, ptr %84, align 4, !noalias !122
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
   store i32 %79, ptr %.sroa.2.0.limits.sroa_idx.i.i, align 4
@@ -59714,7 +59979,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %91, label %then.i.i.i55, label %merge7.i.i
 
 then.i.i.i55:                                     ; preds = %merge2.i.i
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.621", i32 %90, i32 %83, i32 %85)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.623", i32 %90, i32 %83, i32 %85)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %93, i64 1023)
@@ -59743,7 +60008,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %101 = getelementptr i8, ptr %35, i64 6436
   %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.703", i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.705", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -59785,7 +60050,7 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
   %114 = load i32, ptr %78, align 4
-  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.704", i32 %114)
+  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.706", i32 %114)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   %116 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %116, i64 1023)
@@ -59877,7 +60142,7 @@ then18:                                           ; preds = %merge13
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.706", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.708", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %156, i64 1023)
@@ -60126,7 +60391,7 @@ forbody.i.epil:                                   ; preds = %merge1.i.loopexit.u
   %133 = add nuw nsw i32 %row.055.i.epil, 1
   %epil.iter.next = add i32 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i32 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i, label %forbody.i.epil, !llvm.loop !123
+  br i1 %epil.iter.cmp.not, label %merge1.i, label %forbody.i.epil, !llvm.loop !125
 
 merge1.i:                                         ; preds = %merge1.i.loopexit.unr-lcssa, %forbody.i.epil, %forcond.preheader.i
   %134 = sext i32 %47 to i64
@@ -60477,7 +60742,7 @@ then10:                                           ; preds = %"$find_states.exit"
   br i1 %.not41, label %common.ret, label %then14
 
 then14:                                           ; preds = %then10
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.711", i32 %1)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.713", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i45 = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -60595,7 +60860,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %116 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %117 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.712", i32 %116, i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.714", i32 %116, i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i91.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i93.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -61168,7 +61433,7 @@ forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge
 then.i127.i.i:                                    ; preds = %forbody.i120.i.i
   %430 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %431 = add i64 %420, -1
-  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.713", i32 %430, i64 %431)
+  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.715", i32 %430, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
   %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
@@ -61198,7 +61463,7 @@ else.i.i.i:                                       ; preds = %forbody.i120.i.i
 then5.i.i.i:                                      ; preds = %else.i.i.i
   %442 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %443 = add i64 %420, -1
-  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.714", i32 %442, i64 %443)
+  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.716", i32 %442, i64 %443)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -61321,7 +61586,7 @@ then:                                             ; preds = %entry
   br i1 %.not61, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.707", i32 %1, i32 %9)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.709", i32 %1, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -61354,7 +61619,7 @@ then5:                                            ; preds = %merge
   br i1 %.not60, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.708", i32 %4)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.710", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i65 = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -61384,7 +61649,7 @@ then13:                                           ; preds = %merge4
   br i1 %.not59, label %common.ret, label %then17
 
 then17:                                           ; preds = %then13
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.709", i32 %1, i32 %25)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.711", i32 %1, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i68)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i69 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -61425,7 +61690,7 @@ or.lhs.false23:                                   ; preds = %and.lhs.true
   br i1 %or.cond63, label %common.ret, label %then21
 
 then28:                                           ; preds = %then21
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.710", i64 35, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.712", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -61589,63 +61854,65 @@ attributes #29 = { nocallback nofree nosync nounwind willreturn memory(argmem: r
 !61 = !{!62}
 !62 = distinct !{!62, !63, !"$Plan.rank: argument 0"}
 !63 = distinct !{!63, !"$Plan.rank"}
-!64 = !{}
-!65 = !{!66}
-!66 = distinct !{!66, !67, !"$Plan.layout: argument 0"}
-!67 = distinct !{!67, !"$Plan.layout"}
-!68 = !{!69}
-!69 = distinct !{!69, !70, !"$Plan.layout: argument 0"}
-!70 = distinct !{!70, !"$Plan.layout"}
-!71 = !{!72}
-!72 = distinct !{!72, !73, !"$Plan.cache: argument 0"}
-!73 = distinct !{!73, !"$Plan.cache"}
-!74 = !{!75, !72}
-!75 = distinct !{!75, !76, !"$Plan.layout: argument 0"}
-!76 = distinct !{!76, !"$Plan.layout"}
-!77 = !{!78}
-!78 = distinct !{!78, !79, !"$Plan.layout: argument 0"}
-!79 = distinct !{!79, !"$Plan.layout"}
-!80 = !{!81}
-!81 = distinct !{!81, !82, !"$StepShape.for_decode: argument 0"}
-!82 = distinct !{!82, !"$StepShape.for_decode"}
-!83 = distinct !{!83, !42, !43}
-!84 = distinct !{!84, !43, !42}
-!85 = distinct !{!85, !1}
+!64 = distinct !{!64, !1}
+!65 = !{}
+!66 = !{!67}
+!67 = distinct !{!67, !68, !"$Plan.layout: argument 0"}
+!68 = distinct !{!68, !"$Plan.layout"}
+!69 = !{!70}
+!70 = distinct !{!70, !71, !"$Plan.layout: argument 0"}
+!71 = distinct !{!71, !"$Plan.layout"}
+!72 = !{!73}
+!73 = distinct !{!73, !74, !"$Plan.cache: argument 0"}
+!74 = distinct !{!74, !"$Plan.cache"}
+!75 = !{!76, !73}
+!76 = distinct !{!76, !77, !"$Plan.layout: argument 0"}
+!77 = distinct !{!77, !"$Plan.layout"}
+!78 = !{!79}
+!79 = distinct !{!79, !80, !"$Plan.layout: argument 0"}
+!80 = distinct !{!80, !"$Plan.layout"}
+!81 = !{!82}
+!82 = distinct !{!82, !83, !"$StepShape.for_decode: argument 0"}
+!83 = distinct !{!83, !"$StepShape.for_decode"}
+!84 = distinct !{!84, !42, !43}
+!85 = distinct !{!85, !43, !42}
 !86 = distinct !{!86, !1}
 !87 = distinct !{!87, !1}
-!88 = !{!89}
-!89 = distinct !{!89, !90, !"$Loop.limits: argument 0"}
-!90 = distinct !{!90, !"$Loop.limits"}
-!91 = !{!92}
-!92 = distinct !{!92, !93, !"$Loop.limits: argument 0"}
-!93 = distinct !{!93, !"$Loop.limits"}
-!94 = distinct !{!94, !1}
+!88 = distinct !{!88, !1}
+!89 = !{!90}
+!90 = distinct !{!90, !91, !"$Loop.limits: argument 0"}
+!91 = distinct !{!91, !"$Loop.limits"}
+!92 = !{!93}
+!93 = distinct !{!93, !94, !"$Loop.limits: argument 0"}
+!94 = distinct !{!94, !"$Loop.limits"}
 !95 = distinct !{!95, !1}
 !96 = distinct !{!96, !1}
 !97 = distinct !{!97, !1}
 !98 = distinct !{!98, !1}
-!99 = !{!100}
-!100 = distinct !{!100, !101, !"$Plan.cache: argument 0"}
-!101 = distinct !{!101, !"$Plan.cache"}
-!102 = !{!103, !100}
-!103 = distinct !{!103, !104, !"$Plan.layout: argument 0"}
-!104 = distinct !{!104, !"$Plan.layout"}
-!105 = !{!106}
-!106 = distinct !{!106, !107, !"$StepShape.for_decode: argument 0"}
-!107 = distinct !{!107, !"$StepShape.for_decode"}
-!108 = !{!109}
-!109 = distinct !{!109, !110, !"$Plan.layout: argument 0"}
-!110 = distinct !{!110, !"$Plan.layout"}
-!111 = distinct !{!111, !42, !43}
-!112 = distinct !{!112, !43, !42}
+!99 = distinct !{!99, !1}
+!100 = distinct !{!100, !1}
+!101 = !{!102}
+!102 = distinct !{!102, !103, !"$Plan.cache: argument 0"}
+!103 = distinct !{!103, !"$Plan.cache"}
+!104 = !{!105, !102}
+!105 = distinct !{!105, !106, !"$Plan.layout: argument 0"}
+!106 = distinct !{!106, !"$Plan.layout"}
+!107 = !{!108}
+!108 = distinct !{!108, !109, !"$StepShape.for_decode: argument 0"}
+!109 = distinct !{!109, !"$StepShape.for_decode"}
+!110 = !{!111}
+!111 = distinct !{!111, !112, !"$Plan.layout: argument 0"}
+!112 = distinct !{!112, !"$Plan.layout"}
 !113 = distinct !{!113, !42, !43}
 !114 = distinct !{!114, !43, !42}
 !115 = distinct !{!115, !42, !43}
 !116 = distinct !{!116, !43, !42}
-!117 = !{!118}
-!118 = distinct !{!118, !119, !"$decode_plan: argument 0"}
-!119 = distinct !{!119, !"$decode_plan"}
-!120 = !{!121}
-!121 = distinct !{!121, !122, !"$Loop.limits: argument 0"}
-!122 = distinct !{!122, !"$Loop.limits"}
-!123 = distinct !{!123, !1}
+!117 = distinct !{!117, !42, !43}
+!118 = distinct !{!118, !43, !42}
+!119 = !{!120}
+!120 = distinct !{!120, !121, !"$decode_plan: argument 0"}
+!121 = distinct !{!121, !"$decode_plan"}
+!122 = !{!123}
+!123 = distinct !{!123, !124, !"$Loop.limits: argument 0"}
+!124 = distinct !{!124, !"$Loop.limits"}
+!125 = distinct !{!125, !1}
