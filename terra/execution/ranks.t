@@ -12,7 +12,8 @@ local ticks_after_abort = 3
 local Job = { &Rank, &opaque, &C.glm_message } -> int32
 
 local struct Flight {
-  num_rows : int32
+  num_logit_rows : int32
+  num_sample_rows : int32
   wants_logprobs : bool
   is_graph : bool
   device_ns : int64

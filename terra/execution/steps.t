@@ -5,11 +5,13 @@ local check = require("terra.base.check")
 local forward = require("terra.execution.forward")
 local rank = require("terra.execution.rank")
 local ranks = require("terra.execution.ranks")
+local shares = require("terra.scheduling.shares")
 local status = require("terra.base.status")
 local C = abi.C
 
 local Rank, call = rank.Rank, rank.call
 local RankGroup, Flight = ranks.RankGroup, ranks.Flight
+local RowShare = shares.RowShare
 local StepPlan = batch.StepPlan
 local num_stagings = buffers.num_stagings
 
@@ -47,7 +49,7 @@ local terra upload_inputs(self : &Rank, launch : &Launch, message : &C.glm_messa
   if plan.num_biases > 0 then
     call(self, message, "upload of the step's biases", "upload", device.bias_tokens, host.bias_tokens, host:bias_bytes())
   end
-  if plan.num_masks > 0 and self.index == 0 then
+  if plan.num_masks > 0 then
     call(self, message, "upload of the step's masks", "upload", device.masks, host.masks, plan:mask_bytes())
   end
   var stride : int64 = plan.shape.max_pages_per_sequence
@@ -58,14 +60,15 @@ local terra upload_inputs(self : &Rank, launch : &Launch, message : &C.glm_messa
   return C.GLM_OK
 end
 
-local terra download_logits(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
-  var bytes = [int64](plan.num_logit_rows) * self.config.vocab_size * sizeof(float)
-  call(self, message, "download of the logits", "download", plan.logits, self.buffers.logits, bytes)
+local terra download_logits(self : &Rank, plan : &StepPlan, share : &RowShare, message : &C.glm_message) : int32
+  var row : int64 = self.config.vocab_size
+  var target = plan.logits + row * share.begin
+  call(self, message, "download of the logits", "download", target, self.buffers.logits, row * share.num_rows * sizeof(float))
   return C.GLM_OK
 end
 
 local terra download_samples(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
-  var target = &launch.staging.outputs
+  var target = launch.staging:outputs_of(self.index)
   var bytes = target:short_bytes()
   if launch.flight.wants_logprobs then
     bytes = target.bytes
@@ -74,23 +77,22 @@ local terra download_samples(self : &Rank, launch : &Launch, message : &C.glm_me
   return C.GLM_OK
 end
 
-terra Rank:sample(plan : &StepPlan, message : &C.glm_message) : int32
-  if plan.logits ~= nil and plan.num_logit_rows > 0 then
-    status.try(download_logits(self, plan, message))
+terra Rank:sample(plan : &StepPlan, share : &RowShare, message : &C.glm_message) : int32
+  if plan.logits ~= nil and share.num_rows > 0 then
+    status.try(download_logits(self, plan, share, message))
   end
-  if plan.num_sample_rows > 0 then
-    return forward.sample(self, plan, message)
+  if share.num_samples > 0 then
+    return forward.sample(self, plan, share, message)
   end
   return C.GLM_OK
 end
 
 terra Rank:compute(plan : &StepPlan, message : &C.glm_message) : int32
   status.try(forward.step(self, plan, message))
-  if self.index == 0 then
-    status.try(self:sample(plan, message))
-  end
-  if self.shares_samples and plan.num_sample_rows > 0 then
-    return forward.share_samples(self, plan, message)
+  var share = self:share_of(plan)
+  status.try(self:sample(plan, &share, message))
+  if self.world_size > 1 and plan.num_sample_rows > 0 then
+    return forward.share_samples(self, plan, &share, message)
   end
   return C.GLM_OK
 end
@@ -117,7 +119,7 @@ local terra launch_job(self : &Rank, context : &opaque, message : &C.glm_message
   call(self, message, "step", "event_record", self.step_begin[launch.index])
   status.try(upload_inputs(self, launch, message))
   status.try(compute_or_replay(self, launch, message))
-  if self.index == 0 and launch.plan.num_sample_rows > 0 then
+  if self:share_of(launch.plan).num_samples > 0 then
     status.try(download_samples(self, launch, message))
   end
   call(self, message, "step", "event_record", self.step_end[launch.index])
@@ -140,7 +142,8 @@ terra RankGroup:launch(plan : &StepPlan, message : &C.glm_message) : int32
   host:pack(plan)
   copy_table_rows(host, plan)
   var flight = &self.flights[index]
-  flight.num_rows = plan.num_sample_rows
+  flight.num_logit_rows = plan.num_logit_rows
+  flight.num_sample_rows = plan.num_sample_rows
   flight.wants_logprobs = plan:wants_logprobs()
   flight.is_graph = self.ranks[0]:has_graph_for(plan)
   var launch = Launch { plan = plan, staging = staging, flight = flight, index = index }
@@ -169,17 +172,27 @@ terra RankGroup:take_time(index : int32)
   end
 end
 
-terra Flight:take_results(source : &batch.StepOutputs, target : &batch.StepOutputs)
+terra Flight:take_results(share : &RowShare, source : &batch.StepOutputs, target : &batch.StepOutputs)
   escape
     for _, array in ipairs(batch.results) do
       local is_short = not array.name:match("^top_")
-      local count = is_short and (`self.num_rows) or (`self.num_rows * C.GLM_MAX_LOGPROBS)
+      local width = is_short and 1 or C.GLM_MAX_LOGPROBS
       emit quote
         if is_short or self.wants_logprobs then
-          C.memcpy(target.[array.name], source.[array.name], [int64](count) * [terralib.sizeof(array.type)])
+          var bytes = [int64](share.num_samples) * width * [terralib.sizeof(array.type)]
+          C.memcpy(target.[array.name] + [int64](share.begin) * width, source.[array.name], bytes)
         end
       end
     end
+  end
+end
+
+terra RankGroup:take_results(index : int32, outputs : &batch.StepOutputs)
+  var flight, staging = &self.flights[index], &self.ranks[0].buffers.stagings[index]
+  for rank = 0, self.world_size do
+    var share = shares.of(flight.num_logit_rows, flight.num_sample_rows, rank, self.world_size)
+    var source = staging:outputs_of(rank)
+    flight:take_results(&share, &source, outputs)
   end
 end
 
@@ -189,7 +202,7 @@ terra RankGroup:land(outputs : &batch.StepOutputs, message : &C.glm_message) : i
   self.num_landed = self.num_landed + 1
   status.try(self:run(land_job, &index, message))
   self:take_time(index)
-  self.flights[index]:take_results(&self.ranks[0].buffers.stagings[index].outputs, outputs)
+  self:take_results(index, outputs)
   return C.GLM_OK
 end
 

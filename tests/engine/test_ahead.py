@@ -91,13 +91,13 @@ def results_of(finished) -> list:
     ]
 
 
-@pytest.mark.parametrize("num_pages", [0, 14])
-def test_every_course_gives_the_same_bits(num_pages, record_property):
+@pytest.mark.parametrize(("num_pages", "world_size"), [(0, 1), (14, 1), (14, 2)])
+def test_every_course_gives_the_same_bits(num_pages, world_size, record_property):
     seed = random.randrange(2**32)
     record_property("seed", seed)
     outcomes = []
     for course in COURSES:
-        with queued_engine(num_pages=num_pages, **course) as engine:
+        with queued_engine(num_pages=num_pages, world_size=world_size, **course) as engine:
             requests = random_requests(seed, 24, engine.vocab_size)
             outcomes.append(outcome(engine, requests))
             info = engine.info()

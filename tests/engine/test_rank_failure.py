@@ -25,6 +25,8 @@ OPERATIONS = (
     "swiglu_quantise",
     "norm_rope_store",
     "all_gather",
+    "all_to_all",
+    "count_sampled_tokens",
 )
 CASES = [
     *[(2, 1, operation) for operation in OPERATIONS],

@@ -28,8 +28,9 @@ struct Gather {
 
 struct GatherBlocks {
   const char* input;
-  int64_t input_step;
   int64_t num_rows;
+  int64_t block_rows;
+  int64_t rows_apart;
   int64_t row_bytes;
 };
 
