@@ -34,7 +34,9 @@ local struct RankGroup {
   stopping : bool
   is_usable : bool
   is_watched : bool
+  is_asynchronous : bool
   is_running : &bool
+  has_failed : bool
   job : Job
   context : &opaque
   codes : &int32
@@ -74,6 +76,7 @@ end
 terra RankGroup:report_finished(index : int32)
   C.pthread_mutex_lock(&self.mutex)
   self.is_running[index] = false
+  self.has_failed = self.has_failed or self.codes[index] ~= C.GLM_OK
   self.num_running = self.num_running - 1
   if self.num_running == 0 then
     C.pthread_cond_signal(&self.finished)
@@ -115,7 +118,7 @@ terra RankGroup:first_failure(message : &C.glm_message) : int32
 end
 
 terra RankGroup:activity() : watch.Activity
-  var found = watch.Activity { num_running = self.num_running, num_calls = 0, cpu_ns = 0 }
+  var found = watch.Activity { num_running = self.num_running, has_failed = self.has_failed, num_calls = 0, cpu_ns = 0 }
   for i = 0, self.world_size do
     if self.is_running[i] then
       found.num_calls = found.num_calls + self.ranks[i].num_calls
@@ -150,15 +153,16 @@ terra RankGroup:first_running() : int32
   return -1
 end
 
-terra RankGroup:blame(index : int32)
+terra RankGroup:blame(index : int32, seconds : double)
   var cause : int8[128]
-  C.snprintf(&cause[0], 128, "it has not come back, and for %.1f s the rank has done nothing", [watch.limit_seconds])
+  C.snprintf(&cause[0], 128, "it has not come back, and for %.2g s the rank has done nothing", seconds)
   self.ranks[index]:fail_operation(&cause[0], &self.messages[index])
   self.codes[index] = C.GLM_DEVICE_ERROR
 end
 
 terra RankGroup:abandon()
   var first = self:first_running()
+  var seconds = terralib.select(self.has_failed, [watch.limit_seconds_after_failure], [watch.limit_seconds])
   self.backend.group_abort(self.group)
   for tick = 0, ticks_after_abort do
     if self.num_running > 0 then
@@ -166,12 +170,12 @@ terra RankGroup:abandon()
     end
   end
   if self.num_running == 0 then
-    self:blame(first)
+    self:blame(first, seconds)
   end
   for i = 0, self.world_size do
     if self.is_running[i] then
       self.ranks[i].is_abandoned = true
-      self:blame(i)
+      self:blame(i, seconds)
     end
   end
 end
@@ -186,6 +190,7 @@ end
 terra RankGroup:run_threads()
   C.pthread_mutex_lock(&self.mutex)
   self.num_running = self.world_size
+  self.has_failed = false
   for i = 0, self.world_size do
     self.is_running[i] = true
   end

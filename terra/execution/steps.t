@@ -196,11 +196,19 @@ terra RankGroup:take_results(index : int32, outputs : &batch.StepOutputs)
   end
 end
 
+terra RankGroup:await_step(index : int32, message : &C.glm_message) : int32
+  var was_watched = self.is_watched
+  self.is_watched = was_watched and not self.is_asynchronous
+  var code = self:run(land_job, &index, message)
+  self.is_watched = was_watched
+  return code
+end
+
 terra RankGroup:land(outputs : &batch.StepOutputs, message : &C.glm_message) : int32
   check.invariant(self:num_in_flight() > 0, "no step is in flight")
   var index = [int32](self.num_landed % num_stagings)
   self.num_landed = self.num_landed + 1
-  status.try(self:run(land_job, &index, message))
+  status.try(self:await_step(index, message))
   self:take_time(index)
   self:take_results(index, outputs)
   return C.GLM_OK

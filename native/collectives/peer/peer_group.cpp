@@ -147,6 +147,10 @@ void PeerGroup::abort() {
                               __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
+bool PeerGroup::is_running() const {
+  return __atomic_load_n(record_, __ATOMIC_RELAXED) == kRunning;
+}
+
 void PeerGroup::expect_running(const char* where) const {
   const StopRecord record =
       unpacked(__atomic_load_n(record_, __ATOMIC_SEQ_CST));

@@ -36,6 +36,7 @@ class PeerGroup {
   Stop stop_of(int32_t rank, uint32_t* has_stopped) const;
   void wait_for_slower_ranks(int32_t rank);
   void abort();
+  bool is_running() const;
   void expect_running(const char* where) const;
 
  private:

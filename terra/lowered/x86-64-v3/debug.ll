@@ -36,7 +36,7 @@ target triple = "x86_64-pc-linux-gnu"
 %30 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32, i32, i64, i32, i32 }
 %31 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
 %32 = type { i32, i32, i32, i32, i32, i32, i32 }
-%33 = type { i32, ptr, ptr, ptr, ptr, i32, %34, %35, %35, i64, i32, i8, i8, i8, ptr, ptr, ptr, ptr, ptr, [2 x %36], i64, i64, i64, i64 }
+%33 = type { i32, ptr, ptr, ptr, ptr, i32, %34, %35, %35, i64, i32, i8, i8, i8, i8, ptr, i8, ptr, ptr, ptr, ptr, [2 x %36], i64, i64, i64, i64 }
 %34 = type { { i64, [32 x i8] } }
 %35 = type { { i64, [40 x i8] } }
 %36 = type { i32, i32, i8, i8, i64 }
@@ -68,9 +68,9 @@ target triple = "x86_64-pc-linux-gnu"
 %62 = type { %47, %47, ptr, %32 }
 %63 = type { i32, i32, i32, i32, i32, i32, ptr, ptr, ptr }
 %64 = type { i32, i32, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
-%65 = type { i32, i64, i64 }
+%65 = type { i32, i8, i64, i64 }
 %66 = type { %65, i32 }
-%67 = type { i32, i32, i32 }
+%67 = type { i32, i8, i32, i32 }
 %68 = type { ptr, ptr, i32, i32, i8, ptr, ptr, ptr, [64 x %69], i32, i64 }
 %69 = type { ptr, i64, i64 }
 %70 = type { i32, i32, i32, i32 }
@@ -242,7 +242,7 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.4" = private unnamed_addr constant [86 x i8] c"the device group is lost after an earlier failure; free the engine and start it again\00", align 1
 @"$string.5" = private unnamed_addr constant [7 x i8] c"\\x%02x\00", align 1
 @"$string.6" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
-@"$string.7" = private unnamed_addr constant [63 x i8] c"it has not come back, and for %.1f s the rank has done nothing\00", align 1
+@"$string.7" = private unnamed_addr constant [63 x i8] c"it has not come back, and for %.2g s the rank has done nothing\00", align 1
 @"$string.8" = private unnamed_addr constant [29 x i8] c"%s failed on rank %d: %.900s\00", align 1
 @"$string.9" = private unnamed_addr constant [41 x i8] c"%s failed in layer %d on rank %d: %.900s\00", align 1
 @"$string.10" = private unnamed_addr constant [65 x i8] c"step (option check_operations names the operation and its layer)\00", align 1
@@ -1366,7 +1366,7 @@ entry:
   br i1 %10, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.2", i32 200, ptr @"$string.3")
+  call void @"$check.fail"(ptr @"$string.2", i32 208, ptr @"$string.3")
   %11 = load %4, ptr %5, align 1
   br label %merge
 
@@ -1375,31 +1375,32 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %33, ptr %12, i32 0, i32 21
+  %13 = getelementptr %33, ptr %12, i32 0, i32 23
   %14 = load i64, ptr %13, align 8
   %15 = srem i64 %14, 2
   %16 = trunc i64 %15 to i32
   store i32 %16, ptr %index, align 4
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %33, ptr %17, i32 0, i32 21
+  %18 = getelementptr %33, ptr %17, i32 0, i32 23
   %19 = load i64, ptr %18, align 8
   %20 = add i64 %19, 1
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %33, ptr %21, i32 0, i32 21
+  %22 = getelementptr %33, ptr %21, i32 0, i32 23
   store i64 %20, ptr %22, align 8
   %23 = load ptr, ptr %self, align 8
-  %24 = load ptr, ptr %message, align 8
-  %25 = call i32 @"$RankGroup.run"(ptr %23, ptr @"$land_job", ptr %index, ptr %24)
-  store i32 %25, ptr %code, align 4
-  %26 = load i32, ptr %code, align 4
-  %27 = icmp ne i32 %26, 0
-  %28 = zext i1 %27 to i8
-  %29 = trunc i8 %28 to i1
-  br i1 %29, label %then2, label %else3
+  %24 = load i32, ptr %index, align 4
+  %25 = load ptr, ptr %message, align 8
+  %26 = call i32 @"$RankGroup.await_step"(ptr %23, i32 %24, ptr %25)
+  store i32 %26, ptr %code, align 4
+  %27 = load i32, ptr %code, align 4
+  %28 = icmp ne i32 %27, 0
+  %29 = zext i1 %28 to i8
+  %30 = trunc i8 %29 to i1
+  br i1 %30, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  %30 = load i32, ptr %code, align 4
-  ret i32 %30
+  %31 = load i32, ptr %code, align 4
+  ret i32 %31
 
 dead:                                             ; No predecessors!
   br label %merge1
@@ -1408,15 +1409,15 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead
-  %31 = load ptr, ptr %self, align 8
-  %32 = load i32, ptr %index, align 4
-  call void @"$RankGroup.take_time"(ptr %31, i32 %32)
-  %33 = load %4, ptr %4, align 1
-  %34 = load ptr, ptr %self, align 8
-  %35 = load i32, ptr %index, align 4
-  %36 = load ptr, ptr %outputs, align 8
-  call void @"$RankGroup.take_results"(ptr %34, i32 %35, ptr %36)
-  %37 = load %4, ptr %3, align 1
+  %32 = load ptr, ptr %self, align 8
+  %33 = load i32, ptr %index, align 4
+  call void @"$RankGroup.take_time"(ptr %32, i32 %33)
+  %34 = load %4, ptr %4, align 1
+  %35 = load ptr, ptr %self, align 8
+  %36 = load i32, ptr %index, align 4
+  %37 = load ptr, ptr %outputs, align 8
+  call void @"$RankGroup.take_results"(ptr %35, i32 %36, ptr %37)
+  %38 = load %4, ptr %3, align 1
   ret i32 0
 
 dead4:                                            ; No predecessors!
@@ -1428,10 +1429,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %33, ptr %1, i32 0, i32 20
+  %2 = getelementptr %33, ptr %1, i32 0, i32 22
   %3 = load i64, ptr %2, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %33, ptr %4, i32 0, i32 21
+  %5 = getelementptr %33, ptr %4, i32 0, i32 23
   %6 = load i64, ptr %5, align 8
   %7 = sub i64 %3, %6
   ret i64 %7
@@ -1464,6 +1465,54 @@ declare dso_local i32 @fprintf(ptr, ptr, ...)
 declare dso_local ptr @fdopen(i32, ptr)
 
 declare dso_local void @abort()
+
+define internal i32 @"$RankGroup.await_step"(ptr %0, i32 %1, ptr %2) {
+entry:
+  %code = alloca i32, align 4
+  %was_watched = alloca i8, align 1
+  %message = alloca ptr, align 8
+  %index = alloca i32, align 4
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i32 %1, ptr %index, align 4
+  store ptr %2, ptr %message, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %33, ptr %3, i32 0, i32 13
+  %5 = load i8, ptr %4, align 1
+  store i8 %5, ptr %was_watched, align 1
+  %6 = load i8, ptr %was_watched, align 1
+  %7 = trunc i8 %6 to i1
+  br i1 %7, label %and.rhs, label %and.end
+
+and.rhs:                                          ; preds = %entry
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %33, ptr %8, i32 0, i32 14
+  %10 = load i8, ptr %9, align 1
+  %11 = icmp eq i8 %10, 0
+  %12 = zext i1 %11 to i8
+  %13 = trunc i8 %12 to i1
+  br label %and.end
+
+and.end:                                          ; preds = %and.rhs, %entry
+  %14 = phi i1 [ false, %entry ], [ %13, %and.rhs ]
+  %15 = zext i1 %14 to i8
+  %16 = load ptr, ptr %self, align 8
+  %17 = getelementptr %33, ptr %16, i32 0, i32 13
+  store i8 %15, ptr %17, align 1
+  %18 = load ptr, ptr %self, align 8
+  %19 = load ptr, ptr %message, align 8
+  %20 = call i32 @"$RankGroup.run"(ptr %18, ptr @"$land_job", ptr %index, ptr %19)
+  store i32 %20, ptr %code, align 4
+  %21 = load i8, ptr %was_watched, align 1
+  %22 = load ptr, ptr %self, align 8
+  %23 = getelementptr %33, ptr %22, i32 0, i32 13
+  store i8 %21, ptr %23, align 1
+  %24 = load i32, ptr %code, align 4
+  ret i32 %24
+
+dead:                                             ; No predecessors!
+  ret i32 undef
+}
 
 define internal i32 @"$RankGroup.run"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
@@ -1523,11 +1572,11 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %26 = load ptr, ptr %job, align 8
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %33, ptr %27, i32 0, i32 15
+  %28 = getelementptr %33, ptr %27, i32 0, i32 17
   store ptr %26, ptr %28, align 8
   %29 = load ptr, ptr %context, align 8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %33, ptr %30, i32 0, i32 16
+  %31 = getelementptr %33, ptr %30, i32 0, i32 18
   store ptr %29, ptr %31, align 8
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %33, ptr %32, i32 0, i32 5
@@ -2428,7 +2477,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i32 %1, ptr %index, align 4
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %33, ptr %3, i32 0, i32 18
+  %4 = getelementptr %33, ptr %3, i32 0, i32 20
   %5 = load ptr, ptr %4, align 8
   %6 = load i32, ptr %index, align 4
   %7 = sext i32 %6 to i64
@@ -2440,7 +2489,7 @@ entry:
   %12 = getelementptr i8, ptr %11, i64 0
   store i8 0, ptr %12, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %33, ptr %13, i32 0, i32 15
+  %14 = getelementptr %33, ptr %13, i32 0, i32 17
   %15 = load ptr, ptr %14, align 8
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %33, ptr %16, i32 0, i32 1
@@ -2449,14 +2498,14 @@ entry:
   %20 = sext i32 %19 to i64
   %21 = getelementptr %58, ptr %18, i64 %20
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %33, ptr %22, i32 0, i32 16
+  %23 = getelementptr %33, ptr %22, i32 0, i32 18
   %24 = load ptr, ptr %23, align 8
   %25 = load ptr, ptr %message, align 8
   %26 = call i32 %15(ptr %21, ptr %24, ptr %25)
   store i32 %26, ptr %code, align 4
   %27 = load i32, ptr %code, align 4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %33, ptr %28, i32 0, i32 17
+  %29 = getelementptr %33, ptr %28, i32 0, i32 19
   %30 = load ptr, ptr %29, align 8
   %31 = load i32, ptr %index, align 4
   %32 = sext i32 %31 to i64
@@ -2524,7 +2573,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %33, ptr %11, i32 0, i32 17
+  %12 = getelementptr %33, ptr %11, i32 0, i32 19
   %13 = load ptr, ptr %12, align 8
   %14 = load i32, ptr %i, align 4
   %15 = sext i32 %14 to i64
@@ -2566,7 +2615,7 @@ and.lhs.true:                                     ; preds = %forbody
 
 or.lhs.false:                                     ; preds = %and.lhs.true
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %33, ptr %32, i32 0, i32 17
+  %33 = getelementptr %33, ptr %32, i32 0, i32 19
   %34 = load ptr, ptr %33, align 8
   %35 = load i32, ptr %failed, align 4
   %36 = sext i32 %35 to i64
@@ -2631,7 +2680,7 @@ or.lhs.false8:                                    ; preds = %merge2
 
 then10:                                           ; preds = %merge5
   %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %33, ptr %69, i32 0, i32 18
+  %70 = getelementptr %33, ptr %69, i32 0, i32 20
   %71 = load ptr, ptr %70, align 8
   %72 = load i32, ptr %failed, align 4
   %73 = sext i32 %72 to i64
@@ -2645,7 +2694,7 @@ else11:                                           ; preds = %merge5
 
 merge9:                                           ; preds = %else11, %then10
   %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %33, ptr %76, i32 0, i32 17
+  %77 = getelementptr %33, ptr %76, i32 0, i32 19
   %78 = load ptr, ptr %77, align 8
   %79 = load i32, ptr %failed, align 4
   %80 = sext i32 %79 to i64
@@ -2673,62 +2722,65 @@ entry:
   %9 = getelementptr %33, ptr %8, i32 0, i32 10
   store i32 %7, ptr %9, align 4
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %33, ptr %10, i32 0, i32 0
-  %12 = load i32, ptr %11, align 4
+  %11 = getelementptr %33, ptr %10, i32 0, i32 16
+  store i8 0, ptr %11, align 1
+  %12 = load ptr, ptr %self, align 8
+  %13 = getelementptr %33, ptr %12, i32 0, i32 0
+  %14 = load i32, ptr %13, align 4
   store i32 0, ptr %i, align 4
   br label %forcond
 
 forcond:                                          ; preds = %forbody, %entry
-  %13 = load i32, ptr %i, align 4
-  %14 = icmp sgt i32 %13, %12
-  %15 = and i1 %14, false
-  %16 = icmp slt i32 %13, %12
-  %17 = and i1 %16, true
-  %18 = or i1 %17, %15
-  br i1 %18, label %forbody, label %merge
+  %15 = load i32, ptr %i, align 4
+  %16 = icmp sgt i32 %15, %14
+  %17 = and i1 %16, false
+  %18 = icmp slt i32 %15, %14
+  %19 = and i1 %18, true
+  %20 = or i1 %19, %17
+  br i1 %20, label %forbody, label %merge
 
 forbody:                                          ; preds = %forcond
-  %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %33, ptr %19, i32 0, i32 14
-  %21 = load ptr, ptr %20, align 8
-  %22 = load i32, ptr %i, align 4
-  %23 = sext i32 %22 to i64
-  %24 = getelementptr i8, ptr %21, i64 %23
-  store i8 1, ptr %24, align 1
-  %25 = add i32 %13, 1
-  store i32 %25, ptr %i, align 4
+  %21 = load ptr, ptr %self, align 8
+  %22 = getelementptr %33, ptr %21, i32 0, i32 15
+  %23 = load ptr, ptr %22, align 8
+  %24 = load i32, ptr %i, align 4
+  %25 = sext i32 %24 to i64
+  %26 = getelementptr i8, ptr %23, i64 %25
+  store i8 1, ptr %26, align 1
+  %27 = add i32 %15, 1
+  store i32 %27, ptr %i, align 4
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %33, ptr %26, i32 0, i32 9
-  %28 = load i64, ptr %27, align 8
-  %29 = add i64 %28, 1
-  %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %33, ptr %30, i32 0, i32 9
-  store i64 %29, ptr %31, align 8
+  %28 = load ptr, ptr %self, align 8
+  %29 = getelementptr %33, ptr %28, i32 0, i32 9
+  %30 = load i64, ptr %29, align 8
+  %31 = add i64 %30, 1
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %33, ptr %32, i32 0, i32 7
-  %34 = call i32 @pthread_cond_broadcast(ptr %33)
-  %35 = load ptr, ptr %self, align 8
-  %36 = call zeroext i1 @"$RankGroup.await_ranks"(ptr %35)
-  %37 = zext i1 %36 to i8
-  %38 = trunc i8 %37 to i1
-  br i1 %38, label %else, label %then
+  %33 = getelementptr %33, ptr %32, i32 0, i32 9
+  store i64 %31, ptr %33, align 8
+  %34 = load ptr, ptr %self, align 8
+  %35 = getelementptr %33, ptr %34, i32 0, i32 7
+  %36 = call i32 @pthread_cond_broadcast(ptr %35)
+  %37 = load ptr, ptr %self, align 8
+  %38 = call zeroext i1 @"$RankGroup.await_ranks"(ptr %37)
+  %39 = zext i1 %38 to i8
+  %40 = trunc i8 %39 to i1
+  br i1 %40, label %else, label %then
 
 then:                                             ; preds = %merge
-  %39 = load ptr, ptr %self, align 8
-  call void @"$RankGroup.abandon"(ptr %39)
-  %40 = load %4, ptr %1, align 1
+  %41 = load ptr, ptr %self, align 8
+  call void @"$RankGroup.abandon"(ptr %41)
+  %42 = load %4, ptr %1, align 1
   br label %merge1
 
 else:                                             ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else, %then
-  %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %33, ptr %41, i32 0, i32 6
-  %43 = call i32 @pthread_mutex_unlock(ptr %42)
+  %43 = load ptr, ptr %self, align 8
+  %44 = getelementptr %33, ptr %43, i32 0, i32 6
+  %45 = call i32 @pthread_mutex_unlock(ptr %44)
   ret void
 }
 
@@ -2849,90 +2901,99 @@ entry:
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %33, ptr %4, i32 0, i32 10
   %6 = load i32, ptr %5, align 4
-  %7 = getelementptr %67, ptr %3, i32 0, i32 0
-  store i32 %6, ptr %7, align 4
-  %8 = getelementptr %67, ptr %3, i32 0, i32 1
-  store i32 0, ptr %8, align 4
-  %9 = getelementptr %67, ptr %3, i32 0, i32 2
-  store i32 0, ptr %9, align 4
-  %10 = load %67, ptr %3, align 4
-  store %67 %10, ptr %"<structcast>", align 4
-  %11 = getelementptr %65, ptr %2, i32 0, i32 0
-  %12 = getelementptr %67, ptr %"<structcast>", i32 0, i32 0
-  %13 = load i32, ptr %12, align 4
-  store i32 %13, ptr %11, align 4
-  %14 = getelementptr %65, ptr %2, i32 0, i32 1
-  %15 = getelementptr %67, ptr %"<structcast>", i32 0, i32 1
-  %16 = load i32, ptr %15, align 4
-  %17 = sext i32 %16 to i64
-  store i64 %17, ptr %14, align 8
-  %18 = getelementptr %65, ptr %2, i32 0, i32 2
-  %19 = getelementptr %67, ptr %"<structcast>", i32 0, i32 2
-  %20 = load i32, ptr %19, align 4
-  %21 = sext i32 %20 to i64
-  store i64 %21, ptr %18, align 8
+  %7 = load ptr, ptr %self, align 8
+  %8 = getelementptr %33, ptr %7, i32 0, i32 16
+  %9 = load i8, ptr %8, align 1
+  %10 = getelementptr %67, ptr %3, i32 0, i32 0
+  store i32 %6, ptr %10, align 4
+  %11 = getelementptr %67, ptr %3, i32 0, i32 1
+  store i8 %9, ptr %11, align 1
+  %12 = getelementptr %67, ptr %3, i32 0, i32 2
+  store i32 0, ptr %12, align 4
+  %13 = getelementptr %67, ptr %3, i32 0, i32 3
+  store i32 0, ptr %13, align 4
+  %14 = load %67, ptr %3, align 4
+  store %67 %14, ptr %"<structcast>", align 4
+  %15 = getelementptr %65, ptr %2, i32 0, i32 0
+  %16 = getelementptr %67, ptr %"<structcast>", i32 0, i32 0
+  %17 = load i32, ptr %16, align 4
+  store i32 %17, ptr %15, align 4
+  %18 = getelementptr %65, ptr %2, i32 0, i32 1
+  %19 = getelementptr %67, ptr %"<structcast>", i32 0, i32 1
+  %20 = load i8, ptr %19, align 1
+  store i8 %20, ptr %18, align 1
+  %21 = getelementptr %65, ptr %2, i32 0, i32 2
+  %22 = getelementptr %67, ptr %"<structcast>", i32 0, i32 2
+  %23 = load i32, ptr %22, align 4
+  %24 = sext i32 %23 to i64
+  store i64 %24, ptr %21, align 8
+  %25 = getelementptr %65, ptr %2, i32 0, i32 3
+  %26 = getelementptr %67, ptr %"<structcast>", i32 0, i32 3
+  %27 = load i32, ptr %26, align 4
+  %28 = sext i32 %27 to i64
+  store i64 %28, ptr %25, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %found, ptr align 8 %2, i64 24, i1 false)
-  %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %33, ptr %22, i32 0, i32 0
-  %24 = load i32, ptr %23, align 4
+  %29 = load ptr, ptr %self, align 8
+  %30 = getelementptr %33, ptr %29, i32 0, i32 0
+  %31 = load i32, ptr %30, align 4
   store i32 0, ptr %i, align 4
   br label %forcond
 
 forcond:                                          ; preds = %merge1, %entry
-  %25 = load i32, ptr %i, align 4
-  %26 = icmp sgt i32 %25, %24
-  %27 = and i1 %26, false
-  %28 = icmp slt i32 %25, %24
-  %29 = and i1 %28, true
-  %30 = or i1 %29, %27
-  br i1 %30, label %forbody, label %merge
+  %32 = load i32, ptr %i, align 4
+  %33 = icmp sgt i32 %32, %31
+  %34 = and i1 %33, false
+  %35 = icmp slt i32 %32, %31
+  %36 = and i1 %35, true
+  %37 = or i1 %36, %34
+  br i1 %37, label %forbody, label %merge
 
 forbody:                                          ; preds = %forcond
-  %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %33, ptr %31, i32 0, i32 14
-  %33 = load ptr, ptr %32, align 8
-  %34 = load i32, ptr %i, align 4
-  %35 = sext i32 %34 to i64
-  %36 = getelementptr i8, ptr %33, i64 %35
-  %37 = load i8, ptr %36, align 1
-  %38 = trunc i8 %37 to i1
-  br i1 %38, label %then, label %else
+  %38 = load ptr, ptr %self, align 8
+  %39 = getelementptr %33, ptr %38, i32 0, i32 15
+  %40 = load ptr, ptr %39, align 8
+  %41 = load i32, ptr %i, align 4
+  %42 = sext i32 %41 to i64
+  %43 = getelementptr i8, ptr %40, i64 %42
+  %44 = load i8, ptr %43, align 1
+  %45 = trunc i8 %44 to i1
+  br i1 %45, label %then, label %else
 
 then:                                             ; preds = %forbody
-  %39 = getelementptr %65, ptr %found, i32 0, i32 1
-  %40 = load i64, ptr %39, align 8
-  %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %33, ptr %41, i32 0, i32 1
-  %43 = load ptr, ptr %42, align 8
-  %44 = load i32, ptr %i, align 4
-  %45 = sext i32 %44 to i64
-  %46 = getelementptr %58, ptr %43, i64 %45
-  %47 = getelementptr %58, ptr %46, i32 0, i32 18
-  %48 = load i64, ptr %47, align 8
-  %49 = add i64 %40, %48
-  %50 = getelementptr %65, ptr %found, i32 0, i32 1
-  store i64 %49, ptr %50, align 8
-  %51 = getelementptr %65, ptr %found, i32 0, i32 2
-  %52 = load i64, ptr %51, align 8
-  %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %33, ptr %53, i32 0, i32 4
-  %55 = load ptr, ptr %54, align 8
-  %56 = load i32, ptr %i, align 4
-  %57 = sext i32 %56 to i64
-  %58 = getelementptr i64, ptr %55, i64 %57
+  %46 = getelementptr %65, ptr %found, i32 0, i32 2
+  %47 = load i64, ptr %46, align 8
+  %48 = load ptr, ptr %self, align 8
+  %49 = getelementptr %33, ptr %48, i32 0, i32 1
+  %50 = load ptr, ptr %49, align 8
+  %51 = load i32, ptr %i, align 4
+  %52 = sext i32 %51 to i64
+  %53 = getelementptr %58, ptr %50, i64 %52
+  %54 = getelementptr %58, ptr %53, i32 0, i32 18
+  %55 = load i64, ptr %54, align 8
+  %56 = add i64 %47, %55
+  %57 = getelementptr %65, ptr %found, i32 0, i32 2
+  store i64 %56, ptr %57, align 8
+  %58 = getelementptr %65, ptr %found, i32 0, i32 3
   %59 = load i64, ptr %58, align 8
-  %60 = call i64 @"$watch.cpu_ns"(i64 %59)
-  %61 = add i64 %52, %60
-  %62 = getelementptr %65, ptr %found, i32 0, i32 2
-  store i64 %61, ptr %62, align 8
+  %60 = load ptr, ptr %self, align 8
+  %61 = getelementptr %33, ptr %60, i32 0, i32 4
+  %62 = load ptr, ptr %61, align 8
+  %63 = load i32, ptr %i, align 4
+  %64 = sext i32 %63 to i64
+  %65 = getelementptr i64, ptr %62, i64 %64
+  %66 = load i64, ptr %65, align 8
+  %67 = call i64 @"$watch.cpu_ns"(i64 %66)
+  %68 = add i64 %59, %67
+  %69 = getelementptr %65, ptr %found, i32 0, i32 3
+  store i64 %68, ptr %69, align 8
   br label %merge1
 
 else:                                             ; preds = %forbody
   br label %merge1
 
 merge1:                                           ; preds = %else, %then
-  %63 = add i32 %25, 1
-  store i32 %63, ptr %i, align 4
+  %70 = add i32 %32, 1
+  store i32 %70, ptr %i, align 4
   br label %forcond
 
 merge:                                            ; preds = %forcond
@@ -3072,11 +3133,11 @@ entry:
   br i1 %10, label %and.lhs.true, label %and.end
 
 and.rhs:                                          ; preds = %and.lhs.true
-  %11 = getelementptr %65, ptr %now, i32 0, i32 2
+  %11 = getelementptr %65, ptr %now, i32 0, i32 3
   %12 = load i64, ptr %11, align 8
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %66, ptr %13, i32 0, i32 0
-  %15 = getelementptr %65, ptr %14, i32 0, i32 2
+  %15 = getelementptr %65, ptr %14, i32 0, i32 3
   %16 = load i64, ptr %15, align 8
   %17 = sub i64 %12, %16
   %18 = icmp slt i64 %17, 2500000
@@ -3104,22 +3165,26 @@ and.end:                                          ; preds = %and.rhs, %and.lhs.t
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %66, ptr %34, i32 0, i32 1
   %36 = load i32, ptr %35, align 4
-  %37 = icmp sge i32 %36, 10
-  %38 = zext i1 %37 to i8
-  %39 = icmp ne i8 %38, 0
-  ret i1 %39
+  %37 = getelementptr %65, ptr %now, i32 0, i32 1
+  %38 = load i8, ptr %37, align 1
+  %39 = trunc i8 %38 to i1
+  %40 = select i1 %39, i32 3, i32 10
+  %41 = icmp sge i32 %36, %40
+  %42 = zext i1 %41 to i8
+  %43 = icmp ne i8 %42, 0
+  ret i1 %43
 
 and.lhs.true:                                     ; preds = %entry
-  %40 = getelementptr %65, ptr %now, i32 0, i32 1
-  %41 = load i64, ptr %40, align 8
-  %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %66, ptr %42, i32 0, i32 0
-  %44 = getelementptr %65, ptr %43, i32 0, i32 1
+  %44 = getelementptr %65, ptr %now, i32 0, i32 2
   %45 = load i64, ptr %44, align 8
-  %46 = icmp eq i64 %41, %45
-  %47 = zext i1 %46 to i8
-  %48 = trunc i8 %47 to i1
-  br i1 %48, label %and.rhs, label %and.end
+  %46 = load ptr, ptr %self, align 8
+  %47 = getelementptr %66, ptr %46, i32 0, i32 0
+  %48 = getelementptr %65, ptr %47, i32 0, i32 2
+  %49 = load i64, ptr %48, align 8
+  %50 = icmp eq i64 %45, %49
+  %51 = zext i1 %50 to i8
+  %52 = trunc i8 %51 to i1
+  br i1 %52, label %and.rhs, label %and.end
 
 dead:                                             ; No predecessors!
   ret i1 undef
@@ -3133,6 +3198,7 @@ entry:
   %3 = alloca %4, align 8
   %tick = alloca i32, align 4
   %4 = alloca %4, align 8
+  %seconds = alloca double, align 8
   %first = alloca i32, align 4
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -3140,120 +3206,128 @@ entry:
   %6 = call i32 @"$RankGroup.first_running"(ptr %5)
   store i32 %6, ptr %first, align 4
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %33, ptr %7, i32 0, i32 2
-  %9 = load ptr, ptr %8, align 8
-  %10 = getelementptr %64, ptr %9, i32 0, i32 5
-  %11 = load ptr, ptr %10, align 8
+  %8 = getelementptr %33, ptr %7, i32 0, i32 16
+  %9 = load i8, ptr %8, align 1
+  %10 = trunc i8 %9 to i1
+  %11 = select i1 %10, double 7.500000e-01, double 2.500000e+00
+  store double %11, ptr %seconds, align 8
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %33, ptr %12, i32 0, i32 3
+  %13 = getelementptr %33, ptr %12, i32 0, i32 2
   %14 = load ptr, ptr %13, align 8
-  call void %11(ptr %14)
-  %15 = load %4, ptr %4, align 1
+  %15 = getelementptr %64, ptr %14, i32 0, i32 5
+  %16 = load ptr, ptr %15, align 8
+  %17 = load ptr, ptr %self, align 8
+  %18 = getelementptr %33, ptr %17, i32 0, i32 3
+  %19 = load ptr, ptr %18, align 8
+  call void %16(ptr %19)
+  %20 = load %4, ptr %4, align 1
   store i32 0, ptr %tick, align 4
   br label %forcond
 
 forcond:                                          ; preds = %merge1, %entry
-  %16 = load i32, ptr %tick, align 4
-  %17 = icmp sgt i32 %16, 3
-  %18 = and i1 %17, false
-  %19 = icmp slt i32 %16, 3
-  %20 = and i1 %19, true
-  %21 = or i1 %20, %18
-  br i1 %21, label %forbody, label %merge
+  %21 = load i32, ptr %tick, align 4
+  %22 = icmp sgt i32 %21, 3
+  %23 = and i1 %22, false
+  %24 = icmp slt i32 %21, 3
+  %25 = and i1 %24, true
+  %26 = or i1 %25, %23
+  br i1 %26, label %forbody, label %merge
 
 forbody:                                          ; preds = %forcond
-  %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %33, ptr %22, i32 0, i32 10
-  %24 = load i32, ptr %23, align 4
-  %25 = icmp sgt i32 %24, 0
-  %26 = zext i1 %25 to i8
-  %27 = trunc i8 %26 to i1
-  br i1 %27, label %then, label %else
+  %27 = load ptr, ptr %self, align 8
+  %28 = getelementptr %33, ptr %27, i32 0, i32 10
+  %29 = load i32, ptr %28, align 4
+  %30 = icmp sgt i32 %29, 0
+  %31 = zext i1 %30 to i8
+  %32 = trunc i8 %31 to i1
+  br i1 %32, label %then, label %else
 
 then:                                             ; preds = %forbody
-  %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %33, ptr %28, i32 0, i32 8
-  %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %33, ptr %30, i32 0, i32 6
-  call void @"$watch.wait_a_tick"(ptr %29, ptr %31)
-  %32 = load %4, ptr %3, align 1
+  %33 = load ptr, ptr %self, align 8
+  %34 = getelementptr %33, ptr %33, i32 0, i32 8
+  %35 = load ptr, ptr %self, align 8
+  %36 = getelementptr %33, ptr %35, i32 0, i32 6
+  call void @"$watch.wait_a_tick"(ptr %34, ptr %36)
+  %37 = load %4, ptr %3, align 1
   br label %merge1
 
 else:                                             ; preds = %forbody
   br label %merge1
 
 merge1:                                           ; preds = %else, %then
-  %33 = add i32 %16, 1
-  store i32 %33, ptr %tick, align 4
+  %38 = add i32 %21, 1
+  store i32 %38, ptr %tick, align 4
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %33, ptr %34, i32 0, i32 10
-  %36 = load i32, ptr %35, align 4
-  %37 = icmp eq i32 %36, 0
-  %38 = zext i1 %37 to i8
-  %39 = trunc i8 %38 to i1
-  br i1 %39, label %then3, label %else4
+  %39 = load ptr, ptr %self, align 8
+  %40 = getelementptr %33, ptr %39, i32 0, i32 10
+  %41 = load i32, ptr %40, align 4
+  %42 = icmp eq i32 %41, 0
+  %43 = zext i1 %42 to i8
+  %44 = trunc i8 %43 to i1
+  br i1 %44, label %then3, label %else4
 
 then3:                                            ; preds = %merge
-  %40 = load ptr, ptr %self, align 8
-  %41 = load i32, ptr %first, align 4
-  call void @"$RankGroup.blame"(ptr %40, i32 %41)
-  %42 = load %4, ptr %2, align 1
+  %45 = load ptr, ptr %self, align 8
+  %46 = load i32, ptr %first, align 4
+  %47 = load double, ptr %seconds, align 8
+  call void @"$RankGroup.blame"(ptr %45, i32 %46, double %47)
+  %48 = load %4, ptr %2, align 1
   br label %merge2
 
 else4:                                            ; preds = %merge
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  %43 = load ptr, ptr %self, align 8
-  %44 = getelementptr %33, ptr %43, i32 0, i32 0
-  %45 = load i32, ptr %44, align 4
+  %49 = load ptr, ptr %self, align 8
+  %50 = getelementptr %33, ptr %49, i32 0, i32 0
+  %51 = load i32, ptr %50, align 4
   store i32 0, ptr %i, align 4
   br label %forcond5
 
 forcond5:                                         ; preds = %merge8, %merge2
-  %46 = load i32, ptr %i, align 4
-  %47 = icmp sgt i32 %46, %45
-  %48 = and i1 %47, false
-  %49 = icmp slt i32 %46, %45
-  %50 = and i1 %49, true
-  %51 = or i1 %50, %48
-  br i1 %51, label %forbody6, label %merge7
+  %52 = load i32, ptr %i, align 4
+  %53 = icmp sgt i32 %52, %51
+  %54 = and i1 %53, false
+  %55 = icmp slt i32 %52, %51
+  %56 = and i1 %55, true
+  %57 = or i1 %56, %54
+  br i1 %57, label %forbody6, label %merge7
 
 forbody6:                                         ; preds = %forcond5
-  %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %33, ptr %52, i32 0, i32 14
-  %54 = load ptr, ptr %53, align 8
-  %55 = load i32, ptr %i, align 4
-  %56 = sext i32 %55 to i64
-  %57 = getelementptr i8, ptr %54, i64 %56
-  %58 = load i8, ptr %57, align 1
-  %59 = trunc i8 %58 to i1
-  br i1 %59, label %then9, label %else10
+  %58 = load ptr, ptr %self, align 8
+  %59 = getelementptr %33, ptr %58, i32 0, i32 15
+  %60 = load ptr, ptr %59, align 8
+  %61 = load i32, ptr %i, align 4
+  %62 = sext i32 %61 to i64
+  %63 = getelementptr i8, ptr %60, i64 %62
+  %64 = load i8, ptr %63, align 1
+  %65 = trunc i8 %64 to i1
+  br i1 %65, label %then9, label %else10
 
 then9:                                            ; preds = %forbody6
-  %60 = load ptr, ptr %self, align 8
-  %61 = getelementptr %33, ptr %60, i32 0, i32 1
-  %62 = load ptr, ptr %61, align 8
-  %63 = load i32, ptr %i, align 4
-  %64 = sext i32 %63 to i64
-  %65 = getelementptr %58, ptr %62, i64 %64
-  %66 = getelementptr %58, ptr %65, i32 0, i32 15
-  store i8 1, ptr %66, align 1
-  %67 = load ptr, ptr %self, align 8
-  %68 = load i32, ptr %i, align 4
-  call void @"$RankGroup.blame"(ptr %67, i32 %68)
-  %69 = load %4, ptr %1, align 1
+  %66 = load ptr, ptr %self, align 8
+  %67 = getelementptr %33, ptr %66, i32 0, i32 1
+  %68 = load ptr, ptr %67, align 8
+  %69 = load i32, ptr %i, align 4
+  %70 = sext i32 %69 to i64
+  %71 = getelementptr %58, ptr %68, i64 %70
+  %72 = getelementptr %58, ptr %71, i32 0, i32 15
+  store i8 1, ptr %72, align 1
+  %73 = load ptr, ptr %self, align 8
+  %74 = load i32, ptr %i, align 4
+  %75 = load double, ptr %seconds, align 8
+  call void @"$RankGroup.blame"(ptr %73, i32 %74, double %75)
+  %76 = load %4, ptr %1, align 1
   br label %merge8
 
 else10:                                           ; preds = %forbody6
   br label %merge8
 
 merge8:                                           ; preds = %else10, %then9
-  %70 = add i32 %46, 1
-  store i32 %70, ptr %i, align 4
+  %77 = add i32 %52, 1
+  store i32 %77, ptr %i, align 4
   br label %forcond5
 
 merge7:                                           ; preds = %forcond5
@@ -3282,7 +3356,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %33, ptr %10, i32 0, i32 14
+  %11 = getelementptr %33, ptr %10, i32 0, i32 15
   %12 = load ptr, ptr %11, align 8
   %13 = load i32, ptr %i, align 4
   %14 = sext i32 %13 to i64
@@ -3313,40 +3387,43 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$RankGroup.blame"(ptr %0, i32 %1) {
+define internal void @"$RankGroup.blame"(ptr %0, i32 %1, double %2) {
 entry:
-  %2 = alloca %4, align 8
+  %3 = alloca %4, align 8
   %cause = alloca [128 x i8], align 1
+  %seconds = alloca double, align 8
   %index = alloca i32, align 4
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store i32 %1, ptr %index, align 4
-  %3 = getelementptr [128 x i8], ptr %cause, i32 0, i32 0
-  %4 = getelementptr i8, ptr %3, i64 0
-  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 128, ptr @"$string.7", double 2.500000e+00)
-  %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %33, ptr %6, i32 0, i32 1
-  %8 = load ptr, ptr %7, align 8
-  %9 = load i32, ptr %index, align 4
-  %10 = sext i32 %9 to i64
-  %11 = getelementptr %58, ptr %8, i64 %10
-  %12 = getelementptr [128 x i8], ptr %cause, i32 0, i32 0
-  %13 = getelementptr i8, ptr %12, i64 0
-  %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %33, ptr %14, i32 0, i32 18
-  %16 = load ptr, ptr %15, align 8
-  %17 = load i32, ptr %index, align 4
-  %18 = sext i32 %17 to i64
-  %19 = getelementptr %5, ptr %16, i64 %18
-  call void @"$Rank.fail_operation"(ptr %11, ptr %13, ptr %19)
-  %20 = load %4, ptr %2, align 1
-  %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %33, ptr %21, i32 0, i32 17
-  %23 = load ptr, ptr %22, align 8
-  %24 = load i32, ptr %index, align 4
-  %25 = sext i32 %24 to i64
-  %26 = getelementptr i32, ptr %23, i64 %25
-  store i32 7, ptr %26, align 4
+  store double %2, ptr %seconds, align 8
+  %4 = getelementptr [128 x i8], ptr %cause, i32 0, i32 0
+  %5 = getelementptr i8, ptr %4, i64 0
+  %6 = load double, ptr %seconds, align 8
+  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %5, i64 128, ptr @"$string.7", double %6)
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %33, ptr %8, i32 0, i32 1
+  %10 = load ptr, ptr %9, align 8
+  %11 = load i32, ptr %index, align 4
+  %12 = sext i32 %11 to i64
+  %13 = getelementptr %58, ptr %10, i64 %12
+  %14 = getelementptr [128 x i8], ptr %cause, i32 0, i32 0
+  %15 = getelementptr i8, ptr %14, i64 0
+  %16 = load ptr, ptr %self, align 8
+  %17 = getelementptr %33, ptr %16, i32 0, i32 20
+  %18 = load ptr, ptr %17, align 8
+  %19 = load i32, ptr %index, align 4
+  %20 = sext i32 %19 to i64
+  %21 = getelementptr %5, ptr %18, i64 %20
+  call void @"$Rank.fail_operation"(ptr %13, ptr %15, ptr %21)
+  %22 = load %4, ptr %3, align 1
+  %23 = load ptr, ptr %self, align 8
+  %24 = getelementptr %33, ptr %23, i32 0, i32 19
+  %25 = load ptr, ptr %24, align 8
+  %26 = load i32, ptr %index, align 4
+  %27 = sext i32 %26 to i64
+  %28 = getelementptr i32, ptr %25, i64 %27
+  store i32 7, ptr %28, align 4
   ret void
 }
 
@@ -3998,7 +4075,7 @@ then:                                             ; preds = %entry
   %33 = fmul float %32, 1.000000e+06
   %34 = fptosi float %33 to i64
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %33, ptr %35, i32 0, i32 19
+  %36 = getelementptr %33, ptr %35, i32 0, i32 21
   %37 = getelementptr [2 x %36], ptr %36, i32 0, i32 0
   %38 = load i32, ptr %index, align 4
   %39 = sext i32 %38 to i64
@@ -4006,10 +4083,10 @@ then:                                             ; preds = %entry
   %41 = getelementptr %36, ptr %40, i32 0, i32 4
   store i64 %34, ptr %41, align 8
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %33, ptr %42, i32 0, i32 23
+  %43 = getelementptr %33, ptr %42, i32 0, i32 25
   %44 = load i64, ptr %43, align 8
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %33, ptr %45, i32 0, i32 19
+  %46 = getelementptr %33, ptr %45, i32 0, i32 21
   %47 = getelementptr [2 x %36], ptr %46, i32 0, i32 0
   %48 = load i32, ptr %index, align 4
   %49 = sext i32 %48 to i64
@@ -4018,7 +4095,7 @@ then:                                             ; preds = %entry
   %52 = load i64, ptr %51, align 8
   %53 = add i64 %44, %52
   %54 = load ptr, ptr %self, align 8
-  %55 = getelementptr %33, ptr %54, i32 0, i32 23
+  %55 = getelementptr %33, ptr %54, i32 0, i32 25
   store i64 %53, ptr %55, align 8
   br label %merge
 
@@ -4027,7 +4104,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %33, ptr %56, i32 0, i32 19
+  %57 = getelementptr %33, ptr %56, i32 0, i32 21
   %58 = getelementptr [2 x %36], ptr %57, i32 0, i32 0
   %59 = load i32, ptr %index, align 4
   %60 = sext i32 %59 to i64
@@ -4039,11 +4116,11 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %65 = load ptr, ptr %self, align 8
-  %66 = getelementptr %33, ptr %65, i32 0, i32 22
+  %66 = getelementptr %33, ptr %65, i32 0, i32 24
   %67 = load i64, ptr %66, align 8
   %68 = add i64 %67, 1
   %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %33, ptr %69, i32 0, i32 22
+  %70 = getelementptr %33, ptr %69, i32 0, i32 24
   store i64 %68, ptr %70, align 8
   br label %merge1
 
@@ -4071,7 +4148,7 @@ entry:
   store i32 %1, ptr %index, align 4
   store ptr %2, ptr %outputs, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %33, ptr %6, i32 0, i32 19
+  %7 = getelementptr %33, ptr %6, i32 0, i32 21
   %8 = getelementptr [2 x %36], ptr %7, i32 0, i32 0
   %9 = load i32, ptr %index, align 4
   %10 = sext i32 %9 to i64
@@ -4730,7 +4807,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %33, ptr %1, i32 0, i32 19
+  %2 = getelementptr %33, ptr %1, i32 0, i32 21
   %3 = getelementptr [2 x %36], ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %self, align 8
   %5 = call i32 @"$RankGroup.last_landed"(ptr %4)
@@ -4749,7 +4826,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %33, ptr %1, i32 0, i32 21
+  %2 = getelementptr %33, ptr %1, i32 0, i32 23
   %3 = load i64, ptr %2, align 8
   %4 = add i64 %3, 2
   %5 = sub i64 %4, 1
@@ -4766,7 +4843,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %33, ptr %1, i32 0, i32 19
+  %2 = getelementptr %33, ptr %1, i32 0, i32 21
   %3 = getelementptr [2 x %36], ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %self, align 8
   %5 = call i32 @"$RankGroup.last_landed"(ptr %4)
@@ -10695,7 +10772,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %33, ptr %14, i32 0, i32 20
+  %15 = getelementptr %33, ptr %14, i32 0, i32 22
   %16 = load i64, ptr %15, align 8
   %17 = srem i64 %16, 2
   %18 = trunc i64 %17 to i32
@@ -10727,7 +10804,7 @@ merge:                                            ; preds = %else, %then
   call void @"$copy_table_rows"(ptr %38, ptr %39)
   %40 = load %4, ptr %5, align 1
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %33, ptr %41, i32 0, i32 19
+  %42 = getelementptr %33, ptr %41, i32 0, i32 21
   %43 = getelementptr [2 x %36], ptr %42, i32 0, i32 0
   %44 = load i32, ptr %index, align 4
   %45 = sext i32 %44 to i64
@@ -10814,11 +10891,11 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead
   %100 = load ptr, ptr %self, align 8
-  %101 = getelementptr %33, ptr %100, i32 0, i32 20
+  %101 = getelementptr %33, ptr %100, i32 0, i32 22
   %102 = load i64, ptr %101, align 8
   %103 = add i64 %102, 1
   %104 = load ptr, ptr %self, align 8
-  %105 = getelementptr %33, ptr %104, i32 0, i32 20
+  %105 = getelementptr %33, ptr %104, i32 0, i32 22
   store i64 %103, ptr %105, align 8
   ret i32 0
 
@@ -79436,17 +79513,17 @@ merge1:                                           ; preds = %else, %then
   call void @free(ptr %53)
   %54 = load %4, ptr %5, align 1
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %33, ptr %55, i32 0, i32 17
+  %56 = getelementptr %33, ptr %55, i32 0, i32 19
   %57 = load ptr, ptr %56, align 8
   call void @free(ptr %57)
   %58 = load %4, ptr %4, align 1
   %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %33, ptr %59, i32 0, i32 14
+  %60 = getelementptr %33, ptr %59, i32 0, i32 15
   %61 = load ptr, ptr %60, align 8
   call void @free(ptr %61)
   %62 = load %4, ptr %3, align 1
   %63 = load ptr, ptr %self, align 8
-  %64 = getelementptr %33, ptr %63, i32 0, i32 18
+  %64 = getelementptr %33, ptr %63, i32 0, i32 20
   %65 = load ptr, ptr %64, align 8
   call void @free(ptr %65)
   %66 = load %4, ptr %2, align 1
@@ -79844,14 +79921,14 @@ entry:
   store i64 %161, ptr %163, align 8
   %164 = load ptr, ptr %self, align 8
   %165 = getelementptr %6, ptr %164, i32 0, i32 4
-  %166 = getelementptr %33, ptr %165, i32 0, i32 23
+  %166 = getelementptr %33, ptr %165, i32 0, i32 25
   %167 = load i64, ptr %166, align 8
   %168 = load ptr, ptr %info, align 8
   %169 = getelementptr %192, ptr %168, i32 0, i32 38
   store i64 %167, ptr %169, align 8
   %170 = load ptr, ptr %self, align 8
   %171 = getelementptr %6, ptr %170, i32 0, i32 4
-  %172 = getelementptr %33, ptr %171, i32 0, i32 22
+  %172 = getelementptr %33, ptr %171, i32 0, i32 24
   %173 = load i64, ptr %172, align 8
   %174 = load ptr, ptr %info, align 8
   %175 = getelementptr %192, ptr %174, i32 0, i32 40
@@ -80169,7 +80246,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %25 = load ptr, ptr %result, align 8
   store ptr null, ptr %25, align 8
-  %26 = call ptr @calloc(i64 1, i64 9232)
+  %26 = call ptr @calloc(i64 1, i64 9240)
   store ptr %26, ptr %engine, align 8
   %27 = load ptr, ptr %engine, align 8
   %28 = icmp eq ptr %27, null
@@ -80537,28 +80614,18 @@ else29:                                           ; preds = %merge22
 
 merge27:                                          ; preds = %else29, %dead30
   %89 = load ptr, ptr %self, align 8
-  %90 = getelementptr %6, ptr %89, i32 0, i32 1
-  %91 = getelementptr %8, ptr %90, i32 0, i32 8
-  %92 = load i32, ptr %91, align 4
-  %93 = icmp eq i32 %92, 0
+  %90 = load ptr, ptr %message, align 8
+  %91 = call i32 @"$Engine.capture"(ptr %89, ptr %90)
+  store i32 %91, ptr %code31, align 4
+  %92 = load i32, ptr %code31, align 4
+  %93 = icmp ne i32 %92, 0
   %94 = zext i1 %93 to i8
-  %95 = load ptr, ptr %self, align 8
-  %96 = getelementptr %6, ptr %95, i32 0, i32 4
-  %97 = getelementptr %33, ptr %96, i32 0, i32 13
-  store i8 %94, ptr %97, align 1
-  %98 = load ptr, ptr %self, align 8
-  %99 = load ptr, ptr %message, align 8
-  %100 = call i32 @"$Engine.capture"(ptr %98, ptr %99)
-  store i32 %100, ptr %code31, align 4
-  %101 = load i32, ptr %code31, align 4
-  %102 = icmp ne i32 %101, 0
-  %103 = zext i1 %102 to i8
-  %104 = trunc i8 %103 to i1
-  br i1 %104, label %then33, label %else34
+  %95 = trunc i8 %94 to i1
+  br i1 %95, label %then33, label %else34
 
 then33:                                           ; preds = %merge27
-  %105 = load i32, ptr %code31, align 4
-  ret i32 %105
+  %96 = load i32, ptr %code31, align 4
+  ret i32 %96
 
 dead35:                                           ; No predecessors!
   br label %merge32
@@ -80567,13 +80634,27 @@ else34:                                           ; preds = %merge27
   br label %merge32
 
 merge32:                                          ; preds = %else34, %dead35
+  %97 = load ptr, ptr %self, align 8
+  %98 = getelementptr %6, ptr %97, i32 0, i32 4
+  %99 = getelementptr %33, ptr %98, i32 0, i32 13
+  store i8 1, ptr %99, align 1
+  %100 = load ptr, ptr %self, align 8
+  %101 = getelementptr %6, ptr %100, i32 0, i32 1
+  %102 = getelementptr %8, ptr %101, i32 0, i32 8
+  %103 = load i32, ptr %102, align 4
+  %104 = icmp ne i32 %103, 0
+  %105 = zext i1 %104 to i8
   %106 = load ptr, ptr %self, align 8
-  %107 = getelementptr %6, ptr %106, i32 0, i32 6
-  store i32 3, ptr %107, align 4
-  %108 = load ptr, ptr %self, align 8
-  %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Engine.start_loop"(ptr %108, ptr %109)
-  ret i32 %110
+  %107 = getelementptr %6, ptr %106, i32 0, i32 4
+  %108 = getelementptr %33, ptr %107, i32 0, i32 14
+  store i8 %105, ptr %108, align 1
+  %109 = load ptr, ptr %self, align 8
+  %110 = getelementptr %6, ptr %109, i32 0, i32 6
+  store i32 3, ptr %110, align 4
+  %111 = load ptr, ptr %self, align 8
+  %112 = load ptr, ptr %message, align 8
+  %113 = call i32 @"$Engine.start_loop"(ptr %111, ptr %112)
+  ret i32 %113
 
 dead36:                                           ; No predecessors!
   ret i32 undef
@@ -80910,7 +80991,7 @@ entry:
   store i32 %3, ptr %ranks_per_device, align 4
   store ptr %4, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = call ptr @memset(ptr %7, i32 0, i64 320)
+  %8 = call ptr @memset(ptr %7, i32 0, i64 328)
   %9 = load ptr, ptr %backend, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %33, ptr %10, i32 0, i32 2
@@ -80942,13 +81023,13 @@ entry:
   %32 = sext i32 %31 to i64
   %33 = call ptr @calloc(i64 %32, i64 4)
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %33, ptr %34, i32 0, i32 17
+  %35 = getelementptr %33, ptr %34, i32 0, i32 19
   store ptr %33, ptr %35, align 8
   %36 = load i32, ptr %world_size, align 4
   %37 = sext i32 %36 to i64
   %38 = call ptr @calloc(i64 %37, i64 1024)
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %33, ptr %39, i32 0, i32 18
+  %40 = getelementptr %33, ptr %39, i32 0, i32 20
   store ptr %38, ptr %40, align 8
   %41 = load i32, ptr %world_size, align 4
   %42 = sext i32 %41 to i64
@@ -80960,7 +81041,7 @@ entry:
   %47 = sext i32 %46 to i64
   %48 = call ptr @calloc(i64 %47, i64 1)
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %33, ptr %49, i32 0, i32 14
+  %50 = getelementptr %33, ptr %49, i32 0, i32 15
   store ptr %48, ptr %50, align 8
   %51 = load ptr, ptr %self, align 8
   %52 = getelementptr %33, ptr %51, i32 0, i32 1
@@ -80990,7 +81071,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false1
 
 or.lhs.false1:                                    ; preds = %or.lhs.false2
   %68 = load ptr, ptr %self, align 8
-  %69 = getelementptr %33, ptr %68, i32 0, i32 18
+  %69 = getelementptr %33, ptr %68, i32 0, i32 20
   %70 = load ptr, ptr %69, align 8
   %71 = icmp eq ptr %70, null
   %72 = zext i1 %71 to i8
@@ -80999,7 +81080,7 @@ or.lhs.false1:                                    ; preds = %or.lhs.false2
 
 or.lhs.false2:                                    ; preds = %or.lhs.false3
   %74 = load ptr, ptr %self, align 8
-  %75 = getelementptr %33, ptr %74, i32 0, i32 14
+  %75 = getelementptr %33, ptr %74, i32 0, i32 15
   %76 = load ptr, ptr %75, align 8
   %77 = icmp eq ptr %76, null
   %78 = zext i1 %77 to i8
@@ -81008,7 +81089,7 @@ or.lhs.false2:                                    ; preds = %or.lhs.false3
 
 or.lhs.false3:                                    ; preds = %entry
   %80 = load ptr, ptr %self, align 8
-  %81 = getelementptr %33, ptr %80, i32 0, i32 17
+  %81 = getelementptr %33, ptr %80, i32 0, i32 19
   %82 = load ptr, ptr %81, align 8
   %83 = icmp eq ptr %82, null
   %84 = zext i1 %83 to i8
@@ -81439,40 +81520,65 @@ entry:
   %3 = getelementptr %33, ptr %2, i32 0, i32 6
   %4 = call i32 @pthread_mutex_lock(ptr %3)
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %33, ptr %5, i32 0, i32 14
+  %6 = getelementptr %33, ptr %5, i32 0, i32 15
   %7 = load ptr, ptr %6, align 8
   %8 = load i32, ptr %index, align 4
   %9 = sext i32 %8 to i64
   %10 = getelementptr i8, ptr %7, i64 %9
   store i8 0, ptr %10, align 1
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %33, ptr %11, i32 0, i32 10
-  %13 = load i32, ptr %12, align 4
-  %14 = sub i32 %13, 1
-  %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %33, ptr %15, i32 0, i32 10
-  store i32 %14, ptr %16, align 4
-  %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %33, ptr %17, i32 0, i32 10
-  %19 = load i32, ptr %18, align 4
-  %20 = icmp eq i32 %19, 0
-  %21 = zext i1 %20 to i8
-  %22 = trunc i8 %21 to i1
-  br i1 %22, label %then, label %else
+  %12 = getelementptr %33, ptr %11, i32 0, i32 16
+  %13 = load i8, ptr %12, align 1
+  %14 = trunc i8 %13 to i1
+  br i1 %14, label %or.end, label %or.rhs
 
-then:                                             ; preds = %entry
-  %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %33, ptr %23, i32 0, i32 8
-  %25 = call i32 @pthread_cond_signal(ptr %24)
+or.rhs:                                           ; preds = %entry
+  %15 = load ptr, ptr %self, align 8
+  %16 = getelementptr %33, ptr %15, i32 0, i32 19
+  %17 = load ptr, ptr %16, align 8
+  %18 = load i32, ptr %index, align 4
+  %19 = sext i32 %18 to i64
+  %20 = getelementptr i32, ptr %17, i64 %19
+  %21 = load i32, ptr %20, align 4
+  %22 = icmp ne i32 %21, 0
+  %23 = zext i1 %22 to i8
+  %24 = trunc i8 %23 to i1
+  br label %or.end
+
+or.end:                                           ; preds = %or.rhs, %entry
+  %25 = phi i1 [ true, %entry ], [ %24, %or.rhs ]
+  %26 = zext i1 %25 to i8
+  %27 = load ptr, ptr %self, align 8
+  %28 = getelementptr %33, ptr %27, i32 0, i32 16
+  store i8 %26, ptr %28, align 1
+  %29 = load ptr, ptr %self, align 8
+  %30 = getelementptr %33, ptr %29, i32 0, i32 10
+  %31 = load i32, ptr %30, align 4
+  %32 = sub i32 %31, 1
+  %33 = load ptr, ptr %self, align 8
+  %34 = getelementptr %33, ptr %33, i32 0, i32 10
+  store i32 %32, ptr %34, align 4
+  %35 = load ptr, ptr %self, align 8
+  %36 = getelementptr %33, ptr %35, i32 0, i32 10
+  %37 = load i32, ptr %36, align 4
+  %38 = icmp eq i32 %37, 0
+  %39 = zext i1 %38 to i8
+  %40 = trunc i8 %39 to i1
+  br i1 %40, label %then, label %else
+
+then:                                             ; preds = %or.end
+  %41 = load ptr, ptr %self, align 8
+  %42 = getelementptr %33, ptr %41, i32 0, i32 8
+  %43 = call i32 @pthread_cond_signal(ptr %42)
   br label %merge
 
-else:                                             ; preds = %entry
+else:                                             ; preds = %or.end
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %33, ptr %26, i32 0, i32 6
-  %28 = call i32 @pthread_mutex_unlock(ptr %27)
+  %44 = load ptr, ptr %self, align 8
+  %45 = getelementptr %33, ptr %44, i32 0, i32 6
+  %46 = call i32 @pthread_mutex_unlock(ptr %45)
   ret void
 }
 
@@ -88692,16 +88798,16 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$5128" = alloca ptr, align 8
-  %"$5127" = alloca i64, align 8
+  %"$5135" = alloca ptr, align 8
+  %"$5134" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5127", align 8
-  store ptr %2, ptr %"$5128", align 8
+  store i64 %1, ptr %"$5134", align 8
+  store ptr %2, ptr %"$5135", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %210, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$5127", align 8
-  %6 = load ptr, ptr %"$5128", align 8
+  %5 = load i64, ptr %"$5134", align 8
+  %6 = load ptr, ptr %"$5135", align 8
   %7 = call i32 @"$Loop.cancel.756"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
@@ -89179,22 +89285,22 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$5158" = alloca ptr, align 8
-  %"$5157" = alloca ptr, align 8
-  %"$5156" = alloca i32, align 4
-  %"$5155" = alloca ptr, align 8
+  %"$5165" = alloca ptr, align 8
+  %"$5164" = alloca ptr, align 8
+  %"$5163" = alloca i32, align 4
+  %"$5162" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5155", align 8
-  store i32 %2, ptr %"$5156", align 4
-  store ptr %3, ptr %"$5157", align 8
-  store ptr %4, ptr %"$5158", align 8
+  store ptr %1, ptr %"$5162", align 8
+  store i32 %2, ptr %"$5163", align 4
+  store ptr %3, ptr %"$5164", align 8
+  store ptr %4, ptr %"$5165", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %210, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$5155", align 8
-  %8 = load i32, ptr %"$5156", align 4
-  %9 = load ptr, ptr %"$5157", align 8
-  %10 = load ptr, ptr %"$5158", align 8
+  %7 = load ptr, ptr %"$5162", align 8
+  %8 = load i32, ptr %"$5163", align 4
+  %9 = load ptr, ptr %"$5164", align 8
+  %10 = load ptr, ptr %"$5165", align 8
   %11 = call i32 @"$Loop.decode_step.763"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
@@ -92183,13 +92289,13 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5167" = alloca ptr, align 8
+  %"$5174" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5167", align 8
+  store ptr %1, ptr %"$5174", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %210, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$5167", align 8
+  %5 = load ptr, ptr %"$5174", align 8
   call void @"$Loop.free_state.787"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
@@ -92254,13 +92360,13 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5143" = alloca ptr, align 8
+  %"$5150" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5143", align 8
+  store ptr %1, ptr %"$5150", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %210, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$5143", align 8
+  %5 = load ptr, ptr %"$5150", align 8
   call void @"$Loop.info.789"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
@@ -94974,19 +95080,19 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$5139" = alloca ptr, align 8
-  %"$5138" = alloca i32, align 4
-  %"$5137" = alloca ptr, align 8
+  %"$5146" = alloca ptr, align 8
+  %"$5145" = alloca i32, align 4
+  %"$5144" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5137", align 8
-  store i32 %2, ptr %"$5138", align 4
-  store ptr %3, ptr %"$5139", align 8
+  store ptr %1, ptr %"$5144", align 8
+  store i32 %2, ptr %"$5145", align 4
+  store ptr %3, ptr %"$5146", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %210, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5137", align 8
-  %7 = load i32, ptr %"$5138", align 4
-  %8 = load ptr, ptr %"$5139", align 8
+  %6 = load ptr, ptr %"$5144", align 8
+  %7 = load i32, ptr %"$5145", align 4
+  %8 = load ptr, ptr %"$5146", align 8
   %9 = call i32 @"$Loop.poll.809"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
@@ -95088,16 +95194,16 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$5131" = alloca ptr, align 8
-  %"$5130" = alloca i64, align 8
+  %"$5138" = alloca ptr, align 8
+  %"$5137" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5130", align 8
-  store ptr %2, ptr %"$5131", align 8
+  store i64 %1, ptr %"$5137", align 8
+  store ptr %2, ptr %"$5138", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %210, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$5130", align 8
-  %6 = load ptr, ptr %"$5131", align 8
+  %5 = load i64, ptr %"$5137", align 8
+  %6 = load ptr, ptr %"$5138", align 8
   %7 = call i32 @"$Loop.preempt.810"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
@@ -95125,29 +95231,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$5153" = alloca ptr, align 8
-  %"$5152" = alloca ptr, align 8
-  %"$5151" = alloca ptr, align 8
-  %"$5150" = alloca i8, align 1
-  %"$5149" = alloca i32, align 4
-  %"$5148" = alloca ptr, align 8
+  %"$5160" = alloca ptr, align 8
+  %"$5159" = alloca ptr, align 8
+  %"$5158" = alloca ptr, align 8
+  %"$5157" = alloca i8, align 1
+  %"$5156" = alloca i32, align 4
+  %"$5155" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5148", align 8
-  store i32 %2, ptr %"$5149", align 4
+  store ptr %1, ptr %"$5155", align 8
+  store i32 %2, ptr %"$5156", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$5150", align 1
-  store ptr %4, ptr %"$5151", align 8
-  store ptr %5, ptr %"$5152", align 8
-  store ptr %6, ptr %"$5153", align 8
+  store i8 %7, ptr %"$5157", align 1
+  store ptr %4, ptr %"$5158", align 8
+  store ptr %5, ptr %"$5159", align 8
+  store ptr %6, ptr %"$5160", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %210, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$5148", align 8
-  %11 = load i32, ptr %"$5149", align 4
-  %12 = load i8, ptr %"$5150", align 1
-  %13 = load ptr, ptr %"$5151", align 8
-  %14 = load ptr, ptr %"$5152", align 8
-  %15 = load ptr, ptr %"$5153", align 8
+  %10 = load ptr, ptr %"$5155", align 8
+  %11 = load i32, ptr %"$5156", align 4
+  %12 = load i8, ptr %"$5157", align 1
+  %13 = load ptr, ptr %"$5158", align 8
+  %14 = load ptr, ptr %"$5159", align 8
+  %15 = load ptr, ptr %"$5160", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -96040,16 +96146,16 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$5146" = alloca ptr, align 8
-  %"$5145" = alloca i32, align 4
+  %"$5153" = alloca ptr, align 8
+  %"$5152" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5145", align 4
-  store ptr %2, ptr %"$5146", align 8
+  store i32 %1, ptr %"$5152", align 4
+  store ptr %2, ptr %"$5153", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %210, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$5145", align 4
-  %6 = load ptr, ptr %"$5146", align 8
+  %5 = load i32, ptr %"$5152", align 4
+  %6 = load ptr, ptr %"$5153", align 8
   %7 = call i32 @"$Loop.resize_pool.816"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
@@ -96720,28 +96826,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$5165" = alloca ptr, align 8
-  %"$5164" = alloca ptr, align 8
-  %"$5163" = alloca i32, align 4
-  %"$5162" = alloca ptr, align 8
-  %"$5161" = alloca ptr, align 8
-  %"$5160" = alloca i32, align 4
+  %"$5172" = alloca ptr, align 8
+  %"$5171" = alloca ptr, align 8
+  %"$5170" = alloca i32, align 4
+  %"$5169" = alloca ptr, align 8
+  %"$5168" = alloca ptr, align 8
+  %"$5167" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5160", align 4
-  store ptr %2, ptr %"$5161", align 8
-  store ptr %3, ptr %"$5162", align 8
-  store i32 %4, ptr %"$5163", align 4
-  store ptr %5, ptr %"$5164", align 8
-  store ptr %6, ptr %"$5165", align 8
+  store i32 %1, ptr %"$5167", align 4
+  store ptr %2, ptr %"$5168", align 8
+  store ptr %3, ptr %"$5169", align 8
+  store i32 %4, ptr %"$5170", align 4
+  store ptr %5, ptr %"$5171", align 8
+  store ptr %6, ptr %"$5172", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %210, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$5160", align 4
-  %10 = load ptr, ptr %"$5161", align 8
-  %11 = load ptr, ptr %"$5162", align 8
-  %12 = load i32, ptr %"$5163", align 4
-  %13 = load ptr, ptr %"$5164", align 8
-  %14 = load ptr, ptr %"$5165", align 8
+  %9 = load i32, ptr %"$5167", align 4
+  %10 = load ptr, ptr %"$5168", align 8
+  %11 = load ptr, ptr %"$5169", align 8
+  %12 = load i32, ptr %"$5170", align 4
+  %13 = load ptr, ptr %"$5171", align 8
+  %14 = load ptr, ptr %"$5172", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -98105,19 +98211,19 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_set_masks(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$5135" = alloca ptr, align 8
-  %"$5134" = alloca i32, align 4
-  %"$5133" = alloca ptr, align 8
+  %"$5142" = alloca ptr, align 8
+  %"$5141" = alloca i32, align 4
+  %"$5140" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5133", align 8
-  store i32 %2, ptr %"$5134", align 4
-  store ptr %3, ptr %"$5135", align 8
+  store ptr %1, ptr %"$5140", align 8
+  store i32 %2, ptr %"$5141", align 4
+  store ptr %3, ptr %"$5142", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %210, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5133", align 8
-  %7 = load i32, ptr %"$5134", align 4
-  %8 = load ptr, ptr %"$5135", align 8
+  %6 = load ptr, ptr %"$5140", align 8
+  %7 = load i32, ptr %"$5141", align 4
+  %8 = load ptr, ptr %"$5142", align 8
   %9 = call i32 @"$Loop.set_masks.828"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
@@ -98592,19 +98698,19 @@ dead20:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$5125" = alloca ptr, align 8
-  %"$5124" = alloca ptr, align 8
-  %"$5123" = alloca ptr, align 8
+  %"$5132" = alloca ptr, align 8
+  %"$5131" = alloca ptr, align 8
+  %"$5130" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5123", align 8
-  store ptr %2, ptr %"$5124", align 8
-  store ptr %3, ptr %"$5125", align 8
+  store ptr %1, ptr %"$5130", align 8
+  store ptr %2, ptr %"$5131", align 8
+  store ptr %3, ptr %"$5132", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %210, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5123", align 8
-  %7 = load ptr, ptr %"$5124", align 8
-  %8 = load ptr, ptr %"$5125", align 8
+  %6 = load ptr, ptr %"$5130", align 8
+  %7 = load ptr, ptr %"$5131", align 8
+  %8 = load ptr, ptr %"$5132", align 8
   %9 = call i32 @"$Loop.submit.832"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
@@ -99408,13 +99514,13 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$5141" = alloca i64, align 8
+  %"$5148" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5141", align 8
+  store i64 %1, ptr %"$5148", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %210, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$5141", align 8
+  %4 = load i64, ptr %"$5148", align 8
   %5 = call i32 @"$Loop.wait.841"(ptr %3, i64 %4)
   ret i32 %5
 
@@ -101676,15 +101782,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
-  %"$5062" = alloca i32, align 4
-  %"$5061" = alloca i32, align 4
+  %"$5069" = alloca i32, align 4
+  %"$5068" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5061", align 4
-  store i32 %2, ptr %"$5062", align 4
+  store i32 %1, ptr %"$5068", align 4
+  store i32 %2, ptr %"$5069", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$5061", align 4
-  %6 = load i32, ptr %"$5062", align 4
+  %5 = load i32, ptr %"$5068", align 4
+  %6 = load i32, ptr %"$5069", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %4, ptr %3, align 1
   ret void
@@ -101793,15 +101899,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$5052" = alloca ptr, align 8
-  %"$5051" = alloca i32, align 4
+  %"$5059" = alloca ptr, align 8
+  %"$5058" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5051", align 4
-  store ptr %2, ptr %"$5052", align 8
+  store i32 %1, ptr %"$5058", align 4
+  store ptr %2, ptr %"$5059", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5051", align 4
-  %5 = load ptr, ptr %"$5052", align 8
+  %4 = load i32, ptr %"$5058", align 4
+  %5 = load ptr, ptr %"$5059", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -101811,12 +101917,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$5065" = alloca i32, align 4
+  %"$5072" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5065", align 4
+  store i32 %1, ptr %"$5072", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$5065", align 4
+  %3 = load i32, ptr %"$5072", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -101928,12 +102034,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$5059" = alloca i32, align 4
+  %"$5066" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5059", align 4
+  store i32 %1, ptr %"$5066", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$5059", align 4
+  %3 = load i32, ptr %"$5066", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -101943,18 +102049,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$5056" = alloca ptr, align 8
-  %"$5055" = alloca i32, align 4
-  %"$5054" = alloca i32, align 4
+  %"$5063" = alloca ptr, align 8
+  %"$5062" = alloca i32, align 4
+  %"$5061" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5054", align 4
-  store i32 %2, ptr %"$5055", align 4
-  store ptr %3, ptr %"$5056", align 8
+  store i32 %1, ptr %"$5061", align 4
+  store i32 %2, ptr %"$5062", align 4
+  store ptr %3, ptr %"$5063", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$5054", align 4
-  %6 = load i32, ptr %"$5055", align 4
-  %7 = load ptr, ptr %"$5056", align 8
+  %5 = load i32, ptr %"$5061", align 4
+  %6 = load i32, ptr %"$5062", align 4
+  %7 = load ptr, ptr %"$5063", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -101965,12 +102071,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5049" = alloca i32, align 4
+  %"$5056" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5049", align 4
+  store i32 %1, ptr %"$5056", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5049", align 4
+  %4 = load i32, ptr %"$5056", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -101982,12 +102088,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5047" = alloca i32, align 4
+  %"$5054" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5047", align 4
+  store i32 %1, ptr %"$5054", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5047", align 4
+  %4 = load i32, ptr %"$5054", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void

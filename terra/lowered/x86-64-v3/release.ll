@@ -130,7 +130,7 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string" = private unnamed_addr constant [86 x i8] c"the device group is lost after an earlier failure; free the engine and start it again\00", align 1
 @"$string.1" = private unnamed_addr constant [7 x i8] c"\\x%02x\00", align 1
 @"$string.2" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
-@"$string.3" = private unnamed_addr constant [63 x i8] c"it has not come back, and for %.1f s the rank has done nothing\00", align 1
+@"$string.3" = private unnamed_addr constant [63 x i8] c"it has not come back, and for %.2g s the rank has done nothing\00", align 1
 @"$string.4" = private unnamed_addr constant [29 x i8] c"%s failed on rank %d: %.900s\00", align 1
 @"$string.5" = private unnamed_addr constant [41 x i8] c"%s failed in layer %d on rank %d: %.900s\00", align 1
 @"$string.6" = private unnamed_addr constant [65 x i8] c"step (option check_operations names the operation and its layer)\00", align 1
@@ -826,7 +826,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %36 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %37 = getelementptr i8, ptr %26, i64 6424
+  %37 = getelementptr i8, ptr %26, i64 6432
   %38 = cmpxchg ptr @"<global>", i32 0, i32 1 acquire monotonic, align 4
   %39 = extractvalue { i32, i1 } %38, 1
   br i1 %39, label %"$spinlock.lock.exit.i.i12", label %then.i.i.i11
@@ -881,19 +881,19 @@ or.lhs.false5.i.i.i19:                            ; preds = %merge.i.i.i18
   %64 = icmp eq ptr %4, null
   %spec.select.i = select i1 %64, ptr %own.i, ptr %4
   store i8 0, ptr %spec.select.i, align 1
-  %65 = getelementptr i8, ptr %26, i64 7464
+  %65 = getelementptr i8, ptr %26, i64 7472
   %66 = tail call i32 @pthread_mutex_lock(ptr %65)
-  %67 = getelementptr i8, ptr %26, i64 7552
+  %67 = getelementptr i8, ptr %26, i64 7560
   %68 = load i64, ptr %67, align 8
   %69 = add i64 %68, 1
   store i64 %69, ptr %67, align 8
-  %70 = getelementptr i8, ptr %26, i64 7560
+  %70 = getelementptr i8, ptr %26, i64 7568
   %71 = load i64, ptr %70, align 8
   %.not8.i.i.i = icmp eq i64 %71, %68
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %"$find_state.exit"
-  %72 = getelementptr i8, ptr %26, i64 7504
+  %72 = getelementptr i8, ptr %26, i64 7512
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -905,15 +905,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %"$find_state.exit"
   %75 = tail call i32 @pthread_mutex_unlock(ptr nonnull %65)
   tail call fastcc void @"$Loop.land"(ptr nonnull %37)
-  %76 = getelementptr i8, ptr %26, i64 7568
+  %76 = getelementptr i8, ptr %26, i64 7576
   %77 = tail call i32 @pthread_mutex_lock(ptr %76)
-  %78 = getelementptr i8, ptr %26, i64 7717
+  %78 = getelementptr i8, ptr %26, i64 7725
   %79 = load i8, ptr %78, align 1
   %80 = trunc i8 %79 to i1
   br i1 %80, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %81 = getelementptr i8, ptr %26, i64 7718
+  %81 = getelementptr i8, ptr %26, i64 7726
   %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.15", ptr %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %83 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -942,7 +942,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not56.i.i, label %merge2.i.i, label %"$Loop.decode_step.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %91 = getelementptr i8, ptr %26, i64 6432
+  %91 = getelementptr i8, ptr %26, i64 6440
   %92 = load ptr, ptr %91, align 8
   %93 = getelementptr i8, ptr %92, i64 72
   %94 = load i32, ptr %93, align 4
@@ -1020,16 +1020,16 @@ then26.i.i:                                       ; preds = %merge16.i.i
   %common.ret.op.i.i = phi i32 [ 7, %"$Loop.check_usable_locked.exit" ], [ 1, %merge.i.i ], [ %101, %forbody.i.us.preheader.i.i ], [ %115, %then17.i.i ], [ %116, %merge16.i.i ], [ %116, %then26.i.i ], [ 1, %"$printable.clean.exit38.i.i.i" ]
   call fastcc void @"$Loop.publish"(ptr nonnull %37)
   %123 = call i32 @pthread_mutex_lock(ptr %76)
-  %124 = getelementptr i8, ptr %26, i64 7715
+  %124 = getelementptr i8, ptr %26, i64 7723
   store i8 1, ptr %124, align 1
-  %125 = getelementptr i8, ptr %26, i64 7608
+  %125 = getelementptr i8, ptr %26, i64 7616
   %126 = call i32 @pthread_cond_signal(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %76)
   %128 = call i32 @pthread_mutex_lock(ptr %65)
   %129 = load i64, ptr %70, align 8
   %130 = add i64 %129, 1
   store i64 %130, ptr %70, align 8
-  %131 = getelementptr i8, ptr %26, i64 7504
+  %131 = getelementptr i8, ptr %26, i64 7512
   %132 = call i32 @pthread_cond_broadcast(ptr %131)
   %133 = call i32 @pthread_mutex_unlock(ptr %65)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -1099,8 +1099,8 @@ then2:                                            ; preds = %merge
   %step.sroa.5.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2732
   %step.sroa.5.0.copyload.i = load i32, ptr %step.sroa.5.0..sroa_idx.i, align 4
   %22 = load ptr, ptr %0, align 8
-  %23 = getelementptr i8, ptr %22, i64 240
-  %24 = getelementptr i8, ptr %22, i64 296
+  %23 = getelementptr i8, ptr %22, i64 248
+  %24 = getelementptr i8, ptr %22, i64 304
   %.val.i.i = load i64, ptr %24, align 8
   %25 = add i64 %.val.i.i, 1
   %26 = srem i64 %25, 2
@@ -2296,183 +2296,197 @@ declare dso_local i32 @clock_gettime(i32, ptr) local_unnamed_addr
 define internal fastcc i32 @"$RankGroup.land"(ptr %0, ptr nocapture readonly %1, ptr %2) unnamed_addr {
 entry:
   %milliseconds.i = alloca float, align 4
-  %index = alloca i32, align 4
-  %3 = getelementptr i8, ptr %0, i64 296
+  %index.i = alloca i32, align 4
+  %3 = getelementptr i8, ptr %0, i64 304
   %4 = load i64, ptr %3, align 8
   %5 = srem i64 %4, 2
   %6 = trunc nsw i64 %5 to i32
-  store i32 %6, ptr %index, align 4
   %7 = add i64 %4, 1
   store i64 %7, ptr %3, align 8
-  %8 = call fastcc i32 @"$RankGroup.run"(ptr %0, ptr nonnull @"$land_job", ptr nonnull %index, ptr %2)
-  %.not = icmp eq i32 %8, 0
+  call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %index.i)
+  store i32 %6, ptr %index.i, align 4
+  %8 = getelementptr i8, ptr %0, i64 198
+  %9 = load i8, ptr %8, align 1
+  %10 = trunc i8 %9 to i1
+  br i1 %10, label %and.rhs.i, label %"$RankGroup.await_step.exit"
+
+and.rhs.i:                                        ; preds = %entry
+  %11 = getelementptr i8, ptr %0, i64 199
+  %12 = load i8, ptr %11, align 1
+  %13 = icmp eq i8 %12, 0
+  %14 = zext i1 %13 to i8
+  br label %"$RankGroup.await_step.exit"
+
+"$RankGroup.await_step.exit":                     ; preds = %entry, %and.rhs.i
+  %15 = phi i8 [ 0, %entry ], [ %14, %and.rhs.i ]
+  store i8 %15, ptr %8, align 1
+  %16 = call fastcc i32 @"$RankGroup.run"(ptr nonnull %0, ptr nonnull @"$land_job", ptr nonnull %index.i, ptr %2)
+  store i8 %9, ptr %8, align 1
+  call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %index.i)
+  %.not = icmp eq i32 %16, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %"$Flight.take_results.exit.i", %"$RankGroup.take_time.exit", %entry
-  %common.ret.op = phi i32 [ %8, %entry ], [ 0, %"$RankGroup.take_time.exit" ], [ 0, %"$Flight.take_results.exit.i" ]
+common.ret:                                       ; preds = %"$Flight.take_results.exit.i", %"$RankGroup.take_time.exit", %"$RankGroup.await_step.exit"
+  %common.ret.op = phi i32 [ %16, %"$RankGroup.await_step.exit" ], [ 0, %"$RankGroup.take_time.exit" ], [ 0, %"$Flight.take_results.exit.i" ]
   ret i32 %common.ret.op
 
-merge:                                            ; preds = %entry
-  %9 = load i32, ptr %index, align 4
+merge:                                            ; preds = %"$RankGroup.await_step.exit"
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %milliseconds.i)
-  %10 = getelementptr i8, ptr %0, i64 8
-  %11 = load ptr, ptr %10, align 8
+  %17 = getelementptr i8, ptr %0, i64 8
+  %18 = load ptr, ptr %17, align 8
   store float 0.000000e+00, ptr %milliseconds.i, align 4
-  %12 = getelementptr i8, ptr %0, i64 16
-  %13 = load ptr, ptr %12, align 8
-  %14 = getelementptr i8, ptr %13, i64 416
-  %15 = load ptr, ptr %14, align 8
-  %16 = getelementptr i8, ptr %11, i64 24
-  %17 = load ptr, ptr %16, align 8
-  %18 = getelementptr i8, ptr %11, i64 1800
-  %19 = sext i32 %9 to i64
-  %20 = getelementptr ptr, ptr %18, i64 %19
-  %21 = load ptr, ptr %20, align 8
-  %22 = getelementptr i8, ptr %11, i64 1816
-  %23 = getelementptr ptr, ptr %22, i64 %19
+  %19 = getelementptr i8, ptr %0, i64 16
+  %20 = load ptr, ptr %19, align 8
+  %21 = getelementptr i8, ptr %20, i64 416
+  %22 = load ptr, ptr %21, align 8
+  %23 = getelementptr i8, ptr %18, i64 24
   %24 = load ptr, ptr %23, align 8
-  %25 = call i32 %15(ptr %17, ptr %21, ptr %24, ptr nonnull %milliseconds.i)
-  %26 = icmp eq i32 %25, 0
-  br i1 %26, label %then.i, label %merge.i
+  %25 = getelementptr i8, ptr %18, i64 1800
+  %26 = getelementptr ptr, ptr %25, i64 %5
+  %27 = load ptr, ptr %26, align 8
+  %28 = getelementptr i8, ptr %18, i64 1816
+  %29 = getelementptr ptr, ptr %28, i64 %5
+  %30 = load ptr, ptr %29, align 8
+  %31 = call i32 %22(ptr %24, ptr %27, ptr %30, ptr nonnull %milliseconds.i)
+  %32 = icmp eq i32 %31, 0
+  br i1 %32, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %merge
-  %27 = load float, ptr %milliseconds.i, align 4
-  %28 = fmul float %27, 1.000000e+06
-  %29 = fptosi float %28 to i64
-  %30 = getelementptr i8, ptr %0, i64 240
-  %31 = getelementptr %7, ptr %30, i64 %19, i32 4
-  store i64 %29, ptr %31, align 8
-  %32 = getelementptr i8, ptr %0, i64 312
-  %33 = load i64, ptr %32, align 8
-  %34 = add i64 %33, %29
-  store i64 %34, ptr %32, align 8
+  %33 = load float, ptr %milliseconds.i, align 4
+  %34 = fmul float %33, 1.000000e+06
+  %35 = fptosi float %34 to i64
+  %36 = getelementptr i8, ptr %0, i64 248
+  %37 = getelementptr %7, ptr %36, i64 %5, i32 4
+  store i64 %35, ptr %37, align 8
+  %38 = getelementptr i8, ptr %0, i64 320
+  %39 = load i64, ptr %38, align 8
+  %40 = add i64 %39, %35
+  store i64 %40, ptr %38, align 8
   br label %merge.i
 
 merge.i:                                          ; preds = %then.i, %merge
-  %35 = getelementptr i8, ptr %0, i64 240
-  %36 = getelementptr %7, ptr %35, i64 %19, i32 3
-  %37 = load i8, ptr %36, align 1
-  %38 = trunc i8 %37 to i1
-  br i1 %38, label %then2.i, label %"$RankGroup.take_time.exit"
+  %41 = getelementptr i8, ptr %0, i64 248
+  %42 = getelementptr %7, ptr %41, i64 %5, i32 3
+  %43 = load i8, ptr %42, align 1
+  %44 = trunc i8 %43 to i1
+  br i1 %44, label %then2.i, label %"$RankGroup.take_time.exit"
 
 then2.i:                                          ; preds = %merge.i
-  %39 = getelementptr i8, ptr %0, i64 304
-  %40 = load i64, ptr %39, align 8
-  %41 = add i64 %40, 1
-  store i64 %41, ptr %39, align 8
+  %45 = getelementptr i8, ptr %0, i64 312
+  %46 = load i64, ptr %45, align 8
+  %47 = add i64 %46, 1
+  store i64 %47, ptr %45, align 8
   br label %"$RankGroup.take_time.exit"
 
 "$RankGroup.take_time.exit":                      ; preds = %merge.i, %then2.i
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %milliseconds.i)
-  %42 = load i32, ptr %index, align 4
-  %43 = sext i32 %42 to i64
-  %44 = getelementptr %7, ptr %35, i64 %43
-  %45 = load i32, ptr %0, align 4
-  %46 = icmp sgt i32 %45, 0
-  br i1 %46, label %forbody.lr.ph.i, label %common.ret
+  %48 = getelementptr %7, ptr %41, i64 %5
+  %49 = load i32, ptr %0, align 4
+  %50 = icmp sgt i32 %49, 0
+  br i1 %50, label %forbody.lr.ph.i, label %common.ret
 
 forbody.lr.ph.i:                                  ; preds = %"$RankGroup.take_time.exit"
-  %47 = load ptr, ptr %10, align 8
-  %48 = getelementptr i8, ptr %47, i64 664
-  %49 = getelementptr %12, ptr %48, i64 %43
-  %50 = getelementptr i8, ptr %44, i64 4
-  %51 = getelementptr i8, ptr %49, i64 432
-  %52 = getelementptr i8, ptr %49, i64 452
-  %53 = getelementptr i8, ptr %1, i64 16
-  %54 = getelementptr i8, ptr %1, i64 24
-  %55 = getelementptr i8, ptr %1, i64 32
-  %56 = getelementptr i8, ptr %44, i64 8
-  %57 = getelementptr i8, ptr %1, i64 40
-  %58 = getelementptr i8, ptr %1, i64 48
-  %wide.trip.count.i = zext nneg i32 %45 to i64
+  %51 = load ptr, ptr %17, align 8
+  %52 = getelementptr i8, ptr %51, i64 664
+  %53 = getelementptr %12, ptr %52, i64 %5
+  %54 = getelementptr i8, ptr %48, i64 4
+  %55 = getelementptr i8, ptr %53, i64 432
+  %56 = getelementptr i8, ptr %53, i64 452
+  %57 = getelementptr i8, ptr %1, i64 16
+  %58 = getelementptr i8, ptr %1, i64 24
+  %59 = getelementptr i8, ptr %1, i64 32
+  %60 = getelementptr i8, ptr %48, i64 8
+  %61 = getelementptr i8, ptr %1, i64 40
+  %62 = getelementptr i8, ptr %1, i64 48
+  %wide.trip.count.i = zext nneg i32 %49 to i64
   br label %forbody.i
 
 forbody.i:                                        ; preds = %"$Flight.take_results.exit.i", %forbody.lr.ph.i
   %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %"$Flight.take_results.exit.i" ]
-  %59 = load i32, ptr %44, align 4
-  %60 = load i32, ptr %50, align 4
-  %61 = load i32, ptr %0, align 4
-  %62 = sext i32 %59 to i64
-  %63 = sext i32 %61 to i64
-  %64 = add nsw i64 %62, -1
-  %65 = add nsw i64 %64, %63
-  %66 = sdiv i64 %65, %63
-  %67 = trunc i64 %66 to i32
-  %68 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %69 = mul i32 %67, %68
-  %70 = call i32 @llvm.smax.i32(i32 %69, i32 0)
-  %71 = call i32 @llvm.smin.i32(i32 %70, i32 %59)
-  %72 = sub i32 %59, %71
-  %73 = call i32 @llvm.smax.i32(i32 %72, i32 0)
-  %74 = call i32 @llvm.smin.i32(i32 %73, i32 %67)
-  %75 = sub i32 %60, %71
-  %76 = call i32 @llvm.smax.i32(i32 %75, i32 0)
-  %77 = call i32 @llvm.smin.i32(i32 %76, i32 %74)
-  %.val.i = load ptr, ptr %51, align 8
-  %.val9.i = load i32, ptr %52, align 4
-  %78 = sext i32 %.val9.i to i64
-  %79 = shl nsw i64 %78, 2
-  %80 = add nsw i64 %79, 63
-  %81 = sdiv i64 %80, 64
-  %82 = mul nsw i64 %81, 192
-  %83 = mul i32 %.val9.i, 20
-  %84 = sext i32 %83 to i64
-  %85 = shl nsw i64 %84, 2
-  %86 = add nsw i64 %85, 63
-  %87 = sdiv i64 %86, 64
-  %88 = shl nsw i64 %87, 7
-  %89 = add nsw i64 %82, 255
-  %90 = add nsw i64 %89, %88
-  %91 = sdiv i64 %90, 256
-  %92 = shl nuw nsw i64 %indvars.iv.i, 8
-  %93 = mul i64 %92, %91
-  %94 = getelementptr i8, ptr %.val.i, i64 %93
-  %95 = shl nsw i64 %81, 6
-  %96 = getelementptr i8, ptr %94, i64 %95
-  %97 = shl nsw i64 %81, 7
-  %98 = getelementptr i8, ptr %94, i64 %97
-  %99 = mul nsw i64 %81, 3
-  %100 = add nsw i64 %87, %99
-  %101 = shl nsw i64 %100, 6
-  %102 = getelementptr i8, ptr %94, i64 %101
-  %103 = sext i32 %77 to i64
-  %104 = shl nsw i64 %103, 2
-  %105 = load ptr, ptr %53, align 8
-  %106 = sext i32 %71 to i64
-  %107 = getelementptr i32, ptr %105, i64 %106
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %107, ptr align 1 %94, i64 %104, i1 false)
-  %108 = load ptr, ptr %54, align 8
-  %109 = getelementptr i32, ptr %108, i64 %106
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %109, ptr align 1 %96, i64 %104, i1 false)
-  %110 = load ptr, ptr %55, align 8
-  %111 = getelementptr float, ptr %110, i64 %106
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %111, ptr align 1 %98, i64 %104, i1 false)
-  %112 = load i8, ptr %56, align 1
-  %113 = trunc i8 %112 to i1
-  br i1 %113, label %then12.i.i, label %or.lhs.false19.i.i
+  %63 = load i32, ptr %48, align 4
+  %64 = load i32, ptr %54, align 4
+  %65 = load i32, ptr %0, align 4
+  %66 = sext i32 %63 to i64
+  %67 = sext i32 %65 to i64
+  %68 = add nsw i64 %66, -1
+  %69 = add nsw i64 %68, %67
+  %70 = sdiv i64 %69, %67
+  %71 = trunc i64 %70 to i32
+  %72 = trunc nuw nsw i64 %indvars.iv.i to i32
+  %73 = mul i32 %71, %72
+  %74 = call i32 @llvm.smax.i32(i32 %73, i32 0)
+  %75 = call i32 @llvm.smin.i32(i32 %74, i32 %63)
+  %76 = sub i32 %63, %75
+  %77 = call i32 @llvm.smax.i32(i32 %76, i32 0)
+  %78 = call i32 @llvm.smin.i32(i32 %77, i32 %71)
+  %79 = sub i32 %64, %75
+  %80 = call i32 @llvm.smax.i32(i32 %79, i32 0)
+  %81 = call i32 @llvm.smin.i32(i32 %80, i32 %78)
+  %.val.i = load ptr, ptr %55, align 8
+  %.val9.i = load i32, ptr %56, align 4
+  %82 = sext i32 %.val9.i to i64
+  %83 = shl nsw i64 %82, 2
+  %84 = add nsw i64 %83, 63
+  %85 = sdiv i64 %84, 64
+  %86 = mul nsw i64 %85, 192
+  %87 = mul i32 %.val9.i, 20
+  %88 = sext i32 %87 to i64
+  %89 = shl nsw i64 %88, 2
+  %90 = add nsw i64 %89, 63
+  %91 = sdiv i64 %90, 64
+  %92 = shl nsw i64 %91, 7
+  %93 = add nsw i64 %86, 255
+  %94 = add nsw i64 %93, %92
+  %95 = sdiv i64 %94, 256
+  %96 = shl nuw nsw i64 %indvars.iv.i, 8
+  %97 = mul i64 %96, %95
+  %98 = getelementptr i8, ptr %.val.i, i64 %97
+  %99 = shl nsw i64 %85, 6
+  %100 = getelementptr i8, ptr %98, i64 %99
+  %101 = shl nsw i64 %85, 7
+  %102 = getelementptr i8, ptr %98, i64 %101
+  %103 = mul nsw i64 %85, 3
+  %104 = add nsw i64 %91, %103
+  %105 = shl nsw i64 %104, 6
+  %106 = getelementptr i8, ptr %98, i64 %105
+  %107 = sext i32 %81 to i64
+  %108 = shl nsw i64 %107, 2
+  %109 = load ptr, ptr %57, align 8
+  %110 = sext i32 %75 to i64
+  %111 = getelementptr i32, ptr %109, i64 %110
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %111, ptr align 1 %98, i64 %108, i1 false)
+  %112 = load ptr, ptr %58, align 8
+  %113 = getelementptr i32, ptr %112, i64 %110
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %113, ptr align 1 %100, i64 %108, i1 false)
+  %114 = load ptr, ptr %59, align 8
+  %115 = getelementptr float, ptr %114, i64 %110
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %115, ptr align 1 %102, i64 %108, i1 false)
+  %116 = load i8, ptr %60, align 1
+  %117 = trunc i8 %116 to i1
+  br i1 %117, label %then12.i.i, label %or.lhs.false19.i.i
 
 then12.i.i:                                       ; preds = %forbody.i
-  %114 = getelementptr i8, ptr %94, i64 %82
-  %115 = mul nsw i64 %103, 80
-  %116 = load ptr, ptr %57, align 8
-  %.idx.i.i = mul nsw i64 %106, 80
-  %117 = getelementptr i8, ptr %116, i64 %.idx.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %117, ptr align 1 %114, i64 %115, i1 false)
-  %.pre.i.i = load i8, ptr %56, align 1
+  %118 = getelementptr i8, ptr %98, i64 %86
+  %119 = mul nsw i64 %107, 80
+  %120 = load ptr, ptr %61, align 8
+  %.idx.i.i = mul nsw i64 %110, 80
+  %121 = getelementptr i8, ptr %120, i64 %.idx.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %121, ptr align 1 %118, i64 %119, i1 false)
+  %.pre.i.i = load i8, ptr %60, align 1
   br label %or.lhs.false19.i.i
 
 then17.i.i:                                       ; preds = %or.lhs.false19.i.i
-  %118 = mul nsw i64 %103, 80
-  %119 = load ptr, ptr %58, align 8
-  %.idx39.i.i = mul nsw i64 %106, 80
-  %120 = getelementptr i8, ptr %119, i64 %.idx39.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %120, ptr align 1 %102, i64 %118, i1 false)
+  %122 = mul nsw i64 %107, 80
+  %123 = load ptr, ptr %62, align 8
+  %.idx39.i.i = mul nsw i64 %110, 80
+  %124 = getelementptr i8, ptr %123, i64 %.idx39.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %124, ptr align 1 %106, i64 %122, i1 false)
   br label %"$Flight.take_results.exit.i"
 
 or.lhs.false19.i.i:                               ; preds = %then12.i.i, %forbody.i
-  %121 = phi i8 [ %.pre.i.i, %then12.i.i ], [ %112, %forbody.i ]
-  %122 = trunc i8 %121 to i1
-  br i1 %122, label %then17.i.i, label %"$Flight.take_results.exit.i"
+  %125 = phi i8 [ %.pre.i.i, %then12.i.i ], [ %116, %forbody.i ]
+  %126 = trunc i8 %125 to i1
+  br i1 %126, label %then17.i.i, label %"$Flight.take_results.exit.i"
 
 "$Flight.take_results.exit.i":                    ; preds = %or.lhs.false19.i.i, %then17.i.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
@@ -2482,10 +2496,10 @@ or.lhs.false19.i.i:                               ; preds = %then12.i.i, %forbod
 
 define internal fastcc i32 @"$RankGroup.run"(ptr %0, ptr %1, ptr %2, ptr %3) unnamed_addr {
 entry:
-  %cause.i25.i.i = alloca [128 x i8], align 1
+  %cause.i27.i.i = alloca [128 x i8], align 1
   %cause.i.i.i = alloca [128 x i8], align 1
-  %time.i1.i.i13.i = alloca %6, align 8
-  %time.i.i.i14.i = alloca %6, align 8
+  %time.i1.i.i14.i = alloca %6, align 8
+  %time.i.i.i15.i = alloca %6, align 8
   %time.i.i16.i.i = alloca %6, align 8
   %clock.i.i17.i.i = alloca i32, align 4
   %time.i1.i.i.i = alloca %6, align 8
@@ -2524,13 +2538,13 @@ then2.i.i:                                        ; preds = %then2
   br label %common.ret
 
 common.ret:                                       ; preds = %merge9.i52, %merge.i45, %"$RankGroup.run_threads.exit", %merge9.i, %merge.i, %"$RankGroup.execute.exit", %"$printable.clean.exit", %then
-  %common.ret.op = phi i32 [ 7, %then ], [ 7, %"$printable.clean.exit" ], [ %92, %merge9.i ], [ 0, %merge.i ], [ 0, %"$RankGroup.execute.exit" ], [ %345, %merge9.i52 ], [ 0, %merge.i45 ], [ 0, %"$RankGroup.run_threads.exit" ]
+  %common.ret.op = phi i32 [ 7, %then ], [ 7, %"$printable.clean.exit" ], [ %92, %merge9.i ], [ 0, %merge.i ], [ 0, %"$RankGroup.execute.exit" ], [ %351, %merge9.i52 ], [ 0, %merge.i45 ], [ 0, %"$RankGroup.run_threads.exit" ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %12 = getelementptr i8, ptr %0, i64 208
+  %12 = getelementptr i8, ptr %0, i64 216
   store ptr %1, ptr %12, align 8
-  %13 = getelementptr i8, ptr %0, i64 216
+  %13 = getelementptr i8, ptr %0, i64 224
   store ptr %2, ptr %13, align 8
   %14 = getelementptr i8, ptr %0, i64 40
   %15 = load i32, ptr %14, align 4
@@ -2538,7 +2552,7 @@ merge:                                            ; preds = %entry
   br i1 %16, label %then5, label %merge4
 
 then5:                                            ; preds = %merge
-  %17 = getelementptr i8, ptr %0, i64 232
+  %17 = getelementptr i8, ptr %0, i64 240
   %18 = load ptr, ptr %17, align 8
   store i8 0, ptr %18, align 1
   %19 = load ptr, ptr %12, align 8
@@ -2546,7 +2560,7 @@ then5:                                            ; preds = %merge
   %21 = load ptr, ptr %20, align 8
   %22 = load ptr, ptr %13, align 8
   %23 = tail call i32 %19(ptr %21, ptr %22, ptr nonnull %18)
-  %24 = getelementptr i8, ptr %0, i64 224
+  %24 = getelementptr i8, ptr %0, i64 232
   %25 = load ptr, ptr %24, align 8
   store i32 %23, ptr %25, align 4
   %.not.i = icmp eq i32 %23, 0
@@ -2778,15 +2792,17 @@ merge4:                                           ; preds = %merge
   %95 = load i32, ptr %0, align 4
   %96 = getelementptr i8, ptr %0, i64 192
   store i32 %95, ptr %96, align 4
-  %97 = icmp sgt i32 %95, 0
-  br i1 %97, label %forbody.lr.ph.i26, label %merge.i23
+  %97 = getelementptr i8, ptr %0, i64 208
+  store i8 0, ptr %97, align 1
+  %98 = icmp sgt i32 %95, 0
+  br i1 %98, label %forbody.lr.ph.i26, label %merge.i23
 
 forbody.lr.ph.i26:                                ; preds = %merge4
-  %98 = getelementptr i8, ptr %0, i64 200
+  %99 = getelementptr i8, ptr %0, i64 200
   %wide.trip.count.i27 = zext nneg i32 %95 to i64
   %xtraiter = and i64 %wide.trip.count.i27, 7
-  %99 = icmp ult i32 %95, 8
-  br i1 %99, label %merge.i23.loopexit.unr-lcssa, label %forbody.lr.ph.i26.new
+  %100 = icmp ult i32 %95, 8
+  br i1 %100, label %merge.i23.loopexit.unr-lcssa, label %forbody.lr.ph.i26.new
 
 forbody.lr.ph.i26.new:                            ; preds = %forbody.lr.ph.i26
   %unroll_iter = and i64 %wide.trip.count.i27, 2147483640
@@ -2795,37 +2811,37 @@ forbody.lr.ph.i26.new:                            ; preds = %forbody.lr.ph.i26
 forbody.i28:                                      ; preds = %forbody.i28, %forbody.lr.ph.i26.new
   %indvars.iv.i29 = phi i64 [ 0, %forbody.lr.ph.i26.new ], [ %indvars.iv.next.i30.7, %forbody.i28 ]
   %niter = phi i64 [ 0, %forbody.lr.ph.i26.new ], [ %niter.next.7, %forbody.i28 ]
-  %100 = load ptr, ptr %98, align 8
-  %101 = getelementptr i8, ptr %100, i64 %indvars.iv.i29
-  store i8 1, ptr %101, align 1
+  %101 = load ptr, ptr %99, align 8
+  %102 = getelementptr i8, ptr %101, i64 %indvars.iv.i29
+  store i8 1, ptr %102, align 1
   %indvars.iv.next.i30 = or disjoint i64 %indvars.iv.i29, 1
-  %102 = load ptr, ptr %98, align 8
-  %103 = getelementptr i8, ptr %102, i64 %indvars.iv.next.i30
-  store i8 1, ptr %103, align 1
+  %103 = load ptr, ptr %99, align 8
+  %104 = getelementptr i8, ptr %103, i64 %indvars.iv.next.i30
+  store i8 1, ptr %104, align 1
   %indvars.iv.next.i30.1 = or disjoint i64 %indvars.iv.i29, 2
-  %104 = load ptr, ptr %98, align 8
-  %105 = getelementptr i8, ptr %104, i64 %indvars.iv.next.i30.1
-  store i8 1, ptr %105, align 1
+  %105 = load ptr, ptr %99, align 8
+  %106 = getelementptr i8, ptr %105, i64 %indvars.iv.next.i30.1
+  store i8 1, ptr %106, align 1
   %indvars.iv.next.i30.2 = or disjoint i64 %indvars.iv.i29, 3
-  %106 = load ptr, ptr %98, align 8
-  %107 = getelementptr i8, ptr %106, i64 %indvars.iv.next.i30.2
-  store i8 1, ptr %107, align 1
+  %107 = load ptr, ptr %99, align 8
+  %108 = getelementptr i8, ptr %107, i64 %indvars.iv.next.i30.2
+  store i8 1, ptr %108, align 1
   %indvars.iv.next.i30.3 = or disjoint i64 %indvars.iv.i29, 4
-  %108 = load ptr, ptr %98, align 8
-  %109 = getelementptr i8, ptr %108, i64 %indvars.iv.next.i30.3
-  store i8 1, ptr %109, align 1
+  %109 = load ptr, ptr %99, align 8
+  %110 = getelementptr i8, ptr %109, i64 %indvars.iv.next.i30.3
+  store i8 1, ptr %110, align 1
   %indvars.iv.next.i30.4 = or disjoint i64 %indvars.iv.i29, 5
-  %110 = load ptr, ptr %98, align 8
-  %111 = getelementptr i8, ptr %110, i64 %indvars.iv.next.i30.4
-  store i8 1, ptr %111, align 1
+  %111 = load ptr, ptr %99, align 8
+  %112 = getelementptr i8, ptr %111, i64 %indvars.iv.next.i30.4
+  store i8 1, ptr %112, align 1
   %indvars.iv.next.i30.5 = or disjoint i64 %indvars.iv.i29, 6
-  %112 = load ptr, ptr %98, align 8
-  %113 = getelementptr i8, ptr %112, i64 %indvars.iv.next.i30.5
-  store i8 1, ptr %113, align 1
+  %113 = load ptr, ptr %99, align 8
+  %114 = getelementptr i8, ptr %113, i64 %indvars.iv.next.i30.5
+  store i8 1, ptr %114, align 1
   %indvars.iv.next.i30.6 = or disjoint i64 %indvars.iv.i29, 7
-  %114 = load ptr, ptr %98, align 8
-  %115 = getelementptr i8, ptr %114, i64 %indvars.iv.next.i30.6
-  store i8 1, ptr %115, align 1
+  %115 = load ptr, ptr %99, align 8
+  %116 = getelementptr i8, ptr %115, i64 %indvars.iv.next.i30.6
+  store i8 1, ptr %116, align 1
   %indvars.iv.next.i30.7 = add nuw nsw i64 %indvars.iv.i29, 8
   %niter.next.7 = add i64 %niter, 8
   %niter.ncmp.7 = icmp eq i64 %niter.next.7, %unroll_iter
@@ -2839,81 +2855,81 @@ merge.i23.loopexit.unr-lcssa:                     ; preds = %forbody.i28, %forbo
 forbody.i28.epil:                                 ; preds = %merge.i23.loopexit.unr-lcssa, %forbody.i28.epil
   %indvars.iv.i29.epil = phi i64 [ %indvars.iv.next.i30.epil, %forbody.i28.epil ], [ %indvars.iv.i29.unr, %merge.i23.loopexit.unr-lcssa ]
   %epil.iter = phi i64 [ %epil.iter.next, %forbody.i28.epil ], [ 0, %merge.i23.loopexit.unr-lcssa ]
-  %116 = load ptr, ptr %98, align 8
-  %117 = getelementptr i8, ptr %116, i64 %indvars.iv.i29.epil
-  store i8 1, ptr %117, align 1
+  %117 = load ptr, ptr %99, align 8
+  %118 = getelementptr i8, ptr %117, i64 %indvars.iv.i29.epil
+  store i8 1, ptr %118, align 1
   %indvars.iv.next.i30.epil = add nuw nsw i64 %indvars.iv.i29.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
   br i1 %epil.iter.cmp.not, label %merge.i23, label %forbody.i28.epil, !llvm.loop !4
 
 merge.i23:                                        ; preds = %merge.i23.loopexit.unr-lcssa, %forbody.i28.epil, %merge4
-  %118 = getelementptr i8, ptr %0, i64 184
-  %119 = load i64, ptr %118, align 8
-  %120 = add i64 %119, 1
-  store i64 %120, ptr %118, align 8
-  %121 = getelementptr i8, ptr %0, i64 88
-  %122 = tail call i32 @pthread_cond_broadcast(ptr %121)
-  %123 = load i32, ptr %96, align 4
-  %124 = load i32, ptr %0, align 4, !noalias !5
-  %125 = icmp sgt i32 %124, 0
-  br i1 %125, label %forbody.lr.ph.i.i.i, label %"$RankGroup.activity.exit.i.i"
+  %119 = getelementptr i8, ptr %0, i64 184
+  %120 = load i64, ptr %119, align 8
+  %121 = add i64 %120, 1
+  store i64 %121, ptr %119, align 8
+  %122 = getelementptr i8, ptr %0, i64 88
+  %123 = tail call i32 @pthread_cond_broadcast(ptr %122)
+  %124 = load i32, ptr %96, align 4
+  %125 = load i32, ptr %0, align 4, !noalias !5
+  %126 = icmp sgt i32 %125, 0
+  br i1 %126, label %forbody.lr.ph.i.i.i, label %"$RankGroup.activity.exit.i.i"
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge.i23
-  %126 = getelementptr i8, ptr %0, i64 200
-  %127 = getelementptr i8, ptr %0, i64 8
-  %128 = getelementptr i8, ptr %0, i64 32
-  %129 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %wide.trip.count.i.i.i = zext nneg i32 %124 to i64
+  %127 = getelementptr i8, ptr %0, i64 200
+  %128 = getelementptr i8, ptr %0, i64 8
+  %129 = getelementptr i8, ptr %0, i64 32
+  %130 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
+  %wide.trip.count.i.i.i = zext nneg i32 %125 to i64
   br label %forbody.i.i.i
 
 forbody.i.i.i:                                    ; preds = %merge1.i.i.i, %forbody.lr.ph.i.i.i
   %indvars.iv.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %indvars.iv.next.i.i.i, %merge1.i.i.i ]
-  %found.sroa.6.013.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %found.sroa.6.1.i.i.i, %merge1.i.i.i ]
-  %found.sroa.3.012.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %found.sroa.3.1.i.i.i, %merge1.i.i.i ]
-  %130 = load ptr, ptr %126, align 8, !noalias !5
-  %131 = getelementptr i8, ptr %130, i64 %indvars.iv.i.i.i
-  %132 = load i8, ptr %131, align 1, !noalias !5
-  %133 = trunc i8 %132 to i1
-  br i1 %133, label %then.i.i.i, label %merge1.i.i.i
+  %found.sroa.7.015.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %found.sroa.7.1.i.i.i, %merge1.i.i.i ]
+  %found.sroa.4.014.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %found.sroa.4.1.i.i.i, %merge1.i.i.i ]
+  %131 = load ptr, ptr %127, align 8, !noalias !5
+  %132 = getelementptr i8, ptr %131, i64 %indvars.iv.i.i.i
+  %133 = load i8, ptr %132, align 1, !noalias !5
+  %134 = trunc i8 %133 to i1
+  br i1 %134, label %then.i.i.i, label %merge1.i.i.i
 
 then.i.i.i:                                       ; preds = %forbody.i.i.i
-  %134 = load ptr, ptr %127, align 8, !noalias !5
-  %135 = getelementptr %15, ptr %134, i64 %indvars.iv.i.i.i, i32 18
-  %136 = load i64, ptr %135, align 8, !noalias !5
-  %137 = add i64 %136, %found.sroa.3.012.i.i.i
-  %138 = load ptr, ptr %128, align 8, !noalias !5
-  %139 = getelementptr i64, ptr %138, i64 %indvars.iv.i.i.i
-  %140 = load i64, ptr %139, align 8, !noalias !5
+  %135 = load ptr, ptr %128, align 8, !noalias !5
+  %136 = getelementptr %15, ptr %135, i64 %indvars.iv.i.i.i, i32 18
+  %137 = load i64, ptr %136, align 8, !noalias !5
+  %138 = add i64 %137, %found.sroa.4.014.i.i.i
+  %139 = load ptr, ptr %129, align 8, !noalias !5
+  %140 = getelementptr i64, ptr %139, i64 %indvars.iv.i.i.i
+  %141 = load i64, ptr %140, align 8, !noalias !5
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i.i), !noalias !5
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %clock.i.i.i.i), !noalias !5
-  %141 = call i32 @pthread_getcpuclockid(i64 %140, ptr nonnull %clock.i.i.i.i), !noalias !5
-  %.not.i.i.i.i = icmp eq i32 %141, 0
+  %142 = call i32 @pthread_getcpuclockid(i64 %141, ptr nonnull %clock.i.i.i.i), !noalias !5
+  %.not.i.i.i.i = icmp eq i32 %142, 0
   br i1 %.not.i.i.i.i, label %or.lhs.false.i.i.i.i, label %"$watch.cpu_ns.exit.i.i.i"
 
 or.lhs.false.i.i.i.i:                             ; preds = %then.i.i.i
-  %142 = load i32, ptr %clock.i.i.i.i, align 4, !noalias !5
-  %143 = call i32 @clock_gettime(i32 %142, ptr nonnull %time.i.i.i.i), !noalias !5
-  %.not2.i.i.i.i = icmp eq i32 %143, 0
+  %143 = load i32, ptr %clock.i.i.i.i, align 4, !noalias !5
+  %144 = call i32 @clock_gettime(i32 %143, ptr nonnull %time.i.i.i.i), !noalias !5
+  %.not2.i.i.i.i = icmp eq i32 %144, 0
   br i1 %.not2.i.i.i.i, label %merge.i.i.i.i, label %"$watch.cpu_ns.exit.i.i.i"
 
 merge.i.i.i.i:                                    ; preds = %or.lhs.false.i.i.i.i
-  %144 = load i64, ptr %time.i.i.i.i, align 8, !noalias !5
-  %145 = mul i64 %144, 1000000000
-  %146 = load i64, ptr %129, align 8, !noalias !5
-  %147 = add i64 %145, %146
+  %145 = load i64, ptr %time.i.i.i.i, align 8, !noalias !5
+  %146 = mul i64 %145, 1000000000
+  %147 = load i64, ptr %130, align 8, !noalias !5
+  %148 = add i64 %146, %147
   br label %"$watch.cpu_ns.exit.i.i.i"
 
 "$watch.cpu_ns.exit.i.i.i":                       ; preds = %merge.i.i.i.i, %or.lhs.false.i.i.i.i, %then.i.i.i
-  %common.ret.op.i.i.i.i = phi i64 [ %147, %merge.i.i.i.i ], [ 0, %or.lhs.false.i.i.i.i ], [ 0, %then.i.i.i ]
+  %common.ret.op.i.i.i.i = phi i64 [ %148, %merge.i.i.i.i ], [ 0, %or.lhs.false.i.i.i.i ], [ 0, %then.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i.i), !noalias !5
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %clock.i.i.i.i), !noalias !5
-  %148 = add i64 %common.ret.op.i.i.i.i, %found.sroa.6.013.i.i.i
+  %149 = add i64 %common.ret.op.i.i.i.i, %found.sroa.7.015.i.i.i
   br label %merge1.i.i.i
 
 merge1.i.i.i:                                     ; preds = %"$watch.cpu_ns.exit.i.i.i", %forbody.i.i.i
-  %found.sroa.3.1.i.i.i = phi i64 [ %137, %"$watch.cpu_ns.exit.i.i.i" ], [ %found.sroa.3.012.i.i.i, %forbody.i.i.i ]
-  %found.sroa.6.1.i.i.i = phi i64 [ %148, %"$watch.cpu_ns.exit.i.i.i" ], [ %found.sroa.6.013.i.i.i, %forbody.i.i.i ]
+  %found.sroa.4.1.i.i.i = phi i64 [ %138, %"$watch.cpu_ns.exit.i.i.i" ], [ %found.sroa.4.014.i.i.i, %forbody.i.i.i ]
+  %found.sroa.7.1.i.i.i = phi i64 [ %149, %"$watch.cpu_ns.exit.i.i.i" ], [ %found.sroa.7.015.i.i.i, %forbody.i.i.i ]
   %indvars.iv.next.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i, 1
   %exitcond.not.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i, %wide.trip.count.i.i.i
   br i1 %exitcond.not.i.i.i, label %"$RankGroup.activity.exit.loopexit.i.i", label %forbody.i.i.i
@@ -2923,342 +2939,348 @@ merge1.i.i.i:                                     ; preds = %"$watch.cpu_ns.exit
   br label %"$RankGroup.activity.exit.i.i"
 
 "$RankGroup.activity.exit.i.i":                   ; preds = %"$RankGroup.activity.exit.loopexit.i.i", %merge.i23
-  %149 = phi i32 [ %123, %merge.i23 ], [ %.pre.i.i, %"$RankGroup.activity.exit.loopexit.i.i" ]
-  %found.sroa.3.0.lcssa.i.i.i = phi i64 [ 0, %merge.i23 ], [ %found.sroa.3.1.i.i.i, %"$RankGroup.activity.exit.loopexit.i.i" ]
-  %found.sroa.6.0.lcssa.i.i.i = phi i64 [ 0, %merge.i23 ], [ %found.sroa.6.1.i.i.i, %"$RankGroup.activity.exit.loopexit.i.i" ]
-  %150 = icmp slt i32 %149, 1
-  br i1 %150, label %"$RankGroup.run_threads.exit", label %whilebody.lr.ph.i.i
+  %150 = phi i32 [ %124, %merge.i23 ], [ %.pre.i.i, %"$RankGroup.activity.exit.loopexit.i.i" ]
+  %found.sroa.4.0.lcssa.i.i.i = phi i64 [ 0, %merge.i23 ], [ %found.sroa.4.1.i.i.i, %"$RankGroup.activity.exit.loopexit.i.i" ]
+  %found.sroa.7.0.lcssa.i.i.i = phi i64 [ 0, %merge.i23 ], [ %found.sroa.7.1.i.i.i, %"$RankGroup.activity.exit.loopexit.i.i" ]
+  %151 = icmp slt i32 %150, 1
+  br i1 %151, label %"$RankGroup.run_threads.exit", label %whilebody.lr.ph.i.i
 
 whilebody.lr.ph.i.i:                              ; preds = %"$RankGroup.activity.exit.i.i"
-  %151 = getelementptr i8, ptr %0, i64 198
-  %152 = getelementptr i8, ptr %0, i64 136
-  %153 = getelementptr inbounds i8, ptr %time.i.i14.i.i, i64 8
-  %154 = getelementptr inbounds i8, ptr %time.i1.i.i.i, i64 8
-  %155 = getelementptr i8, ptr %0, i64 200
-  %156 = getelementptr i8, ptr %0, i64 8
-  %157 = getelementptr i8, ptr %0, i64 32
-  %158 = getelementptr inbounds i8, ptr %time.i.i16.i.i, i64 8
+  %152 = getelementptr i8, ptr %0, i64 198
+  %153 = getelementptr i8, ptr %0, i64 136
+  %154 = getelementptr inbounds i8, ptr %time.i.i14.i.i, i64 8
+  %155 = getelementptr inbounds i8, ptr %time.i1.i.i.i, i64 8
+  %156 = getelementptr i8, ptr %0, i64 200
+  %157 = getelementptr i8, ptr %0, i64 8
+  %158 = getelementptr i8, ptr %0, i64 32
+  %159 = getelementptr inbounds i8, ptr %time.i.i16.i.i, i64 8
   br label %whilebody.i.i
 
 whilebody.i.i:                                    ; preds = %merge1.i.i, %whilebody.lr.ph.i.i
-  %watching.sroa.0.064.i.i = phi i32 [ %123, %whilebody.lr.ph.i.i ], [ %watching.sroa.0.1.ph.i.i, %merge1.i.i ]
-  %watching.sroa.4.063.i.i = phi i64 [ %found.sroa.3.0.lcssa.i.i.i, %whilebody.lr.ph.i.i ], [ %watching.sroa.4.1.ph.i.i, %merge1.i.i ]
-  %watching.sroa.6.062.i.i = phi i64 [ %found.sroa.6.0.lcssa.i.i.i, %whilebody.lr.ph.i.i ], [ %watching.sroa.6.1.ph.i.i, %merge1.i.i ]
-  %watching.sroa.8.061.i.i = phi i32 [ 0, %whilebody.lr.ph.i.i ], [ %watching.sroa.8.1.ph.i.i, %merge1.i.i ]
-  %159 = load i8, ptr %151, align 1
-  %160 = trunc i8 %159 to i1
-  br i1 %160, label %else.i.i, label %then.i.i
+  %watching.sroa.0.067.i.i = phi i32 [ %124, %whilebody.lr.ph.i.i ], [ %watching.sroa.0.1.ph.i.i, %merge1.i.i ]
+  %watching.sroa.5.066.i.i = phi i64 [ %found.sroa.4.0.lcssa.i.i.i, %whilebody.lr.ph.i.i ], [ %watching.sroa.5.1.ph.i.i, %merge1.i.i ]
+  %watching.sroa.7.065.i.i = phi i64 [ %found.sroa.7.0.lcssa.i.i.i, %whilebody.lr.ph.i.i ], [ %watching.sroa.7.1.ph.i.i, %merge1.i.i ]
+  %watching.sroa.9.064.i.i = phi i32 [ 0, %whilebody.lr.ph.i.i ], [ %watching.sroa.9.1.ph.i.i, %merge1.i.i ]
+  %160 = load i8, ptr %152, align 1
+  %161 = trunc i8 %160 to i1
+  br i1 %161, label %else.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %whilebody.i.i
-  %161 = call i32 @pthread_cond_wait(ptr %152, ptr %93)
+  %162 = call i32 @pthread_cond_wait(ptr %153, ptr %93)
   br label %merge1.i.i
 
 else.i.i:                                         ; preds = %whilebody.i.i
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i14.i.i)
-  %162 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i14.i.i)
-  %163 = load i64, ptr %time.i.i14.i.i, align 8
-  %164 = mul i64 %163, 1000000000
-  %165 = load i64, ptr %153, align 8
+  %163 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i14.i.i)
+  %164 = load i64, ptr %time.i.i14.i.i, align 8
+  %165 = mul i64 %164, 1000000000
+  %166 = load i64, ptr %154, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i14.i.i)
-  %166 = add i64 %165, 250000000
-  %167 = add i64 %166, %164
+  %167 = add i64 %166, 250000000
+  %168 = add i64 %167, %165
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i1.i.i.i)
-  %168 = icmp eq i64 %167, 0
-  br i1 %168, label %then.i.i.i.i, label %merge.i.i15.i.i
+  %169 = icmp eq i64 %168, 0
+  br i1 %169, label %then.i.i.i.i, label %merge.i.i15.i.i
 
 then.i.i.i.i:                                     ; preds = %else.i.i
-  %169 = call i32 @pthread_cond_wait(ptr %152, ptr %93)
+  %170 = call i32 @pthread_cond_wait(ptr %153, ptr %93)
   br label %"$watch.wait_a_tick.exit.i.i"
 
 merge.i.i15.i.i:                                  ; preds = %else.i.i
-  %170 = sdiv i64 %167, 1000000000
-  store i64 %170, ptr %time.i1.i.i.i, align 8
-  %171 = srem i64 %167, 1000000000
-  store i64 %171, ptr %154, align 8
-  %172 = call i32 @pthread_cond_timedwait(ptr %152, ptr %93, ptr nonnull %time.i1.i.i.i)
+  %171 = sdiv i64 %168, 1000000000
+  store i64 %171, ptr %time.i1.i.i.i, align 8
+  %172 = srem i64 %168, 1000000000
+  store i64 %172, ptr %155, align 8
+  %173 = call i32 @pthread_cond_timedwait(ptr %153, ptr %93, ptr nonnull %time.i1.i.i.i)
   br label %"$watch.wait_a_tick.exit.i.i"
 
 "$watch.wait_a_tick.exit.i.i":                    ; preds = %merge.i.i15.i.i, %then.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i1.i.i.i)
-  %173 = load i32, ptr %96, align 4
-  %174 = icmp sgt i32 %173, 0
-  br i1 %174, label %and.lhs.true.i.i, label %"$RankGroup.run_threads.exit"
+  %174 = load i32, ptr %96, align 4
+  %175 = icmp sgt i32 %174, 0
+  br i1 %175, label %and.lhs.true.i.i, label %"$RankGroup.run_threads.exit"
 
 and.lhs.true.i.i:                                 ; preds = %"$watch.wait_a_tick.exit.i.i"
-  %175 = load i32, ptr %0, align 4, !noalias !8
-  %176 = icmp sgt i32 %175, 0
-  br i1 %176, label %forbody.lr.ph.i22.i.i, label %"$RankGroup.activity.exit40.i.i"
+  %176 = load i8, ptr %97, align 1, !noalias !8
+  %177 = load i32, ptr %0, align 4, !noalias !8
+  %178 = icmp sgt i32 %177, 0
+  br i1 %178, label %forbody.lr.ph.i23.i.i, label %"$RankGroup.activity.exit41.i.i"
 
-forbody.lr.ph.i22.i.i:                            ; preds = %and.lhs.true.i.i
-  %wide.trip.count.i23.i.i = zext nneg i32 %175 to i64
-  br label %forbody.i24.i.i
+forbody.lr.ph.i23.i.i:                            ; preds = %and.lhs.true.i.i
+  %wide.trip.count.i24.i.i = zext nneg i32 %177 to i64
+  br label %forbody.i25.i.i
 
-forbody.i24.i.i:                                  ; preds = %merge1.i28.i.i, %forbody.lr.ph.i22.i.i
-  %indvars.iv.i25.i.i = phi i64 [ 0, %forbody.lr.ph.i22.i.i ], [ %indvars.iv.next.i31.i.i, %merge1.i28.i.i ]
-  %found.sroa.6.013.i26.i.i = phi i64 [ 0, %forbody.lr.ph.i22.i.i ], [ %found.sroa.6.1.i30.i.i, %merge1.i28.i.i ]
-  %found.sroa.3.012.i27.i.i = phi i64 [ 0, %forbody.lr.ph.i22.i.i ], [ %found.sroa.3.1.i29.i.i, %merge1.i28.i.i ]
-  %177 = load ptr, ptr %155, align 8, !noalias !8
-  %178 = getelementptr i8, ptr %177, i64 %indvars.iv.i25.i.i
-  %179 = load i8, ptr %178, align 1, !noalias !8
-  %180 = trunc i8 %179 to i1
-  br i1 %180, label %then.i33.i.i, label %merge1.i28.i.i
+forbody.i25.i.i:                                  ; preds = %merge1.i29.i.i, %forbody.lr.ph.i23.i.i
+  %indvars.iv.i26.i.i = phi i64 [ 0, %forbody.lr.ph.i23.i.i ], [ %indvars.iv.next.i32.i.i, %merge1.i29.i.i ]
+  %found.sroa.7.015.i27.i.i = phi i64 [ 0, %forbody.lr.ph.i23.i.i ], [ %found.sroa.7.1.i31.i.i, %merge1.i29.i.i ]
+  %found.sroa.4.014.i28.i.i = phi i64 [ 0, %forbody.lr.ph.i23.i.i ], [ %found.sroa.4.1.i30.i.i, %merge1.i29.i.i ]
+  %179 = load ptr, ptr %156, align 8, !noalias !8
+  %180 = getelementptr i8, ptr %179, i64 %indvars.iv.i26.i.i
+  %181 = load i8, ptr %180, align 1, !noalias !8
+  %182 = trunc i8 %181 to i1
+  br i1 %182, label %then.i34.i.i, label %merge1.i29.i.i
 
-then.i33.i.i:                                     ; preds = %forbody.i24.i.i
-  %181 = load ptr, ptr %156, align 8, !noalias !8
-  %182 = getelementptr %15, ptr %181, i64 %indvars.iv.i25.i.i, i32 18
-  %183 = load i64, ptr %182, align 8, !noalias !8
-  %184 = add i64 %183, %found.sroa.3.012.i27.i.i
-  %185 = load ptr, ptr %157, align 8, !noalias !8
-  %186 = getelementptr i64, ptr %185, i64 %indvars.iv.i25.i.i
-  %187 = load i64, ptr %186, align 8, !noalias !8
+then.i34.i.i:                                     ; preds = %forbody.i25.i.i
+  %183 = load ptr, ptr %157, align 8, !noalias !8
+  %184 = getelementptr %15, ptr %183, i64 %indvars.iv.i26.i.i, i32 18
+  %185 = load i64, ptr %184, align 8, !noalias !8
+  %186 = add i64 %185, %found.sroa.4.014.i28.i.i
+  %187 = load ptr, ptr %158, align 8, !noalias !8
+  %188 = getelementptr i64, ptr %187, i64 %indvars.iv.i26.i.i
+  %189 = load i64, ptr %188, align 8, !noalias !8
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i16.i.i), !noalias !8
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %clock.i.i17.i.i), !noalias !8
-  %188 = call i32 @pthread_getcpuclockid(i64 %187, ptr nonnull %clock.i.i17.i.i), !noalias !8
-  %.not.i.i34.i.i = icmp eq i32 %188, 0
-  br i1 %.not.i.i34.i.i, label %or.lhs.false.i.i37.i.i, label %"$watch.cpu_ns.exit.i35.i.i"
+  %190 = call i32 @pthread_getcpuclockid(i64 %189, ptr nonnull %clock.i.i17.i.i), !noalias !8
+  %.not.i.i35.i.i = icmp eq i32 %190, 0
+  br i1 %.not.i.i35.i.i, label %or.lhs.false.i.i38.i.i, label %"$watch.cpu_ns.exit.i36.i.i"
 
-or.lhs.false.i.i37.i.i:                           ; preds = %then.i33.i.i
-  %189 = load i32, ptr %clock.i.i17.i.i, align 4, !noalias !8
-  %190 = call i32 @clock_gettime(i32 %189, ptr nonnull %time.i.i16.i.i), !noalias !8
-  %.not2.i.i38.i.i = icmp eq i32 %190, 0
-  br i1 %.not2.i.i38.i.i, label %merge.i.i39.i.i, label %"$watch.cpu_ns.exit.i35.i.i"
+or.lhs.false.i.i38.i.i:                           ; preds = %then.i34.i.i
+  %191 = load i32, ptr %clock.i.i17.i.i, align 4, !noalias !8
+  %192 = call i32 @clock_gettime(i32 %191, ptr nonnull %time.i.i16.i.i), !noalias !8
+  %.not2.i.i39.i.i = icmp eq i32 %192, 0
+  br i1 %.not2.i.i39.i.i, label %merge.i.i40.i.i, label %"$watch.cpu_ns.exit.i36.i.i"
 
-merge.i.i39.i.i:                                  ; preds = %or.lhs.false.i.i37.i.i
-  %191 = load i64, ptr %time.i.i16.i.i, align 8, !noalias !8
-  %192 = mul i64 %191, 1000000000
-  %193 = load i64, ptr %158, align 8, !noalias !8
-  %194 = add i64 %192, %193
-  br label %"$watch.cpu_ns.exit.i35.i.i"
+merge.i.i40.i.i:                                  ; preds = %or.lhs.false.i.i38.i.i
+  %193 = load i64, ptr %time.i.i16.i.i, align 8, !noalias !8
+  %194 = mul i64 %193, 1000000000
+  %195 = load i64, ptr %159, align 8, !noalias !8
+  %196 = add i64 %194, %195
+  br label %"$watch.cpu_ns.exit.i36.i.i"
 
-"$watch.cpu_ns.exit.i35.i.i":                     ; preds = %merge.i.i39.i.i, %or.lhs.false.i.i37.i.i, %then.i33.i.i
-  %common.ret.op.i.i36.i.i = phi i64 [ %194, %merge.i.i39.i.i ], [ 0, %or.lhs.false.i.i37.i.i ], [ 0, %then.i33.i.i ]
+"$watch.cpu_ns.exit.i36.i.i":                     ; preds = %merge.i.i40.i.i, %or.lhs.false.i.i38.i.i, %then.i34.i.i
+  %common.ret.op.i.i37.i.i = phi i64 [ %196, %merge.i.i40.i.i ], [ 0, %or.lhs.false.i.i38.i.i ], [ 0, %then.i34.i.i ]
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i16.i.i), !noalias !8
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %clock.i.i17.i.i), !noalias !8
-  %195 = add i64 %common.ret.op.i.i36.i.i, %found.sroa.6.013.i26.i.i
-  br label %merge1.i28.i.i
+  %197 = add i64 %common.ret.op.i.i37.i.i, %found.sroa.7.015.i27.i.i
+  br label %merge1.i29.i.i
 
-merge1.i28.i.i:                                   ; preds = %"$watch.cpu_ns.exit.i35.i.i", %forbody.i24.i.i
-  %found.sroa.3.1.i29.i.i = phi i64 [ %184, %"$watch.cpu_ns.exit.i35.i.i" ], [ %found.sroa.3.012.i27.i.i, %forbody.i24.i.i ]
-  %found.sroa.6.1.i30.i.i = phi i64 [ %195, %"$watch.cpu_ns.exit.i35.i.i" ], [ %found.sroa.6.013.i26.i.i, %forbody.i24.i.i ]
-  %indvars.iv.next.i31.i.i = add nuw nsw i64 %indvars.iv.i25.i.i, 1
-  %exitcond.not.i32.i.i = icmp eq i64 %indvars.iv.next.i31.i.i, %wide.trip.count.i23.i.i
-  br i1 %exitcond.not.i32.i.i, label %"$RankGroup.activity.exit40.i.i", label %forbody.i24.i.i
+merge1.i29.i.i:                                   ; preds = %"$watch.cpu_ns.exit.i36.i.i", %forbody.i25.i.i
+  %found.sroa.4.1.i30.i.i = phi i64 [ %186, %"$watch.cpu_ns.exit.i36.i.i" ], [ %found.sroa.4.014.i28.i.i, %forbody.i25.i.i ]
+  %found.sroa.7.1.i31.i.i = phi i64 [ %197, %"$watch.cpu_ns.exit.i36.i.i" ], [ %found.sroa.7.015.i27.i.i, %forbody.i25.i.i ]
+  %indvars.iv.next.i32.i.i = add nuw nsw i64 %indvars.iv.i26.i.i, 1
+  %exitcond.not.i33.i.i = icmp eq i64 %indvars.iv.next.i32.i.i, %wide.trip.count.i24.i.i
+  br i1 %exitcond.not.i33.i.i, label %"$RankGroup.activity.exit41.i.i", label %forbody.i25.i.i
 
-"$RankGroup.activity.exit40.i.i":                 ; preds = %merge1.i28.i.i, %and.lhs.true.i.i
-  %found.sroa.3.0.lcssa.i18.i.i = phi i64 [ 0, %and.lhs.true.i.i ], [ %found.sroa.3.1.i29.i.i, %merge1.i28.i.i ]
-  %found.sroa.6.0.lcssa.i19.i.i = phi i64 [ 0, %and.lhs.true.i.i ], [ %found.sroa.6.1.i30.i.i, %merge1.i28.i.i ]
-  %196 = icmp eq i32 %173, %watching.sroa.0.064.i.i
-  %197 = icmp eq i64 %found.sroa.3.0.lcssa.i18.i.i, %watching.sroa.4.063.i.i
-  %or.cond.i.i = select i1 %196, i1 %197, i1 false
-  %198 = sub i64 %found.sroa.6.0.lcssa.i19.i.i, %watching.sroa.6.062.i.i
-  %.fr.i.i.i = freeze i64 %198
-  %199 = icmp slt i64 %.fr.i.i.i, 2500000
-  %or.cond60.i.i = and i1 %or.cond.i.i, %199
-  br i1 %or.cond60.i.i, label %"$Watch.finds_idle.exit.i.i", label %merge1.i.i
+"$RankGroup.activity.exit41.i.i":                 ; preds = %merge1.i29.i.i, %and.lhs.true.i.i
+  %found.sroa.4.0.lcssa.i18.i.i = phi i64 [ 0, %and.lhs.true.i.i ], [ %found.sroa.4.1.i30.i.i, %merge1.i29.i.i ]
+  %found.sroa.7.0.lcssa.i19.i.i = phi i64 [ 0, %and.lhs.true.i.i ], [ %found.sroa.7.1.i31.i.i, %merge1.i29.i.i ]
+  %198 = icmp eq i32 %174, %watching.sroa.0.067.i.i
+  %199 = icmp eq i64 %found.sroa.4.0.lcssa.i18.i.i, %watching.sroa.5.066.i.i
+  %or.cond.i.i = select i1 %198, i1 %199, i1 false
+  br i1 %or.cond.i.i, label %"$Watch.finds_idle.exit.i.i", label %merge1.i.i
 
-"$Watch.finds_idle.exit.i.i":                     ; preds = %"$RankGroup.activity.exit40.i.i"
-  %200 = add i32 %watching.sroa.8.061.i.i, 1
-  %201 = icmp sgt i32 %200, 9
-  br i1 %201, label %then.i25, label %merge1.i.i
+"$Watch.finds_idle.exit.i.i":                     ; preds = %"$RankGroup.activity.exit41.i.i"
+  %200 = sub i64 %found.sroa.7.0.lcssa.i19.i.i, %watching.sroa.7.065.i.i
+  %.fr.i.i.i = freeze i64 %200
+  %201 = icmp slt i64 %.fr.i.i.i, 2500000
+  %202 = add i32 %watching.sroa.9.064.i.i, 1
+  %spec.select.i.i.i = select i1 %201, i32 %202, i32 0
+  %203 = trunc i8 %176 to i1
+  %204 = select i1 %203, i32 3, i32 10
+  %.not.i.i = icmp slt i32 %spec.select.i.i.i, %204
+  br i1 %.not.i.i, label %merge1.i.i, label %then.i25
 
-merge1.i.i:                                       ; preds = %"$Watch.finds_idle.exit.i.i", %"$RankGroup.activity.exit40.i.i", %then.i.i
-  %watching.sroa.8.1.ph.i.i = phi i32 [ 0, %"$RankGroup.activity.exit40.i.i" ], [ %watching.sroa.8.061.i.i, %then.i.i ], [ %200, %"$Watch.finds_idle.exit.i.i" ]
-  %watching.sroa.6.1.ph.i.i = phi i64 [ %found.sroa.6.0.lcssa.i19.i.i, %"$RankGroup.activity.exit40.i.i" ], [ %watching.sroa.6.062.i.i, %then.i.i ], [ %found.sroa.6.0.lcssa.i19.i.i, %"$Watch.finds_idle.exit.i.i" ]
-  %watching.sroa.4.1.ph.i.i = phi i64 [ %found.sroa.3.0.lcssa.i18.i.i, %"$RankGroup.activity.exit40.i.i" ], [ %watching.sroa.4.063.i.i, %then.i.i ], [ %watching.sroa.4.063.i.i, %"$Watch.finds_idle.exit.i.i" ]
-  %watching.sroa.0.1.ph.i.i = phi i32 [ %173, %"$RankGroup.activity.exit40.i.i" ], [ %watching.sroa.0.064.i.i, %then.i.i ], [ %watching.sroa.0.064.i.i, %"$Watch.finds_idle.exit.i.i" ]
+merge1.i.i:                                       ; preds = %"$Watch.finds_idle.exit.i.i", %"$RankGroup.activity.exit41.i.i", %then.i.i
+  %watching.sroa.9.1.ph.i.i = phi i32 [ 0, %"$RankGroup.activity.exit41.i.i" ], [ %watching.sroa.9.064.i.i, %then.i.i ], [ %spec.select.i.i.i, %"$Watch.finds_idle.exit.i.i" ]
+  %watching.sroa.7.1.ph.i.i = phi i64 [ %found.sroa.7.0.lcssa.i19.i.i, %"$RankGroup.activity.exit41.i.i" ], [ %watching.sroa.7.065.i.i, %then.i.i ], [ %found.sroa.7.0.lcssa.i19.i.i, %"$Watch.finds_idle.exit.i.i" ]
+  %watching.sroa.5.1.ph.i.i = phi i64 [ %found.sroa.4.0.lcssa.i18.i.i, %"$RankGroup.activity.exit41.i.i" ], [ %watching.sroa.5.066.i.i, %then.i.i ], [ %watching.sroa.5.066.i.i, %"$Watch.finds_idle.exit.i.i" ]
+  %watching.sroa.0.1.ph.i.i = phi i32 [ %174, %"$RankGroup.activity.exit41.i.i" ], [ %watching.sroa.0.067.i.i, %then.i.i ], [ %watching.sroa.0.067.i.i, %"$Watch.finds_idle.exit.i.i" ]
   %.pr.i.i = load i32, ptr %96, align 4
-  %202 = icmp slt i32 %.pr.i.i, 1
-  br i1 %202, label %"$RankGroup.run_threads.exit", label %whilebody.i.i
+  %205 = icmp slt i32 %.pr.i.i, 1
+  br i1 %205, label %"$RankGroup.run_threads.exit", label %whilebody.i.i
 
 then.i25:                                         ; preds = %"$Watch.finds_idle.exit.i.i"
-  %203 = load i32, ptr %0, align 4
-  %204 = icmp sgt i32 %203, 0
-  br i1 %204, label %forbody.lr.ph.i.i20.i, label %"$RankGroup.first_running.exit.i.i"
+  %206 = load i32, ptr %0, align 4
+  %207 = icmp sgt i32 %206, 0
+  br i1 %207, label %forbody.lr.ph.i.i21.i, label %"$RankGroup.first_running.exit.i.i"
 
-forbody.lr.ph.i.i20.i:                            ; preds = %then.i25
-  %205 = load ptr, ptr %155, align 8
-  %wide.trip.count.i.i21.i = zext nneg i32 %203 to i64
-  br label %forbody.i.i22.i
+forbody.lr.ph.i.i21.i:                            ; preds = %then.i25
+  %208 = load ptr, ptr %156, align 8
+  %wide.trip.count.i.i22.i = zext nneg i32 %206 to i64
+  br label %forbody.i.i23.i
 
-forbody.i.i22.i:                                  ; preds = %merge1.i.i24.i, %forbody.lr.ph.i.i20.i
-  %indvars.iv.i.i23.i = phi i64 [ 0, %forbody.lr.ph.i.i20.i ], [ %indvars.iv.next.i.i25.i, %merge1.i.i24.i ]
-  %206 = getelementptr i8, ptr %205, i64 %indvars.iv.i.i23.i
-  %207 = load i8, ptr %206, align 1
-  %208 = trunc i8 %207 to i1
-  br i1 %208, label %common.ret.loopexit.split.loop.exit.i.i.i, label %merge1.i.i24.i
+forbody.i.i23.i:                                  ; preds = %merge1.i.i25.i, %forbody.lr.ph.i.i21.i
+  %indvars.iv.i.i24.i = phi i64 [ 0, %forbody.lr.ph.i.i21.i ], [ %indvars.iv.next.i.i26.i, %merge1.i.i25.i ]
+  %209 = getelementptr i8, ptr %208, i64 %indvars.iv.i.i24.i
+  %210 = load i8, ptr %209, align 1
+  %211 = trunc i8 %210 to i1
+  br i1 %211, label %common.ret.loopexit.split.loop.exit.i.i.i, label %merge1.i.i25.i
 
-common.ret.loopexit.split.loop.exit.i.i.i:        ; preds = %forbody.i.i22.i
-  %sext.i.i = shl i64 %indvars.iv.i.i23.i, 32
-  %209 = ashr exact i64 %sext.i.i, 32
+common.ret.loopexit.split.loop.exit.i.i.i:        ; preds = %forbody.i.i23.i
+  %sext.i.i = shl i64 %indvars.iv.i.i24.i, 32
+  %212 = ashr exact i64 %sext.i.i, 32
   br label %"$RankGroup.first_running.exit.i.i"
 
-merge1.i.i24.i:                                   ; preds = %forbody.i.i22.i
-  %indvars.iv.next.i.i25.i = add nuw nsw i64 %indvars.iv.i.i23.i, 1
-  %exitcond.not.i.i26.i = icmp eq i64 %indvars.iv.next.i.i25.i, %wide.trip.count.i.i21.i
-  br i1 %exitcond.not.i.i26.i, label %"$RankGroup.first_running.exit.i.i", label %forbody.i.i22.i
+merge1.i.i25.i:                                   ; preds = %forbody.i.i23.i
+  %indvars.iv.next.i.i26.i = add nuw nsw i64 %indvars.iv.i.i24.i, 1
+  %exitcond.not.i.i27.i = icmp eq i64 %indvars.iv.next.i.i26.i, %wide.trip.count.i.i22.i
+  br i1 %exitcond.not.i.i27.i, label %"$RankGroup.first_running.exit.i.i", label %forbody.i.i23.i
 
-"$RankGroup.first_running.exit.i.i":              ; preds = %merge1.i.i24.i, %common.ret.loopexit.split.loop.exit.i.i.i, %then.i25
-  %common.ret.op.i.i.i = phi i64 [ -1, %then.i25 ], [ %209, %common.ret.loopexit.split.loop.exit.i.i.i ], [ -1, %merge1.i.i24.i ]
-  %210 = getelementptr i8, ptr %0, i64 16
-  %211 = load ptr, ptr %210, align 8
-  %212 = getelementptr i8, ptr %211, i64 32
-  %213 = load ptr, ptr %212, align 8
-  %214 = getelementptr i8, ptr %0, i64 24
-  %215 = load ptr, ptr %214, align 8
-  call void %213(ptr %215)
-  %216 = getelementptr inbounds i8, ptr %time.i.i.i14.i, i64 8
-  %217 = getelementptr inbounds i8, ptr %time.i1.i.i13.i, i64 8
-  %218 = load i32, ptr %96, align 4
-  %219 = icmp sgt i32 %218, 0
-  br i1 %219, label %then.i15.i, label %merge.i.i
+"$RankGroup.first_running.exit.i.i":              ; preds = %merge1.i.i25.i, %common.ret.loopexit.split.loop.exit.i.i.i, %then.i25
+  %common.ret.op.i.i.i = phi i64 [ -1, %then.i25 ], [ %212, %common.ret.loopexit.split.loop.exit.i.i.i ], [ -1, %merge1.i.i25.i ]
+  %213 = load i8, ptr %97, align 1
+  %214 = trunc i8 %213 to i1
+  %215 = select i1 %214, double 7.500000e-01, double 2.500000e+00
+  %216 = getelementptr i8, ptr %0, i64 16
+  %217 = load ptr, ptr %216, align 8
+  %218 = getelementptr i8, ptr %217, i64 32
+  %219 = load ptr, ptr %218, align 8
+  %220 = getelementptr i8, ptr %0, i64 24
+  %221 = load ptr, ptr %220, align 8
+  call void %219(ptr %221)
+  %222 = getelementptr inbounds i8, ptr %time.i.i.i15.i, i64 8
+  %223 = getelementptr inbounds i8, ptr %time.i1.i.i14.i, i64 8
+  %224 = load i32, ptr %96, align 4
+  %225 = icmp sgt i32 %224, 0
+  br i1 %225, label %then.i16.i, label %merge.i.i
 
-then.i15.i:                                       ; preds = %"$RankGroup.first_running.exit.i.i"
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i14.i)
-  %220 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i14.i)
-  %221 = load i64, ptr %time.i.i.i14.i, align 8
-  %222 = mul i64 %221, 1000000000
-  %223 = load i64, ptr %216, align 8
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i14.i)
-  %224 = add i64 %223, 250000000
-  %225 = add i64 %224, %222
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i1.i.i13.i)
-  %226 = icmp eq i64 %225, 0
-  br i1 %226, label %then.i.i.i19.i, label %merge.i.i.i16.i
+then.i16.i:                                       ; preds = %"$RankGroup.first_running.exit.i.i"
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i15.i)
+  %226 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i15.i)
+  %227 = load i64, ptr %time.i.i.i15.i, align 8
+  %228 = mul i64 %227, 1000000000
+  %229 = load i64, ptr %222, align 8
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i15.i)
+  %230 = add i64 %229, 250000000
+  %231 = add i64 %230, %228
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i1.i.i14.i)
+  %232 = icmp eq i64 %231, 0
+  br i1 %232, label %then.i.i.i20.i, label %merge.i.i.i17.i
 
-then.i.i.i19.i:                                   ; preds = %then.i15.i
-  %227 = call i32 @pthread_cond_wait(ptr %152, ptr %93)
-  br label %merge1.i17.i
+then.i.i.i20.i:                                   ; preds = %then.i16.i
+  %233 = call i32 @pthread_cond_wait(ptr %153, ptr %93)
+  br label %merge1.i18.i
 
-merge.i.i.i16.i:                                  ; preds = %then.i15.i
-  %228 = sdiv i64 %225, 1000000000
-  store i64 %228, ptr %time.i1.i.i13.i, align 8
-  %229 = srem i64 %225, 1000000000
-  store i64 %229, ptr %217, align 8
-  %230 = call i32 @pthread_cond_timedwait(ptr %152, ptr %93, ptr nonnull %time.i1.i.i13.i)
-  br label %merge1.i17.i
+merge.i.i.i17.i:                                  ; preds = %then.i16.i
+  %234 = sdiv i64 %231, 1000000000
+  store i64 %234, ptr %time.i1.i.i14.i, align 8
+  %235 = srem i64 %231, 1000000000
+  store i64 %235, ptr %223, align 8
+  %236 = call i32 @pthread_cond_timedwait(ptr %153, ptr %93, ptr nonnull %time.i1.i.i14.i)
+  br label %merge1.i18.i
 
-merge1.i17.i:                                     ; preds = %merge.i.i.i16.i, %then.i.i.i19.i
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i1.i.i13.i)
-  %.pre.i18.i = load i32, ptr %96, align 4
-  %231 = icmp sgt i32 %.pre.i18.i, 0
-  br i1 %231, label %then.1.i.i, label %merge.i.i
+merge1.i18.i:                                     ; preds = %merge.i.i.i17.i, %then.i.i.i20.i
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i1.i.i14.i)
+  %.pre.i19.i = load i32, ptr %96, align 4
+  %237 = icmp sgt i32 %.pre.i19.i, 0
+  br i1 %237, label %then.1.i.i, label %merge.i.i
 
-then.1.i.i:                                       ; preds = %merge1.i17.i
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i14.i)
-  %232 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i14.i)
-  %233 = load i64, ptr %time.i.i.i14.i, align 8
-  %234 = mul i64 %233, 1000000000
-  %235 = load i64, ptr %216, align 8
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i14.i)
-  %236 = add i64 %235, 250000000
-  %237 = add i64 %236, %234
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i1.i.i13.i)
-  %238 = icmp eq i64 %237, 0
-  br i1 %238, label %then.i.i.1.i.i, label %merge.i.i.1.i.i
+then.1.i.i:                                       ; preds = %merge1.i18.i
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i15.i)
+  %238 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i15.i)
+  %239 = load i64, ptr %time.i.i.i15.i, align 8
+  %240 = mul i64 %239, 1000000000
+  %241 = load i64, ptr %222, align 8
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i15.i)
+  %242 = add i64 %241, 250000000
+  %243 = add i64 %242, %240
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i1.i.i14.i)
+  %244 = icmp eq i64 %243, 0
+  br i1 %244, label %then.i.i.1.i.i, label %merge.i.i.1.i.i
 
 merge.i.i.1.i.i:                                  ; preds = %then.1.i.i
-  %239 = sdiv i64 %237, 1000000000
-  store i64 %239, ptr %time.i1.i.i13.i, align 8
-  %240 = srem i64 %237, 1000000000
-  store i64 %240, ptr %217, align 8
-  %241 = call i32 @pthread_cond_timedwait(ptr %152, ptr %93, ptr nonnull %time.i1.i.i13.i)
+  %245 = sdiv i64 %243, 1000000000
+  store i64 %245, ptr %time.i1.i.i14.i, align 8
+  %246 = srem i64 %243, 1000000000
+  store i64 %246, ptr %223, align 8
+  %247 = call i32 @pthread_cond_timedwait(ptr %153, ptr %93, ptr nonnull %time.i1.i.i14.i)
   br label %merge1.1.i.i
 
 then.i.i.1.i.i:                                   ; preds = %then.1.i.i
-  %242 = call i32 @pthread_cond_wait(ptr %152, ptr %93)
+  %248 = call i32 @pthread_cond_wait(ptr %153, ptr %93)
   br label %merge1.1.i.i
 
 merge1.1.i.i:                                     ; preds = %then.i.i.1.i.i, %merge.i.i.1.i.i
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i1.i.i13.i)
-  %.pre32.i.i = load i32, ptr %96, align 4
-  %243 = icmp sgt i32 %.pre32.i.i, 0
-  br i1 %243, label %then.2.i.i, label %merge.i.i
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i1.i.i14.i)
+  %.pre34.i.i = load i32, ptr %96, align 4
+  %249 = icmp sgt i32 %.pre34.i.i, 0
+  br i1 %249, label %then.2.i.i, label %merge.i.i
 
 then.2.i.i:                                       ; preds = %merge1.1.i.i
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i14.i)
-  %244 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i14.i)
-  %245 = load i64, ptr %time.i.i.i14.i, align 8
-  %246 = mul i64 %245, 1000000000
-  %247 = load i64, ptr %216, align 8
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i14.i)
-  %248 = add i64 %247, 250000000
-  %249 = add i64 %248, %246
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i1.i.i13.i)
-  %250 = icmp eq i64 %249, 0
-  br i1 %250, label %then.i.i.2.i.i, label %merge.i.i.2.i.i
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i15.i)
+  %250 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i15.i)
+  %251 = load i64, ptr %time.i.i.i15.i, align 8
+  %252 = mul i64 %251, 1000000000
+  %253 = load i64, ptr %222, align 8
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i15.i)
+  %254 = add i64 %253, 250000000
+  %255 = add i64 %254, %252
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i1.i.i14.i)
+  %256 = icmp eq i64 %255, 0
+  br i1 %256, label %then.i.i.2.i.i, label %merge.i.i.2.i.i
 
 merge.i.i.2.i.i:                                  ; preds = %then.2.i.i
-  %251 = sdiv i64 %249, 1000000000
-  store i64 %251, ptr %time.i1.i.i13.i, align 8
-  %252 = srem i64 %249, 1000000000
-  store i64 %252, ptr %217, align 8
-  %253 = call i32 @pthread_cond_timedwait(ptr %152, ptr %93, ptr nonnull %time.i1.i.i13.i)
+  %257 = sdiv i64 %255, 1000000000
+  store i64 %257, ptr %time.i1.i.i14.i, align 8
+  %258 = srem i64 %255, 1000000000
+  store i64 %258, ptr %223, align 8
+  %259 = call i32 @pthread_cond_timedwait(ptr %153, ptr %93, ptr nonnull %time.i1.i.i14.i)
   br label %"$watch.wait_a_tick.exit.2.i.i"
 
 then.i.i.2.i.i:                                   ; preds = %then.2.i.i
-  %254 = call i32 @pthread_cond_wait(ptr %152, ptr %93)
+  %260 = call i32 @pthread_cond_wait(ptr %153, ptr %93)
   br label %"$watch.wait_a_tick.exit.2.i.i"
 
 "$watch.wait_a_tick.exit.2.i.i":                  ; preds = %then.i.i.2.i.i, %merge.i.i.2.i.i
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i1.i.i13.i)
-  %.pre33.pre.i.i = load i32, ptr %96, align 4
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i1.i.i14.i)
+  %.pre35.pre.i.i = load i32, ptr %96, align 4
   br label %merge.i.i
 
-merge.i.i:                                        ; preds = %"$watch.wait_a_tick.exit.2.i.i", %merge1.1.i.i, %merge1.i17.i, %"$RankGroup.first_running.exit.i.i"
-  %255 = phi i32 [ %218, %"$RankGroup.first_running.exit.i.i" ], [ %.pre33.pre.i.i, %"$watch.wait_a_tick.exit.2.i.i" ], [ %.pre32.i.i, %merge1.1.i.i ], [ %.pre.i18.i, %merge1.i17.i ]
-  %256 = icmp eq i32 %255, 0
-  br i1 %256, label %then3.i.i, label %merge2.i.i
+merge.i.i:                                        ; preds = %"$watch.wait_a_tick.exit.2.i.i", %merge1.1.i.i, %merge1.i18.i, %"$RankGroup.first_running.exit.i.i"
+  %261 = phi i32 [ %224, %"$RankGroup.first_running.exit.i.i" ], [ %.pre35.pre.i.i, %"$watch.wait_a_tick.exit.2.i.i" ], [ %.pre34.i.i, %merge1.1.i.i ], [ %.pre.i19.i, %merge1.i18.i ]
+  %262 = icmp eq i32 %261, 0
+  br i1 %262, label %then3.i.i, label %merge2.i.i
 
 then3.i.i:                                        ; preds = %merge.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %cause.i.i.i)
-  %257 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cause.i.i.i, i64 128, ptr nonnull @"$string.3", double 2.500000e+00)
-  %258 = load ptr, ptr %156, align 8
-  %259 = getelementptr %15, ptr %258, i64 %common.ret.op.i.i.i
-  %260 = getelementptr i8, ptr %0, i64 232
-  %261 = load ptr, ptr %260, align 8
-  %262 = getelementptr %4, ptr %261, i64 %common.ret.op.i.i.i
-  call fastcc void @"$Rank.fail_operation"(ptr %259, ptr nonnull %cause.i.i.i, ptr %262)
-  %263 = getelementptr i8, ptr %0, i64 224
-  %264 = load ptr, ptr %263, align 8
-  %265 = getelementptr i32, ptr %264, i64 %common.ret.op.i.i.i
-  store i32 7, ptr %265, align 4
+  %263 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cause.i.i.i, i64 128, ptr nonnull @"$string.3", double %215)
+  %264 = load ptr, ptr %157, align 8
+  %265 = getelementptr %15, ptr %264, i64 %common.ret.op.i.i.i
+  %266 = getelementptr i8, ptr %0, i64 240
+  %267 = load ptr, ptr %266, align 8
+  %268 = getelementptr %4, ptr %267, i64 %common.ret.op.i.i.i
+  call fastcc void @"$Rank.fail_operation"(ptr %265, ptr nonnull %cause.i.i.i, ptr %268)
+  %269 = getelementptr i8, ptr %0, i64 232
+  %270 = load ptr, ptr %269, align 8
+  %271 = getelementptr i32, ptr %270, i64 %common.ret.op.i.i.i
+  store i32 7, ptr %271, align 4
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %cause.i.i.i)
   br label %merge2.i.i
 
 merge2.i.i:                                       ; preds = %then3.i.i, %merge.i.i
-  %266 = load i32, ptr %0, align 4
-  %267 = icmp sgt i32 %266, 0
-  br i1 %267, label %forbody6.lr.ph.i.i, label %"$RankGroup.run_threads.exit"
+  %272 = load i32, ptr %0, align 4
+  %273 = icmp sgt i32 %272, 0
+  br i1 %273, label %forbody6.lr.ph.i.i, label %"$RankGroup.run_threads.exit"
 
 forbody6.lr.ph.i.i:                               ; preds = %merge2.i.i
-  %268 = getelementptr i8, ptr %0, i64 232
-  %269 = getelementptr i8, ptr %0, i64 224
-  %wide.trip.count.i.i = zext nneg i32 %266 to i64
+  %274 = getelementptr i8, ptr %0, i64 240
+  %275 = getelementptr i8, ptr %0, i64 232
+  %wide.trip.count.i.i = zext nneg i32 %272 to i64
   br label %forbody6.i.i
 
 forbody6.i.i:                                     ; preds = %merge8.i.i, %forbody6.lr.ph.i.i
   %indvars.iv.i.i = phi i64 [ 0, %forbody6.lr.ph.i.i ], [ %indvars.iv.next.i.i, %merge8.i.i ]
-  %270 = load ptr, ptr %155, align 8
-  %271 = getelementptr i8, ptr %270, i64 %indvars.iv.i.i
-  %272 = load i8, ptr %271, align 1
-  %273 = trunc i8 %272 to i1
-  br i1 %273, label %then9.i.i, label %merge8.i.i
+  %276 = load ptr, ptr %156, align 8
+  %277 = getelementptr i8, ptr %276, i64 %indvars.iv.i.i
+  %278 = load i8, ptr %277, align 1
+  %279 = trunc i8 %278 to i1
+  br i1 %279, label %then9.i.i, label %merge8.i.i
 
 then9.i.i:                                        ; preds = %forbody6.i.i
-  %274 = load ptr, ptr %156, align 8
-  %275 = getelementptr %15, ptr %274, i64 %indvars.iv.i.i, i32 15
-  store i8 1, ptr %275, align 1
-  call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %cause.i25.i.i)
-  %276 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cause.i25.i.i, i64 128, ptr nonnull @"$string.3", double 2.500000e+00)
-  %277 = load ptr, ptr %156, align 8
-  %278 = getelementptr %15, ptr %277, i64 %indvars.iv.i.i
-  %279 = load ptr, ptr %268, align 8
-  %280 = getelementptr %4, ptr %279, i64 %indvars.iv.i.i
-  call fastcc void @"$Rank.fail_operation"(ptr %278, ptr nonnull %cause.i25.i.i, ptr %280)
-  %281 = load ptr, ptr %269, align 8
-  %282 = getelementptr i32, ptr %281, i64 %indvars.iv.i.i
-  store i32 7, ptr %282, align 4
-  call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %cause.i25.i.i)
+  %280 = load ptr, ptr %157, align 8
+  %281 = getelementptr %15, ptr %280, i64 %indvars.iv.i.i, i32 15
+  store i8 1, ptr %281, align 1
+  call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %cause.i27.i.i)
+  %282 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cause.i27.i.i, i64 128, ptr nonnull @"$string.3", double %215)
+  %283 = load ptr, ptr %157, align 8
+  %284 = getelementptr %15, ptr %283, i64 %indvars.iv.i.i
+  %285 = load ptr, ptr %274, align 8
+  %286 = getelementptr %4, ptr %285, i64 %indvars.iv.i.i
+  call fastcc void @"$Rank.fail_operation"(ptr %284, ptr nonnull %cause.i27.i.i, ptr %286)
+  %287 = load ptr, ptr %275, align 8
+  %288 = getelementptr i32, ptr %287, i64 %indvars.iv.i.i
+  store i32 7, ptr %288, align 4
+  call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %cause.i27.i.i)
   br label %merge8.i.i
 
 merge8.i.i:                                       ; preds = %then9.i.i, %forbody6.i.i
@@ -3267,18 +3289,18 @@ merge8.i.i:                                       ; preds = %then9.i.i, %forbody
   br i1 %exitcond.not.i.i, label %"$RankGroup.run_threads.exit", label %forbody6.i.i
 
 "$RankGroup.run_threads.exit":                    ; preds = %"$watch.wait_a_tick.exit.i.i", %merge1.i.i, %merge8.i.i, %"$RankGroup.activity.exit.i.i", %merge2.i.i
-  %283 = call i32 @pthread_mutex_unlock(ptr %93)
-  %284 = load i32, ptr %0, align 4
-  %285 = icmp sgt i32 %284, 0
-  br i1 %285, label %forbody.lr.ph.i33, label %common.ret
+  %289 = call i32 @pthread_mutex_unlock(ptr %93)
+  %290 = load i32, ptr %0, align 4
+  %291 = icmp sgt i32 %290, 0
+  br i1 %291, label %forbody.lr.ph.i33, label %common.ret
 
 forbody.lr.ph.i33:                                ; preds = %"$RankGroup.run_threads.exit"
-  %286 = getelementptr i8, ptr %0, i64 224
-  %287 = load ptr, ptr %286, align 8
-  %wide.trip.count.i34 = zext nneg i32 %284 to i64
+  %292 = getelementptr i8, ptr %0, i64 232
+  %293 = load ptr, ptr %292, align 8
+  %wide.trip.count.i34 = zext nneg i32 %290 to i64
   %xtraiter70 = and i64 %wide.trip.count.i34, 3
-  %288 = icmp ult i32 %284, 4
-  br i1 %288, label %merge.i45.unr-lcssa, label %forbody.lr.ph.i33.new
+  %294 = icmp ult i32 %290, 4
+  br i1 %294, label %merge.i45.unr-lcssa, label %forbody.lr.ph.i33.new
 
 forbody.lr.ph.i33.new:                            ; preds = %forbody.lr.ph.i33
   %unroll_iter74 = and i64 %wide.trip.count.i34, 2147483644
@@ -3288,86 +3310,86 @@ forbody.i35:                                      ; preds = %merge1.i41.3, %forb
   %indvars.iv.i36 = phi i64 [ 0, %forbody.lr.ph.i33.new ], [ %indvars.iv.next.i43.3, %merge1.i41.3 ]
   %failed.030.i37 = phi i32 [ -1, %forbody.lr.ph.i33.new ], [ %failed.1.i42.3, %merge1.i41.3 ]
   %niter75 = phi i64 [ 0, %forbody.lr.ph.i33.new ], [ %niter75.next.3, %merge1.i41.3 ]
-  %289 = getelementptr i32, ptr %287, i64 %indvars.iv.i36
-  %290 = load i32, ptr %289, align 4
-  %.not29.i38 = icmp eq i32 %290, 0
+  %295 = getelementptr i32, ptr %293, i64 %indvars.iv.i36
+  %296 = load i32, ptr %295, align 4
+  %.not29.i38 = icmp eq i32 %296, 0
   br i1 %.not29.i38, label %merge1.i41, label %and.lhs.true.i39
 
 then.i58:                                         ; preds = %or.lhs.false.i40, %and.lhs.true.i39
-  %291 = trunc nuw nsw i64 %indvars.iv.i36 to i32
+  %297 = trunc nuw nsw i64 %indvars.iv.i36 to i32
   br label %merge1.i41
 
 merge1.i41:                                       ; preds = %or.lhs.false.i40, %then.i58, %forbody.i35
-  %failed.1.i42 = phi i32 [ %291, %then.i58 ], [ %failed.030.i37, %or.lhs.false.i40 ], [ %failed.030.i37, %forbody.i35 ]
+  %failed.1.i42 = phi i32 [ %297, %then.i58 ], [ %failed.030.i37, %or.lhs.false.i40 ], [ %failed.030.i37, %forbody.i35 ]
   %indvars.iv.next.i43 = or disjoint i64 %indvars.iv.i36, 1
-  %292 = getelementptr i32, ptr %287, i64 %indvars.iv.next.i43
-  %293 = load i32, ptr %292, align 4
-  %.not29.i38.1 = icmp eq i32 %293, 0
+  %298 = getelementptr i32, ptr %293, i64 %indvars.iv.next.i43
+  %299 = load i32, ptr %298, align 4
+  %.not29.i38.1 = icmp eq i32 %299, 0
   br i1 %.not29.i38.1, label %merge1.i41.1, label %and.lhs.true.i39.1
 
 and.lhs.true.i39.1:                               ; preds = %merge1.i41
-  %294 = icmp slt i32 %failed.1.i42, 0
-  br i1 %294, label %then.i58.1, label %or.lhs.false.i40.1
+  %300 = icmp slt i32 %failed.1.i42, 0
+  br i1 %300, label %then.i58.1, label %or.lhs.false.i40.1
 
 or.lhs.false.i40.1:                               ; preds = %and.lhs.true.i39.1
-  %295 = zext nneg i32 %failed.1.i42 to i64
-  %296 = getelementptr i32, ptr %287, i64 %295
-  %297 = load i32, ptr %296, align 4
-  %298 = icmp eq i32 %297, 9
-  br i1 %298, label %then.i58.1, label %merge1.i41.1
+  %301 = zext nneg i32 %failed.1.i42 to i64
+  %302 = getelementptr i32, ptr %293, i64 %301
+  %303 = load i32, ptr %302, align 4
+  %304 = icmp eq i32 %303, 9
+  br i1 %304, label %then.i58.1, label %merge1.i41.1
 
 then.i58.1:                                       ; preds = %or.lhs.false.i40.1, %and.lhs.true.i39.1
-  %299 = trunc nuw nsw i64 %indvars.iv.next.i43 to i32
+  %305 = trunc nuw nsw i64 %indvars.iv.next.i43 to i32
   br label %merge1.i41.1
 
 merge1.i41.1:                                     ; preds = %then.i58.1, %or.lhs.false.i40.1, %merge1.i41
-  %failed.1.i42.1 = phi i32 [ %299, %then.i58.1 ], [ %failed.1.i42, %or.lhs.false.i40.1 ], [ %failed.1.i42, %merge1.i41 ]
+  %failed.1.i42.1 = phi i32 [ %305, %then.i58.1 ], [ %failed.1.i42, %or.lhs.false.i40.1 ], [ %failed.1.i42, %merge1.i41 ]
   %indvars.iv.next.i43.1 = or disjoint i64 %indvars.iv.i36, 2
-  %300 = getelementptr i32, ptr %287, i64 %indvars.iv.next.i43.1
-  %301 = load i32, ptr %300, align 4
-  %.not29.i38.2 = icmp eq i32 %301, 0
+  %306 = getelementptr i32, ptr %293, i64 %indvars.iv.next.i43.1
+  %307 = load i32, ptr %306, align 4
+  %.not29.i38.2 = icmp eq i32 %307, 0
   br i1 %.not29.i38.2, label %merge1.i41.2, label %and.lhs.true.i39.2
 
 and.lhs.true.i39.2:                               ; preds = %merge1.i41.1
-  %302 = icmp slt i32 %failed.1.i42.1, 0
-  br i1 %302, label %then.i58.2, label %or.lhs.false.i40.2
+  %308 = icmp slt i32 %failed.1.i42.1, 0
+  br i1 %308, label %then.i58.2, label %or.lhs.false.i40.2
 
 or.lhs.false.i40.2:                               ; preds = %and.lhs.true.i39.2
-  %303 = zext nneg i32 %failed.1.i42.1 to i64
-  %304 = getelementptr i32, ptr %287, i64 %303
-  %305 = load i32, ptr %304, align 4
-  %306 = icmp eq i32 %305, 9
-  br i1 %306, label %then.i58.2, label %merge1.i41.2
+  %309 = zext nneg i32 %failed.1.i42.1 to i64
+  %310 = getelementptr i32, ptr %293, i64 %309
+  %311 = load i32, ptr %310, align 4
+  %312 = icmp eq i32 %311, 9
+  br i1 %312, label %then.i58.2, label %merge1.i41.2
 
 then.i58.2:                                       ; preds = %or.lhs.false.i40.2, %and.lhs.true.i39.2
-  %307 = trunc nuw nsw i64 %indvars.iv.next.i43.1 to i32
+  %313 = trunc nuw nsw i64 %indvars.iv.next.i43.1 to i32
   br label %merge1.i41.2
 
 merge1.i41.2:                                     ; preds = %then.i58.2, %or.lhs.false.i40.2, %merge1.i41.1
-  %failed.1.i42.2 = phi i32 [ %307, %then.i58.2 ], [ %failed.1.i42.1, %or.lhs.false.i40.2 ], [ %failed.1.i42.1, %merge1.i41.1 ]
+  %failed.1.i42.2 = phi i32 [ %313, %then.i58.2 ], [ %failed.1.i42.1, %or.lhs.false.i40.2 ], [ %failed.1.i42.1, %merge1.i41.1 ]
   %indvars.iv.next.i43.2 = or disjoint i64 %indvars.iv.i36, 3
-  %308 = getelementptr i32, ptr %287, i64 %indvars.iv.next.i43.2
-  %309 = load i32, ptr %308, align 4
-  %.not29.i38.3 = icmp eq i32 %309, 0
+  %314 = getelementptr i32, ptr %293, i64 %indvars.iv.next.i43.2
+  %315 = load i32, ptr %314, align 4
+  %.not29.i38.3 = icmp eq i32 %315, 0
   br i1 %.not29.i38.3, label %merge1.i41.3, label %and.lhs.true.i39.3
 
 and.lhs.true.i39.3:                               ; preds = %merge1.i41.2
-  %310 = icmp slt i32 %failed.1.i42.2, 0
-  br i1 %310, label %then.i58.3, label %or.lhs.false.i40.3
+  %316 = icmp slt i32 %failed.1.i42.2, 0
+  br i1 %316, label %then.i58.3, label %or.lhs.false.i40.3
 
 or.lhs.false.i40.3:                               ; preds = %and.lhs.true.i39.3
-  %311 = zext nneg i32 %failed.1.i42.2 to i64
-  %312 = getelementptr i32, ptr %287, i64 %311
-  %313 = load i32, ptr %312, align 4
-  %314 = icmp eq i32 %313, 9
-  br i1 %314, label %then.i58.3, label %merge1.i41.3
+  %317 = zext nneg i32 %failed.1.i42.2 to i64
+  %318 = getelementptr i32, ptr %293, i64 %317
+  %319 = load i32, ptr %318, align 4
+  %320 = icmp eq i32 %319, 9
+  br i1 %320, label %then.i58.3, label %merge1.i41.3
 
 then.i58.3:                                       ; preds = %or.lhs.false.i40.3, %and.lhs.true.i39.3
-  %315 = trunc nuw nsw i64 %indvars.iv.next.i43.2 to i32
+  %321 = trunc nuw nsw i64 %indvars.iv.next.i43.2 to i32
   br label %merge1.i41.3
 
 merge1.i41.3:                                     ; preds = %then.i58.3, %or.lhs.false.i40.3, %merge1.i41.2
-  %failed.1.i42.3 = phi i32 [ %315, %then.i58.3 ], [ %failed.1.i42.2, %or.lhs.false.i40.3 ], [ %failed.1.i42.2, %merge1.i41.2 ]
+  %failed.1.i42.3 = phi i32 [ %321, %then.i58.3 ], [ %failed.1.i42.2, %or.lhs.false.i40.3 ], [ %failed.1.i42.2, %merge1.i41.2 ]
   %indvars.iv.next.i43.3 = add nuw nsw i64 %indvars.iv.i36, 4
   %niter75.next.3 = add i64 %niter75, 4
   %niter75.ncmp.3 = icmp eq i64 %niter75.next.3, %unroll_iter74
@@ -3384,28 +3406,28 @@ forbody.i35.epil:                                 ; preds = %merge.i45.unr-lcssa
   %indvars.iv.i36.epil = phi i64 [ %indvars.iv.next.i43.epil, %merge1.i41.epil ], [ %indvars.iv.i36.unr, %merge.i45.unr-lcssa ]
   %failed.030.i37.epil = phi i32 [ %failed.1.i42.epil, %merge1.i41.epil ], [ %failed.030.i37.unr, %merge.i45.unr-lcssa ]
   %epil.iter71 = phi i64 [ %epil.iter71.next, %merge1.i41.epil ], [ 0, %merge.i45.unr-lcssa ]
-  %316 = getelementptr i32, ptr %287, i64 %indvars.iv.i36.epil
-  %317 = load i32, ptr %316, align 4
-  %.not29.i38.epil = icmp eq i32 %317, 0
+  %322 = getelementptr i32, ptr %293, i64 %indvars.iv.i36.epil
+  %323 = load i32, ptr %322, align 4
+  %.not29.i38.epil = icmp eq i32 %323, 0
   br i1 %.not29.i38.epil, label %merge1.i41.epil, label %and.lhs.true.i39.epil
 
 and.lhs.true.i39.epil:                            ; preds = %forbody.i35.epil
-  %318 = icmp slt i32 %failed.030.i37.epil, 0
-  br i1 %318, label %then.i58.epil, label %or.lhs.false.i40.epil
+  %324 = icmp slt i32 %failed.030.i37.epil, 0
+  br i1 %324, label %then.i58.epil, label %or.lhs.false.i40.epil
 
 or.lhs.false.i40.epil:                            ; preds = %and.lhs.true.i39.epil
-  %319 = zext nneg i32 %failed.030.i37.epil to i64
-  %320 = getelementptr i32, ptr %287, i64 %319
-  %321 = load i32, ptr %320, align 4
-  %322 = icmp eq i32 %321, 9
-  br i1 %322, label %then.i58.epil, label %merge1.i41.epil
+  %325 = zext nneg i32 %failed.030.i37.epil to i64
+  %326 = getelementptr i32, ptr %293, i64 %325
+  %327 = load i32, ptr %326, align 4
+  %328 = icmp eq i32 %327, 9
+  br i1 %328, label %then.i58.epil, label %merge1.i41.epil
 
 then.i58.epil:                                    ; preds = %or.lhs.false.i40.epil, %and.lhs.true.i39.epil
-  %323 = trunc nuw nsw i64 %indvars.iv.i36.epil to i32
+  %329 = trunc nuw nsw i64 %indvars.iv.i36.epil to i32
   br label %merge1.i41.epil
 
 merge1.i41.epil:                                  ; preds = %then.i58.epil, %or.lhs.false.i40.epil, %forbody.i35.epil
-  %failed.1.i42.epil = phi i32 [ %323, %then.i58.epil ], [ %failed.030.i37.epil, %or.lhs.false.i40.epil ], [ %failed.030.i37.epil, %forbody.i35.epil ]
+  %failed.1.i42.epil = phi i32 [ %329, %then.i58.epil ], [ %failed.030.i37.epil, %or.lhs.false.i40.epil ], [ %failed.030.i37.epil, %forbody.i35.epil ]
   %indvars.iv.next.i43.epil = add nuw nsw i64 %indvars.iv.i36.epil, 1
   %epil.iter71.next = add i64 %epil.iter71, 1
   %epil.iter71.cmp.not = icmp eq i64 %epil.iter71.next, %xtraiter70
@@ -3413,22 +3435,22 @@ merge1.i41.epil:                                  ; preds = %then.i58.epil, %or.
 
 merge.i45:                                        ; preds = %merge1.i41.epil, %merge.i45.unr-lcssa
   %failed.1.i42.lcssa = phi i32 [ %failed.1.i42.lcssa.ph, %merge.i45.unr-lcssa ], [ %failed.1.i42.epil, %merge1.i41.epil ]
-  %324 = icmp slt i32 %failed.1.i42.lcssa, 0
-  br i1 %324, label %common.ret, label %merge2.i46
+  %330 = icmp slt i32 %failed.1.i42.lcssa, 0
+  br i1 %330, label %common.ret, label %merge2.i46
 
 and.lhs.true.i39:                                 ; preds = %forbody.i35
-  %325 = icmp slt i32 %failed.030.i37, 0
-  br i1 %325, label %then.i58, label %or.lhs.false.i40
+  %331 = icmp slt i32 %failed.030.i37, 0
+  br i1 %331, label %then.i58, label %or.lhs.false.i40
 
 or.lhs.false.i40:                                 ; preds = %and.lhs.true.i39
-  %326 = zext nneg i32 %failed.030.i37 to i64
-  %327 = getelementptr i32, ptr %287, i64 %326
-  %328 = load i32, ptr %327, align 4
-  %329 = icmp eq i32 %328, 9
-  br i1 %329, label %then.i58, label %merge1.i41
+  %332 = zext nneg i32 %failed.030.i37 to i64
+  %333 = getelementptr i32, ptr %293, i64 %332
+  %334 = load i32, ptr %333, align 4
+  %335 = icmp eq i32 %334, 9
+  br i1 %335, label %then.i58, label %merge1.i41
 
 merge2.i46:                                       ; preds = %merge.i45
-  %.not34.i47 = icmp eq i32 %284, 1
+  %.not34.i47 = icmp eq i32 %290, 1
   br i1 %.not34.i47, label %or.lhs.false8.i56, label %then6.i48
 
 then6.i48:                                        ; preds = %or.lhs.false8.i56, %merge2.i46
@@ -3444,31 +3466,31 @@ merge5.merge9_crit_edge.i54:                      ; preds = %merge5.i49
   br label %merge9.i52
 
 or.lhs.false8.i56:                                ; preds = %merge2.i46
-  %330 = getelementptr i8, ptr %0, i64 16
-  %331 = load ptr, ptr %330, align 8
-  %332 = getelementptr i8, ptr %331, i64 136
-  %333 = load ptr, ptr %332, align 8
-  %334 = getelementptr i8, ptr %0, i64 8
-  %335 = load ptr, ptr %334, align 8
-  %336 = getelementptr i8, ptr %335, i64 24
+  %336 = getelementptr i8, ptr %0, i64 16
   %337 = load ptr, ptr %336, align 8
-  %338 = call i32 %333(ptr %337)
-  %.not.i57 = icmp eq i32 %338, 0
+  %338 = getelementptr i8, ptr %337, i64 136
+  %339 = load ptr, ptr %338, align 8
+  %340 = getelementptr i8, ptr %0, i64 8
+  %341 = load ptr, ptr %340, align 8
+  %342 = getelementptr i8, ptr %341, i64 24
+  %343 = load ptr, ptr %342, align 8
+  %344 = call i32 %339(ptr %343)
+  %.not.i57 = icmp eq i32 %344, 0
   br i1 %.not.i57, label %merge5.i49, label %then6.i48
 
 then10.i51:                                       ; preds = %merge5.i49
-  %339 = getelementptr i8, ptr %0, i64 232
-  %340 = load ptr, ptr %339, align 8
-  %341 = zext nneg i32 %failed.1.i42.lcssa to i64
-  %342 = getelementptr %4, ptr %340, i64 %341
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %3, ptr noundef nonnull align 1 dereferenceable(1024) %342, i64 1024, i1 false)
+  %345 = getelementptr i8, ptr %0, i64 240
+  %346 = load ptr, ptr %345, align 8
+  %347 = zext nneg i32 %failed.1.i42.lcssa to i64
+  %348 = getelementptr %4, ptr %346, i64 %347
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %3, ptr noundef nonnull align 1 dereferenceable(1024) %348, i64 1024, i1 false)
   br label %merge9.i52
 
 merge9.i52:                                       ; preds = %then10.i51, %merge5.merge9_crit_edge.i54
-  %.pre-phi.i53 = phi i64 [ %.pre.i55, %merge5.merge9_crit_edge.i54 ], [ %341, %then10.i51 ]
-  %343 = load ptr, ptr %286, align 8
-  %344 = getelementptr i32, ptr %343, i64 %.pre-phi.i53
-  %345 = load i32, ptr %344, align 4
+  %.pre-phi.i53 = phi i64 [ %.pre.i55, %merge5.merge9_crit_edge.i54 ], [ %347, %then10.i51 ]
+  %349 = load ptr, ptr %292, align 8
+  %350 = getelementptr i32, ptr %349, i64 %.pre-phi.i53
+  %351 = load i32, ptr %350, align 4
   br label %common.ret
 }
 
@@ -5570,7 +5592,7 @@ then2.i.i.i:                                      ; preds = %then2.i26
 define internal fastcc i32 @"$RankGroup.launch"(ptr %0, ptr %1, ptr %2) unnamed_addr {
 entry:
   %launch = alloca %23, align 8
-  %3 = getelementptr i8, ptr %0, i64 288
+  %3 = getelementptr i8, ptr %0, i64 296
   %4 = load i64, ptr %3, align 8
   %5 = srem i64 %4, 2
   %6 = trunc nsw i64 %5 to i32
@@ -5831,7 +5853,7 @@ then.i:                                           ; preds = %"$StepPlan.is_decod
   br label %"$copy_table_rows.exit"
 
 "$copy_table_rows.exit":                          ; preds = %"$StepPlan.is_decode.exit.thread", %then.i
-  %221 = getelementptr i8, ptr %0, i64 240
+  %221 = getelementptr i8, ptr %0, i64 248
   %222 = getelementptr %7, ptr %221, i64 %5
   %223 = load i32, ptr %76, align 4
   store i32 %223, ptr %222, align 4
@@ -5936,7 +5958,7 @@ merge:                                            ; preds = %"$Rank.has_graph_fo
 
 define internal i32 @"$launch_job"(ptr %0, ptr nocapture readonly %1, ptr %2) {
 entry:
-  %cause.i99 = alloca %4, align 8
+  %cause.i100 = alloca %4, align 8
   %cause.i.i94 = alloca %4, align 8
   %cause.i.i86 = alloca %4, align 8
   %cause.i97.i = alloca %4, align 8
@@ -6009,8 +6031,8 @@ merge:                                            ; preds = %"$StepPlan.is_decod
   %.not70 = icmp eq i32 %spec.select.i, 0
   br i1 %.not70, label %merge1, label %then2
 
-common.ret:                                       ; preds = %then22.i, %then14.i, %then6.i, %then.i, %"$download_samples.exit", %"$compute_or_replay.exit.thread105", %"$compute_or_replay.exit", %merge14, %then24, %then2
-  %common.ret.op = phi i32 [ %spec.select.i, %then2 ], [ %spec.select.i98, %then24 ], [ 0, %merge14 ], [ %186, %"$compute_or_replay.exit" ], [ %spec.select.i.i95, %"$download_samples.exit" ], [ %spec.select.i.i91, %"$compute_or_replay.exit.thread105" ], [ %spec.select.i96.i, %then22.i ], [ %spec.select.i94.i, %then14.i ], [ %spec.select.i92.i, %then6.i ], [ %spec.select.i.i, %then.i ]
+common.ret:                                       ; preds = %then22.i, %then14.i, %then6.i, %then.i, %"$download_samples.exit", %"$compute_or_replay.exit.thread106", %"$compute_or_replay.exit", %merge14, %then24, %then2
+  %common.ret.op = phi i32 [ %spec.select.i, %then2 ], [ %spec.select.i99, %then24 ], [ 0, %merge14 ], [ %186, %"$compute_or_replay.exit" ], [ %spec.select.i.i96, %"$download_samples.exit" ], [ %spec.select.i.i91, %"$compute_or_replay.exit.thread106" ], [ %spec.select.i96.i, %then22.i ], [ %spec.select.i94.i, %then14.i ], [ %spec.select.i92.i, %then6.i ], [ %spec.select.i.i, %then.i ]
   ret i32 %common.ret.op
 
 then2:                                            ; preds = %merge
@@ -6269,9 +6291,9 @@ merge.i89:                                        ; preds = %merge5
   %180 = trunc i8 %.val.i90 to i1
   %spec.select.i.i91 = select i1 %180, i32 9, i32 %179
   %.not.i92 = icmp eq i32 %spec.select.i.i91, 0
-  br i1 %.not.i92, label %merge10, label %"$compute_or_replay.exit.thread105"
+  br i1 %.not.i92, label %merge10, label %"$compute_or_replay.exit.thread106"
 
-"$compute_or_replay.exit.thread105":              ; preds = %merge.i89
+"$compute_or_replay.exit.thread106":              ; preds = %merge.i89
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i86)
   store i8 0, ptr %cause.i.i86, align 8
   %181 = load ptr, ptr %24, align 8
@@ -6358,11 +6380,11 @@ then15:                                           ; preds = %merge10
   %236 = getelementptr i8, ptr %0, i64 608
   %237 = load ptr, ptr %236, align 8
   %238 = tail call i32 %234(ptr %235, ptr %227, ptr %237, i64 %bytes.0.i)
-  %.val14.i = load i8, ptr %37, align 1
-  %239 = trunc i8 %.val14.i to i1
-  %spec.select.i.i95 = select i1 %239, i32 9, i32 %238
-  %.not.i96 = icmp eq i32 %spec.select.i.i95, 0
-  br i1 %.not.i96, label %merge14, label %"$download_samples.exit"
+  %.val.i95 = load i8, ptr %37, align 1
+  %239 = trunc i8 %.val.i95 to i1
+  %spec.select.i.i96 = select i1 %239, i32 9, i32 %238
+  %.not.i97 = icmp eq i32 %spec.select.i.i96, 0
+  br i1 %.not.i97, label %merge14, label %"$download_samples.exit"
 
 "$download_samples.exit":                         ; preds = %then15
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i94)
@@ -6394,20 +6416,20 @@ merge14:                                          ; preds = %then15, %merge10
   %255 = tail call i32 %248(ptr %249, ptr %254)
   %.val = load i8, ptr %37, align 1
   %256 = trunc i8 %.val to i1
-  %spec.select.i98 = select i1 %256, i32 9, i32 %255
-  %.not74 = icmp eq i32 %spec.select.i98, 0
+  %spec.select.i99 = select i1 %256, i32 9, i32 %255
+  %.not74 = icmp eq i32 %spec.select.i99, 0
   br i1 %.not74, label %common.ret, label %then24
 
 then24:                                           ; preds = %merge14
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i99)
-  store i8 0, ptr %cause.i99, align 8
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i100)
+  store i8 0, ptr %cause.i100, align 8
   %257 = load ptr, ptr %24, align 8
   %258 = getelementptr i8, ptr %257, i64 64
   %259 = load ptr, ptr %258, align 8
   %260 = load ptr, ptr %28, align 8
-  call void %259(ptr %260, ptr nonnull %cause.i99)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i99, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i99)
+  call void %259(ptr %260, ptr nonnull %cause.i100)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i100, ptr %2)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i100)
   br label %common.ret
 }
 
@@ -10474,7 +10496,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6424
+  %35 = getelementptr i8, ptr %24, i64 6432
   %36 = tail call fastcc range(i32 0, 6) i32 @"$Loop.order"(ptr %35, i64 %1, i1 zeroext true, ptr %2)
   br label %common.ret
 }
@@ -10680,7 +10702,7 @@ common.ret:                                       ; preds = %"$find_engine.exit.
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 8864
+  %28 = getelementptr i8, ptr %22, i64 8872
   %29 = load i32, ptr %28, align 4
   br label %common.ret
 }
@@ -31770,13 +31792,13 @@ common.ret:                                       ; preds = %merge.i, %merge, %"
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 6664
+  %28 = getelementptr i8, ptr %22, i64 6672
   %.val.i = load i64, ptr %28, align 8
   %29 = icmp sgt i64 %.val.i, 0
   br i1 %29, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
-  %30 = getelementptr i8, ptr %22, i64 6692
+  %30 = getelementptr i8, ptr %22, i64 6700
   %31 = load i32, ptr %30, align 4
   br label %common.ret
 }
@@ -42429,10 +42451,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
 
 merge:                                            ; preds = %or.lhs.false1
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i)
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 7568
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 7576
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 8824
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 8856
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 8832
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 8864
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = icmp slt i64 %39, %40
@@ -42442,8 +42464,8 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %44, label %forbody.lr.ph.i.i, label %"$EventRing.take.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %45 = getelementptr i8, ptr %spec.select.i.i, i64 8848
-  %46 = getelementptr i8, ptr %spec.select.i.i, i64 8832
+  %45 = getelementptr i8, ptr %spec.select.i.i, i64 8856
+  %46 = getelementptr i8, ptr %spec.select.i.i, i64 8840
   %wide.trip.count.i.i = zext nneg i32 %43 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %47 = icmp eq i32 %43, 1
@@ -42503,11 +42525,11 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$EventRing.take.exit.i":                         ; preds = %merge.loopexit.i.i, %merge
   %72 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %73 = getelementptr i8, ptr %spec.select.i.i, i64 8848
+  %73 = getelementptr i8, ptr %spec.select.i.i, i64 8856
   %74 = load i64, ptr %73, align 8
   %75 = sext i32 %43 to i64
   %76 = add i64 %74, %75
-  %77 = getelementptr i8, ptr %spec.select.i.i, i64 8832
+  %77 = getelementptr i8, ptr %spec.select.i.i, i64 8840
   %78 = load i64, ptr %77, align 8
   %79 = add i64 %78, -1
   %80 = and i64 %79, %76
@@ -42520,13 +42542,13 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
   br i1 %83, label %then3.i, label %"$Loop.poll.exit"
 
 then3.i:                                          ; preds = %"$EventRing.take.exit.i"
-  %84 = getelementptr i8, ptr %spec.select.i.i, i64 8864
+  %84 = getelementptr i8, ptr %spec.select.i.i, i64 8872
   %85 = load i32, ptr %84, align 4
   %86 = call i64 @read(i32 %85, ptr nonnull %value.i, i64 8)
   br label %"$Loop.poll.exit"
 
 "$Loop.poll.exit":                                ; preds = %"$EventRing.take.exit.i", %then3.i
-  %87 = getelementptr i8, ptr %spec.select.i.i, i64 7608
+  %87 = getelementptr i8, ptr %spec.select.i.i, i64 7616
   %88 = tail call i32 @pthread_cond_signal(ptr %87)
   %89 = tail call i32 @pthread_mutex_unlock(ptr %35)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %value.i)
@@ -42614,7 +42636,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6424
+  %35 = getelementptr i8, ptr %24, i64 6432
   %36 = tail call fastcc range(i32 0, 6) i32 @"$Loop.order"(ptr %35, i64 %1, i1 zeroext false, ptr %2)
   br label %common.ret
 }
@@ -42702,20 +42724,20 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %33 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %34 = getelementptr i8, ptr %23, i64 6424
-  %35 = getelementptr i8, ptr %23, i64 7464
+  %34 = getelementptr i8, ptr %23, i64 6432
+  %35 = getelementptr i8, ptr %23, i64 7472
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %23, i64 7552
+  %37 = getelementptr i8, ptr %23, i64 7560
   %38 = load i64, ptr %37, align 8
   %39 = add i64 %38, 1
   store i64 %39, ptr %37, align 8
-  %40 = getelementptr i8, ptr %23, i64 7560
+  %40 = getelementptr i8, ptr %23, i64 7568
   %41 = load i64, ptr %40, align 8
   %.not8.i.i.i = icmp eq i64 %41, %38
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %42 = getelementptr i8, ptr %23, i64 7504
+  %42 = getelementptr i8, ptr %23, i64 7512
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -42953,21 +42975,21 @@ merge4.i.i:                                       ; preds = %forcond.i.i.i.i, %m
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i.ph.i.i, %"$Profile.free.exit.i.i" ], [ 0, %merge4.i.i ], [ 3, %then.i.i ], [ 3, %"$printable.clean.exit.i.i" ]
   %113 = icmp eq i32 %common.ret.op.i.i, 0
   %114 = zext i1 %113 to i8
-  %115 = getelementptr i8, ptr %23, i64 9184
+  %115 = getelementptr i8, ptr %23, i64 9192
   store i8 %114, ptr %115, align 1
   call fastcc void @"$Loop.publish"(ptr %34)
-  %116 = getelementptr i8, ptr %23, i64 7568
+  %116 = getelementptr i8, ptr %23, i64 7576
   %117 = call i32 @pthread_mutex_lock(ptr %116)
-  %118 = getelementptr i8, ptr %23, i64 7715
+  %118 = getelementptr i8, ptr %23, i64 7723
   store i8 1, ptr %118, align 1
-  %119 = getelementptr i8, ptr %23, i64 7608
+  %119 = getelementptr i8, ptr %23, i64 7616
   %120 = call i32 @pthread_cond_signal(ptr %119)
   %121 = call i32 @pthread_mutex_unlock(ptr %116)
   %122 = call i32 @pthread_mutex_lock(ptr %35)
   %123 = load i64, ptr %40, align 8
   %124 = add i64 %123, 1
   store i64 %124, ptr %40, align 8
-  %125 = getelementptr i8, ptr %23, i64 7504
+  %125 = getelementptr i8, ptr %23, i64 7512
   %126 = call i32 @pthread_cond_broadcast(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %35)
   br label %common.ret
@@ -43173,20 +43195,20 @@ then2.i.i29:                                      ; preds = %then10
 
 merge5:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 6424
-  %43 = getelementptr i8, ptr %31, i64 7464
+  %42 = getelementptr i8, ptr %31, i64 6432
+  %43 = getelementptr i8, ptr %31, i64 7472
   %44 = tail call i32 @pthread_mutex_lock(ptr %43)
-  %45 = getelementptr i8, ptr %31, i64 7552
+  %45 = getelementptr i8, ptr %31, i64 7560
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %46, 1
   store i64 %47, ptr %45, align 8
-  %48 = getelementptr i8, ptr %31, i64 7560
+  %48 = getelementptr i8, ptr %31, i64 7568
   %49 = load i64, ptr %48, align 8
   %.not8.i.i.i = icmp eq i64 %49, %46
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge5
-  %50 = getelementptr i8, ptr %31, i64 7504
+  %50 = getelementptr i8, ptr %31, i64 7512
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -43820,21 +43842,21 @@ then.i.i.i61.i.i:                                 ; preds = %merge.i.i.i.i.i56.i
   %code.0.i = phi i32 [ %227, %"$write_profile.exit.i" ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ]
   %.val.i = load ptr, ptr %54, align 8
   call fastcc void @"$Rank.stop_profile"(ptr %.val.i)
-  %228 = getelementptr i8, ptr %31, i64 9184
+  %228 = getelementptr i8, ptr %31, i64 9192
   store i8 0, ptr %228, align 1
   call fastcc void @"$Loop.publish"(ptr %42)
-  %229 = getelementptr i8, ptr %31, i64 7568
+  %229 = getelementptr i8, ptr %31, i64 7576
   %230 = call i32 @pthread_mutex_lock(ptr %229)
-  %231 = getelementptr i8, ptr %31, i64 7715
+  %231 = getelementptr i8, ptr %31, i64 7723
   store i8 1, ptr %231, align 1
-  %232 = getelementptr i8, ptr %31, i64 7608
+  %232 = getelementptr i8, ptr %31, i64 7616
   %233 = call i32 @pthread_cond_signal(ptr %232)
   %234 = call i32 @pthread_mutex_unlock(ptr %229)
   %235 = call i32 @pthread_mutex_lock(ptr %43)
   %236 = load i64, ptr %48, align 8
   %237 = add i64 %236, 1
   store i64 %237, ptr %48, align 8
-  %238 = getelementptr i8, ptr %31, i64 7504
+  %238 = getelementptr i8, ptr %31, i64 7512
   %239 = call i32 @pthread_cond_broadcast(ptr %238)
   %240 = call i32 @pthread_mutex_unlock(ptr %43)
   br label %common.ret
@@ -43951,19 +43973,19 @@ then2.i.i27:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 7464
+  %42 = getelementptr i8, ptr %31, i64 7472
   %43 = tail call i32 @pthread_mutex_lock(ptr %42)
-  %44 = getelementptr i8, ptr %31, i64 7552
+  %44 = getelementptr i8, ptr %31, i64 7560
   %45 = load i64, ptr %44, align 8
   %46 = add i64 %45, 1
   store i64 %46, ptr %44, align 8
-  %47 = getelementptr i8, ptr %31, i64 7560
+  %47 = getelementptr i8, ptr %31, i64 7568
   %48 = load i64, ptr %47, align 8
   %.not8.i.i.i = icmp eq i64 %48, %45
   br i1 %.not8.i.i.i, label %"$Engine.measure_read.exit", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %49 = getelementptr i8, ptr %31, i64 7504
+  %49 = getelementptr i8, ptr %31, i64 7512
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -43973,24 +43995,24 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %.not.i.i.i29, label %"$Engine.measure_read.exit", label %whilebody.i.i.i
 
 "$Engine.measure_read.exit":                      ; preds = %whilebody.i.i.i, %merge4
-  %52 = getelementptr i8, ptr %31, i64 6424
+  %52 = getelementptr i8, ptr %31, i64 6432
   %53 = tail call i32 @pthread_mutex_unlock(ptr nonnull %42)
   tail call fastcc void @"$Loop.land"(ptr nonnull %52)
   %54 = getelementptr i8, ptr %31, i64 6104
   %55 = tail call fastcc i32 @"$RankGroup.run"(ptr %54, ptr nonnull @"$measure_job", ptr nonnull %1, ptr %2)
   tail call fastcc void @"$Loop.publish"(ptr %52)
-  %56 = getelementptr i8, ptr %31, i64 7568
+  %56 = getelementptr i8, ptr %31, i64 7576
   %57 = tail call i32 @pthread_mutex_lock(ptr %56)
-  %58 = getelementptr i8, ptr %31, i64 7715
+  %58 = getelementptr i8, ptr %31, i64 7723
   store i8 1, ptr %58, align 1
-  %59 = getelementptr i8, ptr %31, i64 7608
+  %59 = getelementptr i8, ptr %31, i64 7616
   %60 = tail call i32 @pthread_cond_signal(ptr %59)
   %61 = tail call i32 @pthread_mutex_unlock(ptr %56)
   %62 = tail call i32 @pthread_mutex_lock(ptr %42)
   %63 = load i64, ptr %47, align 8
   %64 = add i64 %63, 1
   store i64 %64, ptr %47, align 8
-  %65 = getelementptr i8, ptr %31, i64 7504
+  %65 = getelementptr i8, ptr %31, i64 7512
   %66 = tail call i32 @pthread_cond_broadcast(ptr %65)
   %67 = tail call i32 @pthread_mutex_unlock(ptr %42)
   br label %common.ret
@@ -44137,24 +44159,24 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6424
+  %35 = getelementptr i8, ptr %24, i64 6432
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %36 = icmp eq ptr %2, null
   %spec.select.i = select i1 %36, ptr %own.i, ptr %2
   store i8 0, ptr %spec.select.i, align 1
-  %37 = getelementptr i8, ptr %24, i64 7464
+  %37 = getelementptr i8, ptr %24, i64 7472
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %24, i64 7552
+  %39 = getelementptr i8, ptr %24, i64 7560
   %40 = load i64, ptr %39, align 8
   %41 = add i64 %40, 1
   store i64 %41, ptr %39, align 8
-  %42 = getelementptr i8, ptr %24, i64 7560
+  %42 = getelementptr i8, ptr %24, i64 7568
   %43 = load i64, ptr %42, align 8
   %.not8.i.i.i = icmp eq i64 %43, %40
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %44 = getelementptr i8, ptr %24, i64 7504
+  %44 = getelementptr i8, ptr %24, i64 7512
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -44166,10 +44188,10 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %47 = tail call i32 @pthread_mutex_unlock(ptr nonnull %37)
   tail call fastcc void @"$Loop.land"(ptr nonnull %35)
-  %48 = getelementptr i8, ptr %24, i64 7568
+  %48 = getelementptr i8, ptr %24, i64 7576
   %49 = tail call i32 @pthread_mutex_lock(ptr %48)
   %50 = icmp slt i32 %1, 0
-  %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 6440
+  %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 6448
   %.pre.i = load i32, ptr %.phi.trans.insert.i, align 4
   %51 = icmp slt i32 %.pre.i, %1
   %or.cond.i = select i1 %50, i1 true, i1 %51
@@ -44197,13 +44219,13 @@ then2.i.i.i.i.i.i:                                ; preds = %then.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$Loop.enter_turn.exit.i"
-  %58 = getelementptr i8, ptr %24, i64 6824
+  %58 = getelementptr i8, ptr %24, i64 6832
   %59 = load i64, ptr %58, align 8
   %60 = icmp sgt i64 %59, 0
   br i1 %60, label %forbody.lr.ph.i.i.i.i.i, label %merge4.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i.i.i
-  %61 = getelementptr i8, ptr %24, i64 6816
+  %61 = getelementptr i8, ptr %24, i64 6824
   %62 = load ptr, ptr %61, align 8
   %min.iters.check = icmp ult i64 %59, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.i.preheader, label %vector.ph
@@ -44374,15 +44396,15 @@ then2.i.i58.i.i.i.i:                              ; preds = %then5.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
-  %178 = getelementptr i8, ptr %24, i64 8824
-  %179 = getelementptr i8, ptr %24, i64 8816
+  %178 = getelementptr i8, ptr %24, i64 8832
+  %179 = getelementptr i8, ptr %24, i64 8824
   %180 = load i32, ptr %179, align 4
   %181 = shl i32 %180, 1
   %182 = sext i32 %181 to i64
-  %183 = getelementptr i8, ptr %24, i64 8856
+  %183 = getelementptr i8, ptr %24, i64 8864
   %184 = load i64, ptr %183, align 8
   %185 = add i64 %184, %182
-  %186 = getelementptr i8, ptr %24, i64 8832
+  %186 = getelementptr i8, ptr %24, i64 8840
   %187 = load i64, ptr %186, align 8
   %.not.i.i.i.i.i = icmp sgt i64 %185, %187
   br i1 %.not.i.i.i.i.i, label %condition.i.i.i.i.i.i, label %merge12.i.i.i.i
@@ -44394,7 +44416,7 @@ condition.i.i.i.i.i.i:                            ; preds = %merge4.i.i.i.i, %co
   br i1 %188, label %condition.i.i.i.i.i.i, label %"$power_above.exit.i.i.i.i.i"
 
 "$power_above.exit.i.i.i.i.i":                    ; preds = %condition.i.i.i.i.i.i
-  %190 = getelementptr i8, ptr %24, i64 8840
+  %190 = getelementptr i8, ptr %24, i64 8848
   %191 = load i64, ptr %190, align 8
   %.not9.i.i.i.i.i = icmp sgt i64 %power.0.i.i.i.i.i.i, %191
   br i1 %.not9.i.i.i.i.i, label %then13.i.i.i.i, label %and.rhs.i.i.i.i.i
@@ -44411,7 +44433,7 @@ merge.i.i.i.i.i.i:                                ; preds = %and.rhs.i.i.i.i.i
   br i1 %194, label %forbody.lr.ph.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i.i.i.i.i.i
-  %195 = getelementptr i8, ptr %24, i64 8848
+  %195 = getelementptr i8, ptr %24, i64 8856
   %196 = load i64, ptr %195, align 8
   %197 = add i64 %187, -1
   %xtraiter = and i64 %184, 3
@@ -44475,7 +44497,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
   store ptr %193, ptr %178, align 8
   store i64 %power.0.i.i.i.i.i.i, ptr %186, align 8
-  %224 = getelementptr i8, ptr %24, i64 8848
+  %224 = getelementptr i8, ptr %24, i64 8856
   store i64 0, ptr %224, align 8
   br label %merge12.i.i.i.i
 
@@ -44501,13 +44523,13 @@ then2.i.i62.i.i.i.i:                              ; preds = %then13.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
-  %231 = getelementptr i8, ptr %24, i64 7717
+  %231 = getelementptr i8, ptr %24, i64 7725
   %232 = load i8, ptr %231, align 1
   %233 = trunc i8 %232 to i1
   br i1 %233, label %merge20.i.i.i.i, label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %merge12.i.i.i.i
-  %234 = getelementptr i8, ptr %24, i64 7718
+  %234 = getelementptr i8, ptr %24, i64 7726
   %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.15", ptr %234)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %236 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -44529,15 +44551,15 @@ then2.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge20.i.i.i.i:                                  ; preds = %merge12.i.i.i.i
-  %241 = getelementptr i8, ptr %24, i64 8776
+  %241 = getelementptr i8, ptr %24, i64 8784
   %242 = load i64, ptr %241, align 8
   %243 = icmp sgt i64 %242, 0
   br i1 %243, label %forbody.lr.ph.i68.i.i.i.i, label %and.lhs.true.i.i.i
 
 forbody.lr.ph.i68.i.i.i.i:                        ; preds = %merge20.i.i.i.i
-  %244 = getelementptr i8, ptr %24, i64 8768
+  %244 = getelementptr i8, ptr %24, i64 8776
   %245 = load ptr, ptr %244, align 8
-  %246 = getelementptr i8, ptr %24, i64 6444
+  %246 = getelementptr i8, ptr %24, i64 6452
   %247 = load i32, ptr %246, align 4
   %248 = add i32 %247, -2
   br label %forbody.i69.i.i.i.i
@@ -44588,7 +44610,7 @@ then.i.i.i15:                                     ; preds = %and.lhs.true.i.i.i
   br label %merge.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, %merge20.i.i.i.i
-  %265 = getelementptr i8, ptr %24, i64 8952
+  %265 = getelementptr i8, ptr %24, i64 8960
   %266 = load i32, ptr %265, align 4
   %267 = icmp sgt i32 %266, %1
   br i1 %267, label %then.i.i.i15, label %merge.i.i
@@ -44600,15 +44622,15 @@ and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, 
 
 merge.i.i:                                        ; preds = %and.lhs.true.i.i.i, %then.i.i.i15
   %269 = tail call i32 @pthread_mutex_unlock(ptr %48)
-  %270 = getelementptr i8, ptr %24, i64 6512
-  %271 = getelementptr i8, ptr %24, i64 6800
-  %272 = getelementptr i8, ptr %24, i64 6560
+  %270 = getelementptr i8, ptr %24, i64 6520
+  %271 = getelementptr i8, ptr %24, i64 6808
+  %272 = getelementptr i8, ptr %24, i64 6568
   %273 = load i32, ptr %272, align 4
   %274 = icmp sgt i32 %273, %1
   br i1 %274, label %and.lhs.true.lr.ph.i.i.i, label %"$Scheduler.preempt_down_to.exit.i.i"
 
 and.lhs.true.lr.ph.i.i.i:                         ; preds = %merge.i.i
-  %275 = getelementptr i8, ptr %24, i64 6792
+  %275 = getelementptr i8, ptr %24, i64 6800
   %276 = load i64, ptr %271, align 8
   %277 = icmp sgt i64 %276, 0
   br i1 %277, label %whilebody.i.i5.i, label %"$Scheduler.preempt_down_to.exit.i.i"
@@ -44657,8 +44679,8 @@ then2.i.i43.i.i:                                  ; preds = %then2.i.i14
 
 merge1.i.i:                                       ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
   %293 = tail call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %35)
-  %294 = getelementptr i8, ptr %24, i64 6544
-  %295 = getelementptr i8, ptr %24, i64 6564
+  %294 = getelementptr i8, ptr %24, i64 6552
+  %295 = getelementptr i8, ptr %24, i64 6572
   %296 = load i32, ptr %272, align 4
   %297 = load i32, ptr %295, align 4
   %298 = add i32 %297, %296
@@ -44674,15 +44696,15 @@ whilebody.i46.i.i:                                ; preds = %merge1.i.i, %whileb
   br i1 %303, label %whilebody.i46.i.i, label %merge.i.i.i12
 
 merge.i.i.i12:                                    ; preds = %whilebody.i46.i.i, %merge1.i.i
-  %304 = getelementptr i8, ptr %24, i64 6548
+  %304 = getelementptr i8, ptr %24, i64 6556
   %305 = load i32, ptr %304, align 4
   %306 = icmp sgt i32 %305, %1
   br i1 %306, label %forbody.lr.ph.i.i.i, label %merge8.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i.i12
-  %307 = getelementptr i8, ptr %24, i64 6608
-  %308 = getelementptr i8, ptr %24, i64 6648
-  %309 = getelementptr i8, ptr %24, i64 6656
+  %307 = getelementptr i8, ptr %24, i64 6616
+  %308 = getelementptr i8, ptr %24, i64 6656
+  %309 = getelementptr i8, ptr %24, i64 6664
   %310 = zext nneg i32 %1 to i64
   %wide.trip.count.i.i.i = sext i32 %305 to i64
   br label %forbody.i.i.i
@@ -44770,7 +44792,7 @@ merge8.i.i:                                       ; preds = %then9.i.i, %"$PageP
   br i1 %339, label %forbody.lr.ph.i.i.i.i, label %forcond1.preheader.i.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i
-  %340 = getelementptr i8, ptr %24, i64 6640
+  %340 = getelementptr i8, ptr %24, i64 6648
   %wide.trip.count.i.i.i.i = zext nneg i32 %338 to i64
   %xtraiter51 = and i64 %wide.trip.count.i.i.i.i, 7
   %341 = icmp ult i32 %338, 8
@@ -44801,12 +44823,12 @@ forcond1.preheader.i.i.i.i:                       ; preds = %forcond1.preheader.
   br i1 %337, label %forbody2.lr.ph.i.i.i.i, label %merge3.i.i.i.i
 
 forbody2.lr.ph.i.i.i.i:                           ; preds = %forcond1.preheader.i.i.i.i
-  %345 = getelementptr i8, ptr %24, i64 6648
-  %346 = getelementptr i8, ptr %24, i64 6656
-  %347 = getelementptr i8, ptr %24, i64 6640
-  %348 = getelementptr i8, ptr %24, i64 6608
-  %349 = getelementptr i8, ptr %24, i64 6552
-  %350 = getelementptr i8, ptr %24, i64 6616
+  %345 = getelementptr i8, ptr %24, i64 6656
+  %346 = getelementptr i8, ptr %24, i64 6664
+  %347 = getelementptr i8, ptr %24, i64 6648
+  %348 = getelementptr i8, ptr %24, i64 6616
+  %349 = getelementptr i8, ptr %24, i64 6560
+  %350 = getelementptr i8, ptr %24, i64 6624
   %wide.trip.count69.i.i.i.i = zext nneg i32 %num_moves.0.lcssa.i60.i.i to i64
   br label %forbody2.i.i.i.i
 
@@ -44896,8 +44918,8 @@ merge3.i.i.i.i:                                   ; preds = %forbody2.i.i.i.i, %
   br i1 %397, label %forbody6.lr.ph.i.i.i.i, label %merge7.i.i.i.i
 
 forbody6.lr.ph.i.i.i.i:                           ; preds = %merge3.i.i.i.i
-  %398 = getelementptr i8, ptr %24, i64 6608
-  %399 = getelementptr i8, ptr %24, i64 6640
+  %398 = getelementptr i8, ptr %24, i64 6616
+  %399 = getelementptr i8, ptr %24, i64 6648
   %wide.trip.count74.i.i.i.i = zext nneg i32 %396 to i64
   br label %forbody6.i.i.i.i
 
@@ -44984,14 +45006,14 @@ merge.i23.i.i.i.i.i:                              ; preds = %"$PagePool.new_name
   br i1 %exitcond75.not.i.i.i.i, label %merge7.i.i.i.i, label %forbody6.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %"$PagePool.rename_links.exit.i.i.i.i", %merge3.i.i.i.i
-  %435 = getelementptr i8, ptr %24, i64 6568
+  %435 = getelementptr i8, ptr %24, i64 6576
   %436 = load i32, ptr %435, align 4
   %437 = icmp sgt i32 %436, 0
   br i1 %437, label %forbody9.lr.ph.i.i.i.i, label %merge10.i.i.i.i
 
 forbody9.lr.ph.i.i.i.i:                           ; preds = %merge7.i.i.i.i
-  %438 = getelementptr i8, ptr %24, i64 6632
-  %439 = getelementptr i8, ptr %24, i64 6640
+  %438 = getelementptr i8, ptr %24, i64 6640
+  %439 = getelementptr i8, ptr %24, i64 6648
   %wide.trip.count79.i.i.i.i = zext nneg i32 %436 to i64
   %xtraiter56 = and i64 %wide.trip.count79.i.i.i.i, 3
   %440 = icmp ult i32 %436, 4
@@ -45106,13 +45128,13 @@ merge.i.i.i.i.i.epil:                             ; preds = %forbody9.i.i.i.i.ep
   br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !91
 
 merge10.i.i.i.i:                                  ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil", %merge7.i.i.i.i
-  %481 = getelementptr i8, ptr %24, i64 6572
+  %481 = getelementptr i8, ptr %24, i64 6580
   %482 = load i32, ptr %481, align 4
   %483 = icmp eq i32 %482, -1
   br i1 %483, label %"$PagePool.new_name.exit55.i.i.i.i", label %merge.i53.i.i.i.i
 
 merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
-  %484 = getelementptr i8, ptr %24, i64 6640
+  %484 = getelementptr i8, ptr %24, i64 6648
   %485 = load ptr, ptr %484, align 8
   %486 = sext i32 %482 to i64
   %487 = getelementptr i32, ptr %485, i64 %486
@@ -45122,13 +45144,13 @@ merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
 "$PagePool.new_name.exit55.i.i.i.i":              ; preds = %merge.i53.i.i.i.i, %merge10.i.i.i.i
   %common.ret.op.i54.i.i.i.i = phi i32 [ %488, %merge.i53.i.i.i.i ], [ -1, %merge10.i.i.i.i ]
   store i32 %common.ret.op.i54.i.i.i.i, ptr %481, align 4
-  %489 = getelementptr i8, ptr %24, i64 6576
+  %489 = getelementptr i8, ptr %24, i64 6584
   %490 = load i32, ptr %489, align 4
   %491 = icmp eq i32 %490, -1
   br i1 %491, label %"$PagePool.new_name.exit58.i.i.i.i", label %merge.i56.i.i.i.i
 
 merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name.exit55.i.i.i.i"
-  %492 = getelementptr i8, ptr %24, i64 6640
+  %492 = getelementptr i8, ptr %24, i64 6648
   %493 = load ptr, ptr %492, align 8
   %494 = sext i32 %490 to i64
   %495 = getelementptr i32, ptr %493, i64 %494
@@ -45139,18 +45161,18 @@ merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name
   %common.ret.op.i57.i.i.i.i = phi i32 [ %496, %merge.i56.i.i.i.i ], [ -1, %"$PagePool.new_name.exit55.i.i.i.i" ]
   store i32 %common.ret.op.i57.i.i.i.i, ptr %489, align 4
   store i32 %1, ptr %304, align 4
-  %497 = getelementptr i8, ptr %24, i64 6592
+  %497 = getelementptr i8, ptr %24, i64 6600
   %498 = load i64, ptr %497, align 8
   %499 = add i64 %498, 1
   store i64 %499, ptr %497, align 8
-  %500 = getelementptr i8, ptr %24, i64 6556
+  %500 = getelementptr i8, ptr %24, i64 6564
   store i32 0, ptr %500, align 4
   %.not61.i.i = icmp eq i32 %1, 0
   br i1 %.not61.i.i, label %"$PagePool.commit_resize.exit.i.i.i", label %forbody.lr.ph.i.i.i51.i.i
 
 forbody.lr.ph.i.i.i51.i.i:                        ; preds = %"$PagePool.new_name.exit58.i.i.i.i"
-  %501 = getelementptr i8, ptr %24, i64 6608
-  %502 = getelementptr i8, ptr %24, i64 6624
+  %501 = getelementptr i8, ptr %24, i64 6616
+  %502 = getelementptr i8, ptr %24, i64 6632
   %xtraiter61 = and i32 %1, 1
   %503 = icmp eq i32 %1, 1
   br i1 %503, label %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i51.i.i.new
@@ -45261,16 +45283,16 @@ then.i60.i.i.i.i.epil:                            ; preds = %and.lhs.true.i.i.i.
   br label %"$PagePool.commit_resize.exit.i.i.i"
 
 "$PagePool.commit_resize.exit.i.i.i":             ; preds = %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", %then.i60.i.i.i.i.epil, %and.lhs.true.i.i.i.i.i.epil, %forbody.i.i.i52.i.i.epil, %"$PagePool.new_name.exit58.i.i.i.i"
-  %556 = getelementptr i8, ptr %24, i64 6792
+  %556 = getelementptr i8, ptr %24, i64 6800
   %557 = load i64, ptr %271, align 8
   %558 = icmp sgt i64 %557, 0
   br i1 %558, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$PagePool.commit_resize.exit.i.i.i"
-  %559 = getelementptr i8, ptr %24, i64 6640
-  %560 = getelementptr i8, ptr %24, i64 6760
-  %561 = getelementptr i8, ptr %24, i64 7032
-  %562 = getelementptr i8, ptr %24, i64 7036
+  %559 = getelementptr i8, ptr %24, i64 6648
+  %560 = getelementptr i8, ptr %24, i64 6768
+  %561 = getelementptr i8, ptr %24, i64 7040
+  %562 = getelementptr i8, ptr %24, i64 7044
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge3.i7.i.i.i, %forbody.lr.ph.i5.i.i.i
@@ -45340,16 +45362,16 @@ merge3.i7.i.i.i:                                  ; preds = %merge4.i.i50.i.i, %
   br i1 %exitcond21.not.i.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i", label %forbody.i6.i.i.i
 
 "$Scheduler.rename_pages.exit.i.i.i":             ; preds = %merge3.i7.i.i.i, %"$PagePool.commit_resize.exit.i.i.i"
-  %599 = getelementptr i8, ptr %24, i64 6816
+  %599 = getelementptr i8, ptr %24, i64 6824
   %600 = load i64, ptr %58, align 8
   %601 = icmp sgt i64 %600, 0
   br i1 %601, label %forbody.lr.ph.i11.i.i.i, label %"$Loop.resize_pool.exit"
 
 forbody.lr.ph.i11.i.i.i:                          ; preds = %"$Scheduler.rename_pages.exit.i.i.i"
-  %602 = getelementptr i8, ptr %24, i64 6640
-  %603 = getelementptr i8, ptr %24, i64 6760
-  %604 = getelementptr i8, ptr %24, i64 7032
-  %605 = getelementptr i8, ptr %24, i64 7036
+  %602 = getelementptr i8, ptr %24, i64 6648
+  %603 = getelementptr i8, ptr %24, i64 6768
+  %604 = getelementptr i8, ptr %24, i64 7040
+  %605 = getelementptr i8, ptr %24, i64 7044
   br label %forbody.i12.i.i.i
 
 forbody.i12.i.i.i:                                ; preds = %merge3.i14.i.i.i, %forbody.lr.ph.i11.i.i.i
@@ -45422,16 +45444,16 @@ merge3.i14.i.i.i:                                 ; preds = %merge4.i24.i.i.i, %
   %common.ret.op.i.i = phi i32 [ 3, %"$printable.clean.exit.i.i" ], [ %336, %then9.i.i ], [ %common.ret.op.i9.i.ph.i.i, %"$Loop.begin_resize.exit.thread.i.i" ], [ 0, %"$Scheduler.rename_pages.exit.i.i.i" ], [ 0, %merge3.i14.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %35)
   %642 = call i32 @pthread_mutex_lock(ptr %48)
-  %643 = getelementptr i8, ptr %24, i64 7715
+  %643 = getelementptr i8, ptr %24, i64 7723
   store i8 1, ptr %643, align 1
-  %644 = getelementptr i8, ptr %24, i64 7608
+  %644 = getelementptr i8, ptr %24, i64 7616
   %645 = call i32 @pthread_cond_signal(ptr %644)
   %646 = call i32 @pthread_mutex_unlock(ptr %48)
   %647 = call i32 @pthread_mutex_lock(ptr %37)
   %648 = load i64, ptr %42, align 8
   %649 = add i64 %648, 1
   store i64 %649, ptr %42, align 8
-  %650 = getelementptr i8, ptr %24, i64 7504
+  %650 = getelementptr i8, ptr %24, i64 7512
   %651 = call i32 @pthread_cond_broadcast(ptr %650)
   %652 = call i32 @pthread_mutex_unlock(ptr %37)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -46581,7 +46603,7 @@ or.lhs.false.i:                                   ; preds = %"$status.clear.exit
   br i1 %.not.i, label %or.lhs.false.split.i, label %and.lhs.true.i
 
 or.lhs.false.split.i:                             ; preds = %or.lhs.false.i
-  %37 = getelementptr i8, ptr %25, i64 7568
+  %37 = getelementptr i8, ptr %25, i64 7576
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   br label %merge.i
 
@@ -46590,14 +46612,14 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false.i
   br i1 %39, label %then.i, label %forbody.lr.ph.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %and.lhs.true.i
-  %40 = getelementptr i8, ptr %25, i64 7568
+  %40 = getelementptr i8, ptr %25, i64 7576
   %41 = tail call i32 @pthread_mutex_lock(ptr %40)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i.i)
-  %42 = getelementptr i8, ptr %25, i64 8776
-  %43 = getelementptr i8, ptr %25, i64 8768
+  %42 = getelementptr i8, ptr %25, i64 8784
+  %43 = getelementptr i8, ptr %25, i64 8776
   %44 = ptrtoint ptr %raw.i.i.i.i to i64
   %45 = ptrtoint ptr %raw.i46.i.i.i.i to i64
-  %46 = getelementptr i8, ptr %25, i64 7716
+  %46 = getelementptr i8, ptr %25, i64 7724
   %47 = ptrtoint ptr %raw.i50.i.i.i.i to i64
   %48 = ptrtoint ptr %raw.i.i.i.i.i to i64
   %wide.trip.count.i.i = zext nneg i32 %2 to i64
@@ -46813,9 +46835,9 @@ then2.i.i.i:                                      ; preds = %then2.i
 
 merge.i:                                          ; preds = %"$Loop.give_masks.exit.i", %or.lhs.false.split.i
   %phi.call.i = phi i32 [ %worst.1.i.i, %"$Loop.give_masks.exit.i" ], [ 0, %or.lhs.false.split.i ]
-  %114 = getelementptr i8, ptr %25, i64 7608
+  %114 = getelementptr i8, ptr %25, i64 7616
   %115 = call i32 @pthread_cond_signal(ptr %114)
-  %116 = getelementptr i8, ptr %25, i64 7568
+  %116 = getelementptr i8, ptr %25, i64 7576
   %117 = call i32 @pthread_mutex_unlock(ptr %116)
   br label %common.ret
 }
@@ -46917,7 +46939,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %35 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %36 = getelementptr i8, ptr %25, i64 6424
+  %36 = getelementptr i8, ptr %25, i64 6432
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i)
   %.not.i.i = icmp eq ptr %3, null
   br i1 %.not.i.i, label %"$status.clear.exit.i", label %then.i.i
@@ -46927,19 +46949,19 @@ then.i.i:                                         ; preds = %merge
   br label %"$status.clear.exit.i"
 
 "$status.clear.exit.i":                           ; preds = %then.i.i, %merge
-  %37 = getelementptr i8, ptr %25, i64 7568
+  %37 = getelementptr i8, ptr %25, i64 7576
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %25, i64 6432
+  %39 = getelementptr i8, ptr %25, i64 6440
   %40 = load ptr, ptr %39, align 8, !noalias !92
   %41 = getelementptr i8, ptr %40, i64 72
   %42 = load i32, ptr %41, align 4, !noalias !92
-  %43 = getelementptr i8, ptr %25, i64 6448
+  %43 = getelementptr i8, ptr %25, i64 6456
   %44 = load i32, ptr %43, align 4, !noalias !92
-  %45 = getelementptr i8, ptr %25, i64 6484
+  %45 = getelementptr i8, ptr %25, i64 6492
   %46 = load i32, ptr %45, align 4, !noalias !92
-  %47 = getelementptr i8, ptr %25, i64 6444
+  %47 = getelementptr i8, ptr %25, i64 6452
   %48 = load i32, ptr %47, align 4, !noalias !92
-  %49 = getelementptr i8, ptr %25, i64 8952
+  %49 = getelementptr i8, ptr %25, i64 8960
   %50 = load i32, ptr %49, align 4, !noalias !92
   store i32 %42, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
@@ -47819,7 +47841,7 @@ then2.i.i62.i.i:                                  ; preds = %then16.i.i
 
 merge.i:                                          ; preds = %merge1.i.i
   %385 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %386 = getelementptr i8, ptr %25, i64 7717
+  %386 = getelementptr i8, ptr %25, i64 7725
   %387 = load i8, ptr %386, align 1
   %388 = trunc i8 %387 to i1
   br i1 %388, label %merge.i33.i, label %then.i.i26.i
@@ -47828,7 +47850,7 @@ then.i.i26.i:                                     ; preds = %merge.i
   br i1 %.not.i.i, label %then6.i, label %then2.i.i28.i
 
 then2.i.i28.i:                                    ; preds = %then.i.i26.i
-  %389 = getelementptr i8, ptr %25, i64 7718
+  %389 = getelementptr i8, ptr %25, i64 7726
   %390 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.15", ptr %389)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i25.i)
   %391 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
@@ -47886,9 +47908,9 @@ then2.i.i.i72.i.i:                                ; preds = %then2.i69.i.i
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i33.i
-  %409 = getelementptr i8, ptr %25, i64 8776
+  %409 = getelementptr i8, ptr %25, i64 8784
   %410 = load i64, ptr %409, align 8
-  %411 = getelementptr i8, ptr %25, i64 8816
+  %411 = getelementptr i8, ptr %25, i64 8824
   %412 = load i32, ptr %411, align 4
   %413 = sext i32 %412 to i64
   %.not.i74.i.i = icmp slt i64 %410, %413
@@ -47898,9 +47920,9 @@ then.i75.i.i:                                     ; preds = %merge2.i.i
   br i1 %.not.i.i, label %then6.i, label %then2.i76.i.i
 
 then2.i76.i.i:                                    ; preds = %then.i75.i.i
-  %414 = getelementptr i8, ptr %25, i64 6452
+  %414 = getelementptr i8, ptr %25, i64 6460
   %415 = load i32, ptr %414, align 4
-  %416 = getelementptr i8, ptr %25, i64 6460
+  %416 = getelementptr i8, ptr %25, i64 6468
   %417 = load i32, ptr %416, align 4
   %418 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.652", i64 %410, i32 %415, i32 %417)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
@@ -47928,16 +47950,16 @@ merge7.i.i:                                       ; preds = %merge2.i.i
   br i1 %425, label %then12.i36.i, label %merge11.i34.i
 
 then12.i36.i:                                     ; preds = %merge7.i.i
-  %426 = getelementptr i8, ptr %25, i64 8888
+  %426 = getelementptr i8, ptr %25, i64 8896
   %427 = load ptr, ptr %426, align 8
   %.not.i82.i.i = icmp eq ptr %427, null
   br i1 %.not.i82.i.i, label %merge.i.i37.i, label %merge11.i34.i
 
 merge.i.i37.i:                                    ; preds = %then12.i36.i
-  %428 = getelementptr i8, ptr %25, i64 6480
+  %428 = getelementptr i8, ptr %25, i64 6488
   %429 = load i32, ptr %428, align 4
   %430 = sext i32 %429 to i64
-  %431 = getelementptr i8, ptr %25, i64 6492
+  %431 = getelementptr i8, ptr %25, i64 6500
   %432 = load i32, ptr %431, align 4
   %433 = sext i32 %432 to i64
   %434 = shl nsw i64 %430, 2
@@ -47974,7 +47996,7 @@ then2.i.i.i87.i.i:                                ; preds = %then5.i.i38.i
 merge11.i34.i:                                    ; preds = %merge.i.i37.i, %then12.i36.i, %merge7.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %all.i.i.i)
-  %444 = getelementptr i8, ptr %25, i64 7712
+  %444 = getelementptr i8, ptr %25, i64 7720
   %445 = load i8, ptr %444, align 1
   %446 = trunc i8 %445 to i1
   br i1 %446, label %merge20.i.i, label %merge.i89.i.i
@@ -47982,7 +48004,7 @@ merge11.i34.i:                                    ; preds = %merge.i.i37.i, %the
 merge.i89.i.i:                                    ; preds = %merge11.i34.i
   %447 = call i32 @sigfillset(ptr nonnull %all.i.i.i)
   %448 = call i32 @pthread_sigmask(i32 2, ptr nonnull %all.i.i.i, ptr nonnull %previous.i.i.i)
-  %449 = getelementptr i8, ptr %25, i64 7704
+  %449 = getelementptr i8, ptr %25, i64 7712
   %450 = call i32 @pthread_create(ptr %449, ptr null, ptr nonnull @"$engine_thread", ptr nonnull %36)
   %451 = call i32 @pthread_sigmask(i32 2, ptr nonnull %previous.i.i.i, ptr null)
   %.not.i90.i.i = icmp eq i32 %450, 0
@@ -48025,21 +48047,21 @@ merge1.i.i.i:                                     ; preds = %merge.i89.i.i
 merge20.i.i:                                      ; preds = %merge1.i.i.i, %merge11.i34.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %all.i.i.i)
-  %459 = getelementptr i8, ptr %25, i64 8872
+  %459 = getelementptr i8, ptr %25, i64 8880
   %460 = load i64, ptr %459, align 8
   store i64 %460, ptr %calloc.i.i.i, align 8
   %461 = add i64 %460, 1
   store i64 %461, ptr %459, align 8
-  %462 = getelementptr i8, ptr %25, i64 8744
+  %462 = getelementptr i8, ptr %25, i64 8752
   %463 = load ptr, ptr %462, align 8
-  %464 = getelementptr i8, ptr %25, i64 8752
+  %464 = getelementptr i8, ptr %25, i64 8760
   %465 = load i64, ptr %464, align 8
   %466 = getelementptr ptr, ptr %463, i64 %465
   store ptr %calloc.i.i.i, ptr %466, align 8
   %467 = load i64, ptr %464, align 8
   %468 = add i64 %467, 1
   store i64 %468, ptr %464, align 8
-  %469 = getelementptr i8, ptr %25, i64 8768
+  %469 = getelementptr i8, ptr %25, i64 8776
   %470 = load ptr, ptr %469, align 8
   %471 = load i64, ptr %409, align 8
   %472 = getelementptr ptr, ptr %470, i64 %471
@@ -48053,9 +48075,9 @@ merge20.i.i:                                      ; preds = %merge1.i.i.i, %merg
   br i1 %.not.i35.i, label %"$Loop.enqueue.exit.i", label %then25.i.i
 
 then25.i.i:                                       ; preds = %merge20.i.i
-  %476 = getelementptr i8, ptr %25, i64 8792
+  %476 = getelementptr i8, ptr %25, i64 8800
   %477 = load ptr, ptr %476, align 8
-  %478 = getelementptr i8, ptr %25, i64 8800
+  %478 = getelementptr i8, ptr %25, i64 8808
   %479 = load i64, ptr %478, align 8
   %480 = getelementptr ptr, ptr %477, i64 %479
   store ptr %calloc.i.i.i, ptr %480, align 8
@@ -48065,7 +48087,7 @@ then25.i.i:                                       ; preds = %merge20.i.i
   br label %"$Loop.enqueue.exit.i"
 
 "$Loop.enqueue.exit.i":                           ; preds = %then25.i.i, %merge20.i.i
-  %483 = getelementptr i8, ptr %25, i64 7608
+  %483 = getelementptr i8, ptr %25, i64 7616
   %484 = call i32 @pthread_cond_signal(ptr %483)
   %.not22.i = icmp eq ptr %2, null
   br i1 %.not22.i, label %merge2.thread.i, label %then3.i
@@ -52339,16 +52361,16 @@ or.lhs.false3:                                    ; preds = %or.lhs.false5.i.i.i
   br i1 %or.cond14, label %common.ret, label %or.lhs.false1
 
 merge:                                            ; preds = %or.lhs.false1
-  %36 = getelementptr i8, ptr %26, i64 6664
+  %36 = getelementptr i8, ptr %26, i64 6672
   %.val.i = load i64, ptr %36, align 8
   %37 = icmp sgt i64 %.val.i, 0
   br i1 %37, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i.i)
-  %38 = getelementptr i8, ptr %26, i64 6720
+  %38 = getelementptr i8, ptr %26, i64 6728
   %39 = tail call i32 @pthread_mutex_lock(ptr %38)
-  %40 = getelementptr i8, ptr %26, i64 6680
+  %40 = getelementptr i8, ptr %26, i64 6688
   %41 = load i64, ptr %40, align 8
   %42 = zext nneg i32 %3 to i64
   %43 = icmp slt i64 %41, %42
@@ -52358,10 +52380,10 @@ merge.i:                                          ; preds = %merge
   br i1 %46, label %forbody.lr.ph.i.i, label %merge.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i
-  %47 = getelementptr i8, ptr %26, i64 6672
-  %48 = getelementptr i8, ptr %26, i64 6696
-  %49 = getelementptr i8, ptr %26, i64 6688
-  %50 = getelementptr i8, ptr %26, i64 6704
+  %47 = getelementptr i8, ptr %26, i64 6680
+  %48 = getelementptr i8, ptr %26, i64 6704
+  %49 = getelementptr i8, ptr %26, i64 6696
+  %50 = getelementptr i8, ptr %26, i64 6712
   %wide.trip.count.i.i = zext nneg i32 %45 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %51 = icmp eq i32 %45, 1
@@ -52447,7 +52469,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   %91 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %41, %merge.i ]
   %92 = sext i32 %45 to i64
   %.val.i.i = load i64, ptr %36, align 8
-  %93 = getelementptr i8, ptr %26, i64 6672
+  %93 = getelementptr i8, ptr %26, i64 6680
   %.val25.i.i = load i64, ptr %93, align 8
   %94 = add i64 %.val25.i.i, %92
   %95 = srem i64 %94, %.val.i.i
@@ -52458,7 +52480,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   br i1 %97, label %then.i.i, label %"$KvEventRing.take.exit.i"
 
 then.i.i:                                         ; preds = %merge.i.i
-  %98 = getelementptr i8, ptr %26, i64 6692
+  %98 = getelementptr i8, ptr %26, i64 6700
   %99 = load i32, ptr %98, align 4
   %100 = call i64 @read(i32 %99, ptr nonnull %value.i.i, i64 8)
   br label %"$KvEventRing.take.exit.i"
@@ -52538,10 +52560,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
   br i1 %or.cond, label %common.ret, label %merge
 
 merge:                                            ; preds = %or.lhs.false1
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 7568
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 7576
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 9160
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 9176
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 9168
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 9184
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = tail call i64 @llvm.smin.i64(i64 %39, i64 %40)
@@ -52550,7 +52572,7 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %43, label %forbody.lr.ph.i.i, label %"$Loop.take_steps.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %44 = getelementptr i8, ptr %spec.select.i.i, i64 9168
+  %44 = getelementptr i8, ptr %spec.select.i.i, i64 9176
   %wide.trip.count.i.i = and i64 %41, 2147483647
   %xtraiter = and i64 %41, 1
   %45 = icmp eq i64 %wide.trip.count.i.i, 1
@@ -52604,7 +52626,7 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$Loop.take_steps.exit":                          ; preds = %merge, %merge.loopexit.i.i
   %64 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %65 = getelementptr i8, ptr %spec.select.i.i, i64 9168
+  %65 = getelementptr i8, ptr %spec.select.i.i, i64 9176
   %66 = load i64, ptr %65, align 8
   %sext.i.i = shl i64 %41, 32
   %67 = ashr exact i64 %sext.i.i, 32
@@ -52909,15 +52931,15 @@ then.i:                                           ; preds = %merge
 
 merge.i:                                          ; preds = %then.i, %merge
   %time_ns.0.i = phi i64 [ %35, %then.i ], [ 0, %merge ]
-  %36 = getelementptr i8, ptr %23, i64 7568
+  %36 = getelementptr i8, ptr %23, i64 7576
   %37 = call i32 @pthread_mutex_lock(ptr %36)
-  %38 = getelementptr i8, ptr %23, i64 8856
+  %38 = getelementptr i8, ptr %23, i64 8864
   %39 = load i64, ptr %38, align 8
   %40 = icmp eq i64 %39, 0
   br i1 %40, label %whilebody.lr.ph.i, label %"$Loop.wait.exit"
 
 whilebody.lr.ph.i:                                ; preds = %merge.i
-  %41 = getelementptr i8, ptr %23, i64 7656
+  %41 = getelementptr i8, ptr %23, i64 7664
   %42 = icmp eq i64 %time_ns.0.i, 0
   %43 = sdiv i64 %time_ns.0.i, 1000000000
   %44 = srem i64 %time_ns.0.i, 1000000000
@@ -53155,40 +53177,40 @@ and.lhs.true.i13:                                 ; preds = %forbody.i
 
 define internal fastcc void @"$close_engine"(ptr %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 9192
+  %1 = getelementptr i8, ptr %0, i64 9200
   %2 = load i32, ptr %1, align 4
   %3 = icmp sgt i32 %2, 2
   br i1 %3, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %entry
-  %4 = getelementptr i8, ptr %0, i64 6424
+  %4 = getelementptr i8, ptr %0, i64 6432
   %5 = load ptr, ptr %4, align 8
   %6 = icmp eq ptr %5, null
   br i1 %6, label %"$Loop.free.exit.i", label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i
-  %7 = getelementptr i8, ptr %0, i64 7712
+  %7 = getelementptr i8, ptr %0, i64 7720
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %merge.i.i.i, label %"$Loop.stop.exit.i.i"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
-  %10 = getelementptr i8, ptr %0, i64 7568
+  %10 = getelementptr i8, ptr %0, i64 7576
   %11 = tail call i32 @pthread_mutex_lock(ptr %10)
-  %12 = getelementptr i8, ptr %0, i64 7713
+  %12 = getelementptr i8, ptr %0, i64 7721
   store i8 1, ptr %12, align 1
-  %13 = getelementptr i8, ptr %0, i64 7608
+  %13 = getelementptr i8, ptr %0, i64 7616
   %14 = tail call i32 @pthread_cond_broadcast(ptr %13)
   %15 = tail call i32 @pthread_mutex_unlock(ptr %10)
-  %16 = getelementptr i8, ptr %0, i64 7704
+  %16 = getelementptr i8, ptr %0, i64 7712
   %17 = load i64, ptr %16, align 8
   %18 = tail call i32 @pthread_join(i64 %17, ptr null)
   store i8 0, ptr %7, align 1
   br label %"$Loop.stop.exit.i.i"
 
 "$Loop.stop.exit.i.i":                            ; preds = %merge.i.i.i, %merge.i.i
-  %19 = getelementptr i8, ptr %0, i64 8744
-  %20 = getelementptr i8, ptr %0, i64 8752
+  %19 = getelementptr i8, ptr %0, i64 8752
+  %20 = getelementptr i8, ptr %0, i64 8760
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.i.i, label %merge1.i.i
@@ -53208,16 +53230,16 @@ merge1.i.i:                                       ; preds = %forbody.i.i, %"$Loo
   %27 = load ptr, ptr %19, align 8
   tail call void @free(ptr %27)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %19, i8 0, i64 24, i1 false)
-  %28 = getelementptr i8, ptr %0, i64 8768
+  %28 = getelementptr i8, ptr %0, i64 8776
   %29 = load ptr, ptr %28, align 8
   tail call void @free(ptr %29)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %28, i8 0, i64 24, i1 false)
-  %30 = getelementptr i8, ptr %0, i64 8792
+  %30 = getelementptr i8, ptr %0, i64 8800
   %31 = load ptr, ptr %30, align 8
   tail call void @free(ptr %31)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %30, i8 0, i64 24, i1 false)
-  %32 = getelementptr i8, ptr %0, i64 6768
-  %33 = getelementptr i8, ptr %0, i64 6776
+  %32 = getelementptr i8, ptr %0, i64 6776
+  %33 = getelementptr i8, ptr %0, i64 6784
   %34 = load i64, ptr %33, align 8
   %35 = icmp sgt i64 %34, 0
   br i1 %35, label %forbody.i.i.i.i, label %"$free_sequences.exit.i.i.i"
@@ -53240,8 +53262,8 @@ forbody.i.i.i.i:                                  ; preds = %merge1.i.i, %forbod
   %43 = load ptr, ptr %32, align 8
   tail call void @free(ptr %43)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %32, i8 0, i64 24, i1 false)
-  %44 = getelementptr i8, ptr %0, i64 6792
-  %45 = getelementptr i8, ptr %0, i64 6800
+  %44 = getelementptr i8, ptr %0, i64 6800
+  %45 = getelementptr i8, ptr %0, i64 6808
   %46 = load i64, ptr %45, align 8
   %47 = icmp sgt i64 %46, 0
   br i1 %47, label %forbody.i12.i.i.i, label %"$free_sequences.exit15.i.i.i"
@@ -53264,8 +53286,8 @@ forbody.i12.i.i.i:                                ; preds = %"$free_sequences.ex
   %55 = load ptr, ptr %44, align 8
   tail call void @free(ptr %55)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %44, i8 0, i64 24, i1 false)
-  %56 = getelementptr i8, ptr %0, i64 6816
-  %57 = getelementptr i8, ptr %0, i64 6824
+  %56 = getelementptr i8, ptr %0, i64 6824
+  %57 = getelementptr i8, ptr %0, i64 6832
   %58 = load i64, ptr %57, align 8
   %59 = icmp sgt i64 %58, 0
   br i1 %59, label %forbody.i16.i.i.i, label %"$free_sequences.exit19.i.i.i"
@@ -53288,8 +53310,8 @@ forbody.i16.i.i.i:                                ; preds = %"$free_sequences.ex
   %67 = load ptr, ptr %56, align 8
   tail call void @free(ptr %67)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %56, i8 0, i64 24, i1 false)
-  %68 = getelementptr i8, ptr %0, i64 6840
-  %69 = getelementptr i8, ptr %0, i64 6848
+  %68 = getelementptr i8, ptr %0, i64 6848
+  %69 = getelementptr i8, ptr %0, i64 6856
   %70 = load i64, ptr %69, align 8
   %71 = icmp sgt i64 %70, 0
   br i1 %71, label %forbody.i20.i.i.i, label %"$free_sequences.exit23.i.i.i"
@@ -53312,62 +53334,62 @@ forbody.i20.i.i.i:                                ; preds = %"$free_sequences.ex
   %79 = load ptr, ptr %68, align 8
   tail call void @free(ptr %79)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %68, i8 0, i64 24, i1 false)
-  %80 = getelementptr i8, ptr %0, i64 6864
+  %80 = getelementptr i8, ptr %0, i64 6872
   %81 = load ptr, ptr %80, align 8
   tail call void @free(ptr %81)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %80, i8 0, i64 24, i1 false)
-  %82 = getelementptr i8, ptr %0, i64 6888
+  %82 = getelementptr i8, ptr %0, i64 6896
   %83 = load ptr, ptr %82, align 8
   tail call void @free(ptr %83)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %82, i8 0, i64 24, i1 false)
-  %84 = getelementptr i8, ptr %0, i64 6912
+  %84 = getelementptr i8, ptr %0, i64 6920
   %85 = load ptr, ptr %84, align 8
   tail call void @free(ptr %85)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %84, i8 0, i64 24, i1 false)
-  %86 = getelementptr i8, ptr %0, i64 6936
+  %86 = getelementptr i8, ptr %0, i64 6944
   %87 = load ptr, ptr %86, align 8
   tail call void @free(ptr %87)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %86, i8 0, i64 24, i1 false)
-  %88 = getelementptr i8, ptr %0, i64 6960
+  %88 = getelementptr i8, ptr %0, i64 6968
   %89 = load ptr, ptr %88, align 8
   tail call void @free(ptr %89)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %88, i8 0, i64 24, i1 false)
-  %90 = getelementptr i8, ptr %0, i64 6984
+  %90 = getelementptr i8, ptr %0, i64 6992
   %91 = load ptr, ptr %90, align 8
   tail call void @free(ptr %91)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %90, i8 0, i64 24, i1 false)
-  %92 = getelementptr i8, ptr %0, i64 7008
+  %92 = getelementptr i8, ptr %0, i64 7016
   %93 = load ptr, ptr %92, align 8
   tail call void @free(ptr %93)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %92, i8 0, i64 24, i1 false)
-  %94 = getelementptr i8, ptr %0, i64 6608
+  %94 = getelementptr i8, ptr %0, i64 6616
   %95 = load ptr, ptr %94, align 8
   tail call void @free(ptr %95)
-  %96 = getelementptr i8, ptr %0, i64 6616
+  %96 = getelementptr i8, ptr %0, i64 6624
   %97 = load ptr, ptr %96, align 8
   tail call void @free(ptr %97)
-  %98 = getelementptr i8, ptr %0, i64 6624
+  %98 = getelementptr i8, ptr %0, i64 6632
   %99 = load ptr, ptr %98, align 8
   tail call void @free(ptr %99)
-  %100 = getelementptr i8, ptr %0, i64 6632
+  %100 = getelementptr i8, ptr %0, i64 6640
   %101 = load ptr, ptr %100, align 8
   tail call void @free(ptr %101)
-  %102 = getelementptr i8, ptr %0, i64 6640
+  %102 = getelementptr i8, ptr %0, i64 6648
   %103 = load ptr, ptr %102, align 8
   tail call void @free(ptr %103)
-  %104 = getelementptr i8, ptr %0, i64 6648
+  %104 = getelementptr i8, ptr %0, i64 6656
   %105 = load ptr, ptr %104, align 8
   tail call void @free(ptr %105)
-  %106 = getelementptr i8, ptr %0, i64 6656
+  %106 = getelementptr i8, ptr %0, i64 6664
   %107 = load ptr, ptr %106, align 8
   tail call void @free(ptr %107)
-  %108 = getelementptr i8, ptr %0, i64 6664
+  %108 = getelementptr i8, ptr %0, i64 6672
   %.val.i.i.i.i.i = load i64, ptr %108, align 8
   %109 = icmp sgt i64 %.val.i.i.i.i.i, 0
   br i1 %109, label %merge.i.i.i.i.i, label %"$Scheduler.free.exit.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$free_sequences.exit23.i.i.i"
-  %110 = getelementptr i8, ptr %0, i64 6692
+  %110 = getelementptr i8, ptr %0, i64 6700
   %111 = load i32, ptr %110, align 4
   %112 = icmp sgt i32 %111, -1
   br i1 %112, label %then2.i.i.i.i.i, label %merge1.i.i.i.i.i
@@ -53377,31 +53399,31 @@ then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
   br label %merge1.i.i.i.i.i
 
 merge1.i.i.i.i.i:                                 ; preds = %then2.i.i.i.i.i, %merge.i.i.i.i.i
-  %114 = getelementptr i8, ptr %0, i64 6696
+  %114 = getelementptr i8, ptr %0, i64 6704
   %115 = load ptr, ptr %114, align 8
   tail call void @free(ptr %115)
-  %116 = getelementptr i8, ptr %0, i64 6704
+  %116 = getelementptr i8, ptr %0, i64 6712
   %117 = load ptr, ptr %116, align 8
   tail call void @free(ptr %117)
-  %118 = getelementptr i8, ptr %0, i64 6712
+  %118 = getelementptr i8, ptr %0, i64 6720
   %119 = load ptr, ptr %118, align 8
   tail call void @free(ptr %119)
-  %120 = getelementptr i8, ptr %0, i64 6720
+  %120 = getelementptr i8, ptr %0, i64 6728
   %121 = tail call i32 @pthread_mutex_destroy(ptr %120)
   br label %"$Scheduler.free.exit.i.i"
 
 "$Scheduler.free.exit.i.i":                       ; preds = %merge1.i.i.i.i.i, %"$free_sequences.exit23.i.i.i"
-  %122 = getelementptr i8, ptr %0, i64 6544
+  %122 = getelementptr i8, ptr %0, i64 6552
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %122, i8 0, i64 216, i1 false)
-  %123 = getelementptr i8, ptr %0, i64 8824
+  %123 = getelementptr i8, ptr %0, i64 8832
   %124 = load ptr, ptr %123, align 8
   tail call void @free(ptr %124)
   store ptr null, ptr %123, align 8
-  %125 = getelementptr i8, ptr %0, i64 9160
+  %125 = getelementptr i8, ptr %0, i64 9168
   %126 = load ptr, ptr %125, align 8
   tail call void @free(ptr %126)
   store ptr null, ptr %125, align 8
-  %127 = getelementptr i8, ptr %0, i64 8864
+  %127 = getelementptr i8, ptr %0, i64 8872
   %128 = load i32, ptr %127, align 4
   %129 = icmp sgt i32 %128, -1
   br i1 %129, label %then3.i.i, label %merge2.i.i
@@ -53411,23 +53433,23 @@ then3.i.i:                                        ; preds = %"$Scheduler.free.ex
   br label %merge2.i.i
 
 merge2.i.i:                                       ; preds = %then3.i.i, %"$Scheduler.free.exit.i.i"
-  %131 = getelementptr i8, ptr %0, i64 8888
+  %131 = getelementptr i8, ptr %0, i64 8896
   %132 = load ptr, ptr %131, align 8
   tail call void @free(ptr %132)
-  %133 = getelementptr i8, ptr %0, i64 7608
+  %133 = getelementptr i8, ptr %0, i64 7616
   %134 = tail call i32 @pthread_cond_destroy(ptr %133)
-  %135 = getelementptr i8, ptr %0, i64 7656
+  %135 = getelementptr i8, ptr %0, i64 7664
   %136 = tail call i32 @pthread_cond_destroy(ptr %135)
-  %137 = getelementptr i8, ptr %0, i64 7568
+  %137 = getelementptr i8, ptr %0, i64 7576
   %138 = tail call i32 @pthread_mutex_destroy(ptr %137)
-  %139 = getelementptr i8, ptr %0, i64 7464
-  %140 = getelementptr i8, ptr %0, i64 7504
+  %139 = getelementptr i8, ptr %0, i64 7472
+  %140 = getelementptr i8, ptr %0, i64 7512
   %141 = tail call i32 @pthread_cond_destroy(ptr %140)
   %142 = tail call i32 @pthread_mutex_destroy(ptr %139)
   br label %"$Loop.free.exit.i"
 
 "$Loop.free.exit.i":                              ; preds = %merge2.i.i, %then.i
-  %143 = getelementptr i8, ptr %0, i64 9224
+  %143 = getelementptr i8, ptr %0, i64 9232
   %144 = load ptr, ptr %143, align 8
   tail call void @free(ptr %144)
   %.pr.i = load i32, ptr %1, align 4
@@ -53685,13 +53707,13 @@ then.i.i:                                         ; preds = %merge.i30.i
 "$RankGroup.free.exit.i":                         ; preds = %then.i.i, %merge.i30.i
   %271 = load ptr, ptr %155, align 8
   tail call void @free(ptr %271)
-  %272 = getelementptr i8, ptr %0, i64 6328
+  %272 = getelementptr i8, ptr %0, i64 6336
   %273 = load ptr, ptr %272, align 8
   tail call void @free(ptr %273)
   %274 = getelementptr i8, ptr %0, i64 6304
   %275 = load ptr, ptr %274, align 8
   tail call void @free(ptr %275)
-  %276 = getelementptr i8, ptr %0, i64 6336
+  %276 = getelementptr i8, ptr %0, i64 6344
   %277 = load ptr, ptr %276, align 8
   tail call void @free(ptr %277)
   %278 = getelementptr i8, ptr %0, i64 6136
@@ -53868,7 +53890,7 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false5.i.i
 
 merge5:                                           ; preds = %then.i5.i, %then.i
   %63 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %64 = getelementptr i8, ptr %24, i64 6424
+  %64 = getelementptr i8, ptr %24, i64 6432
   tail call fastcc void @"$Loop.free_state"(ptr %64, ptr nonnull %51)
   br label %common.ret
 }
@@ -54354,23 +54376,23 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %143 = mul i64 %142, %common.ret.op.i.i70.i
   %144 = getelementptr i8, ptr %1, i64 312
   store i64 %143, ptr %144, align 8
-  %145 = getelementptr i8, ptr %spec.select.i.i, i64 9200
+  %145 = getelementptr i8, ptr %spec.select.i.i, i64 9208
   %146 = load i64, ptr %145, align 8
   %147 = getelementptr i8, ptr %1, i64 320
   store i64 %146, ptr %147, align 8
-  %148 = getelementptr i8, ptr %spec.select.i.i, i64 6416
+  %148 = getelementptr i8, ptr %spec.select.i.i, i64 6424
   %149 = load i64, ptr %148, align 8
   %150 = getelementptr i8, ptr %1, i64 400
   store i64 %149, ptr %150, align 8
-  %151 = getelementptr i8, ptr %spec.select.i.i, i64 6408
+  %151 = getelementptr i8, ptr %spec.select.i.i, i64 6416
   %152 = load i64, ptr %151, align 8
   %153 = getelementptr i8, ptr %1, i64 416
   store i64 %152, ptr %153, align 8
-  %154 = getelementptr i8, ptr %spec.select.i.i, i64 9208
+  %154 = getelementptr i8, ptr %spec.select.i.i, i64 9216
   %155 = load i64, ptr %154, align 8
   %156 = getelementptr i8, ptr %1, i64 432
   store i64 %155, ptr %156, align 8
-  %157 = getelementptr i8, ptr %spec.select.i.i, i64 9216
+  %157 = getelementptr i8, ptr %spec.select.i.i, i64 9224
   %158 = load i64, ptr %157, align 8
   %159 = getelementptr i8, ptr %1, i64 440
   store i64 %158, ptr %159, align 8
@@ -54386,89 +54408,89 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %168 = zext nneg i8 %167 to i32
   %169 = getelementptr i8, ptr %1, i64 452
   store i32 %168, ptr %169, align 4
-  %170 = getelementptr i8, ptr %spec.select.i.i, i64 7568
+  %170 = getelementptr i8, ptr %spec.select.i.i, i64 7576
   %171 = tail call i32 @pthread_mutex_lock(ptr %170)
-  %172 = getelementptr i8, ptr %spec.select.i.i, i64 8952
+  %172 = getelementptr i8, ptr %spec.select.i.i, i64 8960
   %173 = load i32, ptr %172, align 4
   %174 = getelementptr i8, ptr %1, i64 240
   store i32 %173, ptr %174, align 4
-  %175 = getelementptr i8, ptr %spec.select.i.i, i64 8956
+  %175 = getelementptr i8, ptr %spec.select.i.i, i64 8964
   %176 = load i32, ptr %175, align 4
   %177 = getelementptr i8, ptr %1, i64 244
   store i32 %176, ptr %177, align 4
-  %178 = getelementptr i8, ptr %spec.select.i.i, i64 8964
+  %178 = getelementptr i8, ptr %spec.select.i.i, i64 8972
   %179 = load i32, ptr %178, align 4
   %180 = getelementptr i8, ptr %1, i64 248
   store i32 %179, ptr %180, align 4
-  %181 = getelementptr i8, ptr %spec.select.i.i, i64 8960
+  %181 = getelementptr i8, ptr %spec.select.i.i, i64 8968
   %182 = load i32, ptr %181, align 4
   %183 = getelementptr i8, ptr %1, i64 252
   store i32 %182, ptr %183, align 4
-  %184 = getelementptr i8, ptr %spec.select.i.i, i64 8776
+  %184 = getelementptr i8, ptr %spec.select.i.i, i64 8784
   %185 = load i64, ptr %184, align 8
   %186 = trunc i64 %185 to i32
   %187 = getelementptr i8, ptr %1, i64 256
   store i32 %186, ptr %187, align 4
-  %188 = getelementptr i8, ptr %spec.select.i.i, i64 8976
+  %188 = getelementptr i8, ptr %spec.select.i.i, i64 8984
   %189 = load i32, ptr %188, align 4
-  %190 = getelementptr i8, ptr %spec.select.i.i, i64 8752
+  %190 = getelementptr i8, ptr %spec.select.i.i, i64 8760
   %191 = load i64, ptr %190, align 8
   %192 = trunc i64 %191 to i32
   %193 = add i32 %189, %192
   %194 = getelementptr i8, ptr %1, i64 260
   store i32 %193, ptr %194, align 4
-  %195 = getelementptr i8, ptr %spec.select.i.i, i64 8984
+  %195 = getelementptr i8, ptr %spec.select.i.i, i64 8992
   %196 = load i32, ptr %195, align 4
   %197 = getelementptr i8, ptr %1, i64 264
   store i32 %196, ptr %197, align 4
   %198 = getelementptr i8, ptr %1, i64 268
   store i32 0, ptr %198, align 4
-  %199 = getelementptr i8, ptr %spec.select.i.i, i64 7717
+  %199 = getelementptr i8, ptr %spec.select.i.i, i64 7725
   %200 = load i8, ptr %199, align 1
   %201 = and i8 %200, 1
   %spec.store.select.i.i = zext nneg i8 %201 to i32
   store i32 %spec.store.select.i.i, ptr %198, align 4
-  %202 = getelementptr i8, ptr %spec.select.i.i, i64 8896
+  %202 = getelementptr i8, ptr %spec.select.i.i, i64 8904
   %203 = load i64, ptr %202, align 8
   %204 = getelementptr i8, ptr %1, i64 328
   store i64 %203, ptr %204, align 8
-  %205 = getelementptr i8, ptr %spec.select.i.i, i64 8904
+  %205 = getelementptr i8, ptr %spec.select.i.i, i64 8912
   %206 = load i64, ptr %205, align 8
   %207 = getelementptr i8, ptr %1, i64 336
   store i64 %206, ptr %207, align 8
-  %208 = getelementptr i8, ptr %spec.select.i.i, i64 8912
+  %208 = getelementptr i8, ptr %spec.select.i.i, i64 8920
   %209 = load i64, ptr %208, align 8
   %210 = getelementptr i8, ptr %1, i64 344
   store i64 %209, ptr %210, align 8
-  %211 = getelementptr i8, ptr %spec.select.i.i, i64 8920
+  %211 = getelementptr i8, ptr %spec.select.i.i, i64 8928
   %212 = load i64, ptr %211, align 8
   %213 = getelementptr i8, ptr %1, i64 352
   store i64 %212, ptr %213, align 8
-  %214 = getelementptr i8, ptr %spec.select.i.i, i64 8928
+  %214 = getelementptr i8, ptr %spec.select.i.i, i64 8936
   %215 = load i64, ptr %214, align 8
   %216 = getelementptr i8, ptr %1, i64 360
   store i64 %215, ptr %216, align 8
-  %217 = getelementptr i8, ptr %spec.select.i.i, i64 8968
+  %217 = getelementptr i8, ptr %spec.select.i.i, i64 8976
   %218 = load i64, ptr %217, align 8
   %219 = getelementptr i8, ptr %1, i64 368
   store i64 %218, ptr %219, align 8
-  %220 = getelementptr i8, ptr %spec.select.i.i, i64 8944
+  %220 = getelementptr i8, ptr %spec.select.i.i, i64 8952
   %221 = load i64, ptr %220, align 8
   %222 = getelementptr i8, ptr %1, i64 376
   store i64 %221, ptr %222, align 8
-  %223 = getelementptr i8, ptr %spec.select.i.i, i64 8936
+  %223 = getelementptr i8, ptr %spec.select.i.i, i64 8944
   %224 = load i64, ptr %223, align 8
   %225 = getelementptr i8, ptr %1, i64 424
   store i64 %224, ptr %225, align 8
-  %226 = getelementptr i8, ptr %spec.select.i.i, i64 8992
+  %226 = getelementptr i8, ptr %spec.select.i.i, i64 9000
   %227 = load i64, ptr %226, align 8
   %228 = getelementptr i8, ptr %1, i64 384
   store i64 %227, ptr %228, align 8
-  %229 = getelementptr i8, ptr %spec.select.i.i, i64 9008
+  %229 = getelementptr i8, ptr %spec.select.i.i, i64 9016
   %230 = load i64, ptr %229, align 8
   %231 = getelementptr i8, ptr %1, i64 408
   store i64 %230, ptr %231, align 8
-  %232 = getelementptr i8, ptr %spec.select.i.i, i64 9000
+  %232 = getelementptr i8, ptr %spec.select.i.i, i64 9008
   %233 = load i64, ptr %232, align 8
   %234 = getelementptr i8, ptr %1, i64 392
   store i64 %233, ptr %234, align 8
@@ -54572,7 +54594,7 @@ common.ret:                                       ; preds = %merge.i, %then13, %
 
 merge:                                            ; preds = %entry
   store ptr null, ptr %1, align 8
-  %9 = tail call dereferenceable_or_null(9232) ptr @calloc(i64 1, i64 9232)
+  %9 = tail call dereferenceable_or_null(9240) ptr @calloc(i64 1, i64 9240)
   %10 = icmp eq ptr %9, null
   br i1 %10, label %then5, label %merge4
 
@@ -54647,19 +54669,19 @@ merge2.i.i:                                       ; preds = %merge.i.i
   %29 = getelementptr i8, ptr %0, i64 24
   %30 = load ptr, ptr %29, align 8
   %31 = call fastcc i32 @"$Library.open"(ptr nonnull %9, ptr %28, ptr %30, ptr %2)
-  %.not81.i.i = icmp eq i32 %31, 0
-  br i1 %.not81.i.i, label %merge7.i.i, label %then13
+  %.not82.i.i = icmp eq i32 %31, 0
+  br i1 %.not82.i.i, label %merge7.i.i, label %then13
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %32 = getelementptr i8, ptr %9, i64 9192
+  %32 = getelementptr i8, ptr %9, i64 9200
   store i32 1, ptr %32, align 4
   %33 = getelementptr i8, ptr %0, i64 116
   %34 = load i32, ptr %33, align 4
-  %.not.i87.i.i = icmp eq i32 %34, 0
+  %.not.i88.i.i = icmp eq i32 %34, 0
   %35 = getelementptr i8, ptr %9, i64 4312
   %36 = getelementptr i8, ptr %0, i64 8
   %37 = load ptr, ptr %36, align 8
-  br i1 %.not.i87.i.i, label %merge.i89.i.i, label %then.i.i.i
+  br i1 %.not.i88.i.i, label %merge.i90.i.i, label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %merge7.i.i
   %38 = getelementptr i8, ptr %0, i64 120
@@ -54667,12 +54689,12 @@ then.i.i.i:                                       ; preds = %merge7.i.i
   %40 = call fastcc i32 @"$Model.read_synthetic"(ptr %35, ptr %37, i32 %39, ptr %2)
   br label %"$Engine.open_model.exit.i.i"
 
-merge.i89.i.i:                                    ; preds = %merge7.i.i
+merge.i90.i.i:                                    ; preds = %merge7.i.i
   %41 = call fastcc i32 @"$Model.read"(ptr %35, ptr %37, i1 zeroext true, ptr %2)
   %.not.i.i.i.i = icmp eq i32 %41, 0
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %then13
 
-merge.i.i.i.i:                                    ; preds = %merge.i89.i.i
+merge.i.i.i.i:                                    ; preds = %merge.i90.i.i
   %42 = getelementptr i8, ptr %9, i64 5064
   %43 = load i8, ptr %42, align 1
   %44 = trunc i8 %43 to i1
@@ -54711,14 +54733,14 @@ merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   br label %"$Engine.open_model.exit.i.i"
 
 "$Engine.open_model.exit.i.i":                    ; preds = %merge1.i.i.i.i, %then.i.i.i
-  %common.ret.op.i88.i.i = phi i32 [ %40, %then.i.i.i ], [ %54, %merge1.i.i.i.i ]
-  %.not82.i.i = icmp eq i32 %common.ret.op.i88.i.i, 0
-  br i1 %.not82.i.i, label %merge12.i.i, label %then13
+  %common.ret.op.i89.i.i = phi i32 [ %40, %then.i.i.i ], [ %54, %merge1.i.i.i.i ]
+  %.not83.i.i = icmp eq i32 %common.ret.op.i89.i.i, 0
+  br i1 %.not83.i.i, label %merge12.i.i, label %then13
 
 merge12.i.i:                                      ; preds = %"$Engine.open_model.exit.i.i"
   %55 = call fastcc i32 @"$Engine.make_plan"(ptr nonnull %9, ptr nonnull %0, ptr %2)
-  %.not83.i.i = icmp eq i32 %55, 0
-  br i1 %.not83.i.i, label %merge17.i.i, label %then13
+  %.not84.i.i = icmp eq i32 %55, 0
+  br i1 %.not84.i.i, label %merge17.i.i, label %then13
 
 merge17.i.i:                                      ; preds = %merge12.i.i
   store i32 2, ptr %32, align 4
@@ -54730,48 +54752,50 @@ merge17.i.i:                                      ; preds = %merge12.i.i
   %61 = getelementptr i8, ptr %9, i64 5404
   %62 = load i32, ptr %61, align 4
   %63 = call fastcc i32 @"$RankGroup.init"(ptr %56, ptr %58, i32 %60, i32 %62, ptr %2)
-  %.not84.i.i = icmp eq i32 %63, 0
-  br i1 %.not84.i.i, label %merge22.i.i, label %then13
+  %.not85.i.i = icmp eq i32 %63, 0
+  br i1 %.not85.i.i, label %merge22.i.i, label %then13
 
 merge22.i.i:                                      ; preds = %merge17.i.i
   %64 = getelementptr i8, ptr %9, i64 5104
   %65 = call fastcc i32 @"$load.ranks"(ptr %56, ptr %64, ptr %2)
-  %.not85.i.i = icmp eq i32 %65, 0
-  br i1 %.not85.i.i, label %merge27.i.i, label %then13
+  %.not86.i.i = icmp eq i32 %65, 0
+  br i1 %.not86.i.i, label %merge27.i.i, label %then13
 
 merge27.i.i:                                      ; preds = %merge22.i.i
-  %66 = getelementptr i8, ptr %9, i64 4172
-  %67 = load i32, ptr %66, align 4
-  %68 = icmp eq i32 %67, 0
-  %69 = zext i1 %68 to i8
-  %70 = getelementptr i8, ptr %9, i64 6302
-  store i8 %69, ptr %70, align 1
-  %71 = call fastcc i32 @"$Engine.capture"(ptr nonnull %9, ptr %2)
-  %.not86.i.i = icmp eq i32 %71, 0
-  br i1 %.not86.i.i, label %"$Engine.open.exit.i", label %then13
+  %66 = call fastcc i32 @"$Engine.capture"(ptr nonnull %9, ptr %2)
+  %.not87.i.i = icmp eq i32 %66, 0
+  br i1 %.not87.i.i, label %"$Engine.open.exit.i", label %then13
 
 "$Engine.open.exit.i":                            ; preds = %merge27.i.i
+  %67 = getelementptr i8, ptr %9, i64 6302
+  store i8 1, ptr %67, align 1
+  %68 = getelementptr i8, ptr %9, i64 4172
+  %69 = load i32, ptr %68, align 4
+  %70 = icmp ne i32 %69, 0
+  %71 = zext i1 %70 to i8
+  %72 = getelementptr i8, ptr %9, i64 6303
+  store i8 %71, ptr %72, align 1
   store i32 3, ptr %32, align 4
-  %72 = call fastcc i32 @"$Engine.start_loop"(ptr nonnull %9, ptr %2)
-  %.not.i = icmp eq i32 %72, 0
+  %73 = call fastcc i32 @"$Engine.start_loop"(ptr nonnull %9, ptr %2)
+  %.not.i = icmp eq i32 %73, 0
   br i1 %.not.i, label %merge.i, label %then13
 
 merge.i:                                          ; preds = %"$Engine.open.exit.i"
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i18.i)
-  %73 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18.i)
-  %74 = load <2 x i64>, ptr %time.i18.i, align 16
+  %74 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18.i)
+  %75 = load <2 x i64>, ptr %time.i18.i, align 16
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i18.i)
-  %75 = sub <2 x i64> %74, %17
-  %76 = extractelement <2 x i64> %75, i64 0
-  %reass.mul.i = mul i64 %76, 1000000000
-  %77 = extractelement <2 x i64> %75, i64 1
-  %78 = add i64 %77, %reass.mul.i
-  %79 = getelementptr i8, ptr %9, i64 9200
-  store i64 %78, ptr %79, align 8
-  %80 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
-  store ptr %80, ptr %1, align 8
-  %81 = icmp eq ptr %80, null
-  br i1 %81, label %then2.i, label %common.ret
+  %76 = sub <2 x i64> %75, %17
+  %77 = extractelement <2 x i64> %76, i64 0
+  %reass.mul.i = mul i64 %77, 1000000000
+  %78 = extractelement <2 x i64> %76, i64 1
+  %79 = add i64 %78, %reass.mul.i
+  %80 = getelementptr i8, ptr %9, i64 9208
+  store i64 %79, ptr %80, align 8
+  %81 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
+  store ptr %81, ptr %1, align 8
+  %82 = icmp eq ptr %81, null
+  br i1 %82, label %then2.i, label %common.ret
 
 then2.i:                                          ; preds = %merge.i
   %.not17.i = icmp eq ptr %2, null
@@ -54780,26 +54804,26 @@ then2.i:                                          ; preds = %merge.i
 then5.i:                                          ; preds = %then2.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.703", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %82 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %82, i64 1023)
-  %83 = icmp sgt i64 %82, 0
-  br i1 %83, label %then2.i.i19.i, label %"$printable.clean.exit.i"
+  %83 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %83, i64 1023)
+  %84 = icmp sgt i64 %83, 0
+  br i1 %84, label %then2.i.i19.i, label %"$printable.clean.exit.i"
 
 then2.i.i19.i:                                    ; preds = %then5.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i, i1 false)
   br label %"$printable.clean.exit.i"
 
 "$printable.clean.exit.i":                        ; preds = %then2.i.i19.i, %then5.i
-  %84 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %84, align 1
-  %85 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %86 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %86, i64 %85)
+  %85 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %85, align 1
+  %86 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %87 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %87, i64 %86)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %then13
 
-then13:                                           ; preds = %then2.i, %"$printable.clean.exit.i", %"$Engine.open.exit.i", %then2.i.i.i.i, %"$printable.clean.exit.i.i.i.i", %merge.i89.i.i, %"$printable.clean.exit.i.i.i", %merge.i.i.i, %merge27.i.i, %merge22.i.i, %merge17.i.i, %merge12.i.i, %"$Engine.open_model.exit.i.i", %merge2.i.i, %merge4
-  %common.ret.op.i.ph = phi i32 [ 1, %merge4 ], [ %31, %merge2.i.i ], [ %common.ret.op.i88.i.i, %"$Engine.open_model.exit.i.i" ], [ %55, %merge12.i.i ], [ %63, %merge17.i.i ], [ %65, %merge22.i.i ], [ %71, %merge27.i.i ], [ 1, %merge.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ %41, %merge.i89.i.i ], [ 5, %"$printable.clean.exit.i.i.i.i" ], [ 5, %then2.i.i.i.i ], [ %72, %"$Engine.open.exit.i" ], [ 3, %"$printable.clean.exit.i" ], [ 3, %then2.i ]
+then13:                                           ; preds = %then2.i, %"$printable.clean.exit.i", %"$Engine.open.exit.i", %then2.i.i.i.i, %"$printable.clean.exit.i.i.i.i", %merge.i90.i.i, %"$printable.clean.exit.i.i.i", %merge.i.i.i, %merge27.i.i, %merge22.i.i, %merge17.i.i, %merge12.i.i, %"$Engine.open_model.exit.i.i", %merge2.i.i, %merge4
+  %common.ret.op.i.ph = phi i32 [ 1, %merge4 ], [ %31, %merge2.i.i ], [ %common.ret.op.i89.i.i, %"$Engine.open_model.exit.i.i" ], [ %55, %merge12.i.i ], [ %63, %merge17.i.i ], [ %65, %merge22.i.i ], [ %66, %merge27.i.i ], [ 1, %merge.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ %41, %merge.i90.i.i ], [ 5, %"$printable.clean.exit.i.i.i.i" ], [ 5, %then2.i.i.i.i ], [ %73, %"$Engine.open.exit.i" ], [ 3, %"$printable.clean.exit.i" ], [ 3, %then2.i ]
   call fastcc void @"$close_engine"(ptr nonnull %9)
   br label %common.ret
 }
@@ -54863,7 +54887,7 @@ entry:
   %raw.i = alloca [1024 x i8], align 1
   %attributes.i = alloca %111, align 8
   %5 = getelementptr inbounds i8, ptr %0, i64 4
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(320) %5, i8 0, i64 316, i1 false)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(328) %5, i8 0, i64 324, i1 false)
   %6 = getelementptr i8, ptr %0, i64 16
   store ptr %1, ptr %6, align 8
   store i32 %2, ptr %0, align 4
@@ -54885,10 +54909,10 @@ entry:
   %19 = getelementptr i8, ptr %0, i64 8
   store ptr %18, ptr %19, align 8
   %20 = call ptr @calloc(i64 %17, i64 4)
-  %21 = getelementptr i8, ptr %0, i64 224
+  %21 = getelementptr i8, ptr %0, i64 232
   store ptr %20, ptr %21, align 8
   %22 = call ptr @calloc(i64 %17, i64 1024)
-  %23 = getelementptr i8, ptr %0, i64 232
+  %23 = getelementptr i8, ptr %0, i64 240
   store ptr %22, ptr %23, align 8
   %24 = call ptr @calloc(i64 %17, i64 8)
   %25 = getelementptr i8, ptr %0, i64 32
@@ -55193,93 +55217,109 @@ entry:
   %5 = getelementptr i8, ptr %1, i64 184
   %6 = getelementptr i8, ptr %1, i64 196
   %7 = getelementptr i8, ptr %1, i64 88
-  %8 = getelementptr i8, ptr %1, i64 232
+  %8 = getelementptr i8, ptr %1, i64 240
   %9 = sext i32 %3 to i64
-  %10 = getelementptr i8, ptr %1, i64 208
+  %10 = getelementptr i8, ptr %1, i64 216
   %11 = getelementptr i8, ptr %1, i64 8
-  %12 = getelementptr i8, ptr %1, i64 216
-  %13 = getelementptr i8, ptr %1, i64 224
+  %12 = getelementptr i8, ptr %1, i64 224
+  %13 = getelementptr i8, ptr %1, i64 232
   %14 = getelementptr i8, ptr %1, i64 16
   %15 = getelementptr i8, ptr %1, i64 24
   %16 = getelementptr i8, ptr %1, i64 200
-  %17 = getelementptr i8, ptr %1, i64 192
-  %18 = getelementptr i8, ptr %1, i64 136
+  %17 = getelementptr i8, ptr %1, i64 208
+  %18 = getelementptr i8, ptr %1, i64 192
+  %19 = getelementptr i8, ptr %1, i64 136
   br label %condition
 
 condition:                                        ; preds = %"$RankGroup.report_finished.exit", %entry
-  %generation.0 = phi i64 [ 0, %entry ], [ %30, %"$RankGroup.report_finished.exit" ]
-  %19 = tail call i32 @pthread_mutex_lock(ptr %4)
-  %20 = load i64, ptr %5, align 8
-  %21 = icmp eq i64 %20, %generation.0
-  br i1 %21, label %and.lhs.true.i, label %"$RankGroup.wait_for_generation.exitthread-pre-split"
+  %generation.0 = phi i64 [ 0, %entry ], [ %31, %"$RankGroup.report_finished.exit" ]
+  %20 = tail call i32 @pthread_mutex_lock(ptr %4)
+  %21 = load i64, ptr %5, align 8
+  %22 = icmp eq i64 %21, %generation.0
+  br i1 %22, label %and.lhs.true.i, label %"$RankGroup.wait_for_generation.exitthread-pre-split"
 
 whilebody.i:                                      ; preds = %and.lhs.true.i
-  %22 = tail call i32 @pthread_cond_wait(ptr %7, ptr %4)
-  %23 = load i64, ptr %5, align 8
-  %24 = icmp eq i64 %23, %generation.0
-  br i1 %24, label %and.lhs.true.i, label %"$RankGroup.wait_for_generation.exitthread-pre-split"
+  %23 = tail call i32 @pthread_cond_wait(ptr %7, ptr %4)
+  %24 = load i64, ptr %5, align 8
+  %25 = icmp eq i64 %24, %generation.0
+  br i1 %25, label %and.lhs.true.i, label %"$RankGroup.wait_for_generation.exitthread-pre-split"
 
 and.lhs.true.i:                                   ; preds = %condition, %whilebody.i
-  %25 = load i8, ptr %6, align 1
-  %26 = trunc i8 %25 to i1
-  br i1 %26, label %"$RankGroup.wait_for_generation.exit", label %whilebody.i
+  %26 = load i8, ptr %6, align 1
+  %27 = trunc i8 %26 to i1
+  br i1 %27, label %"$RankGroup.wait_for_generation.exit", label %whilebody.i
 
 "$RankGroup.wait_for_generation.exitthread-pre-split": ; preds = %whilebody.i, %condition
   %.pr = load i8, ptr %6, align 1
   br label %"$RankGroup.wait_for_generation.exit"
 
 "$RankGroup.wait_for_generation.exit":            ; preds = %and.lhs.true.i, %"$RankGroup.wait_for_generation.exitthread-pre-split"
-  %27 = phi i8 [ %.pr, %"$RankGroup.wait_for_generation.exitthread-pre-split" ], [ %25, %and.lhs.true.i ]
-  %28 = tail call i32 @pthread_mutex_unlock(ptr %4)
-  %29 = icmp eq i8 %27, 0
-  br i1 %29, label %whilebody, label %merge
+  %28 = phi i8 [ %.pr, %"$RankGroup.wait_for_generation.exitthread-pre-split" ], [ %26, %and.lhs.true.i ]
+  %29 = tail call i32 @pthread_mutex_unlock(ptr %4)
+  %30 = icmp eq i8 %28, 0
+  br i1 %30, label %whilebody, label %merge
 
 whilebody:                                        ; preds = %"$RankGroup.wait_for_generation.exit"
-  %30 = add i64 %generation.0, 1
-  %31 = load ptr, ptr %8, align 8
-  %32 = getelementptr %4, ptr %31, i64 %9
-  store i8 0, ptr %32, align 1
-  %33 = load ptr, ptr %10, align 8
-  %34 = load ptr, ptr %11, align 8
-  %35 = getelementptr %15, ptr %34, i64 %9
-  %36 = load ptr, ptr %12, align 8
-  %37 = tail call i32 %33(ptr %35, ptr %36, ptr nonnull %32)
-  %38 = load ptr, ptr %13, align 8
-  %39 = getelementptr i32, ptr %38, i64 %9
-  store i32 %37, ptr %39, align 4
-  %.not.i = icmp eq i32 %37, 0
+  %31 = add i64 %generation.0, 1
+  %32 = load ptr, ptr %8, align 8
+  %33 = getelementptr %4, ptr %32, i64 %9
+  store i8 0, ptr %33, align 1
+  %34 = load ptr, ptr %10, align 8
+  %35 = load ptr, ptr %11, align 8
+  %36 = getelementptr %15, ptr %35, i64 %9
+  %37 = load ptr, ptr %12, align 8
+  %38 = tail call i32 %34(ptr %36, ptr %37, ptr nonnull %33)
+  %39 = load ptr, ptr %13, align 8
+  %40 = getelementptr i32, ptr %39, i64 %9
+  store i32 %38, ptr %40, align 4
+  %.not.i = icmp eq i32 %38, 0
   br i1 %.not.i, label %"$RankGroup.execute.exit", label %and.lhs.true.i7
 
 then.i:                                           ; preds = %and.lhs.true.i7
-  %40 = load ptr, ptr %14, align 8
-  %41 = getelementptr i8, ptr %40, i64 32
-  %42 = load ptr, ptr %41, align 8
-  %43 = load ptr, ptr %15, align 8
-  tail call void %42(ptr %43)
+  %41 = load ptr, ptr %14, align 8
+  %42 = getelementptr i8, ptr %41, i64 32
+  %43 = load ptr, ptr %42, align 8
+  %44 = load ptr, ptr %15, align 8
+  tail call void %43(ptr %44)
   br label %"$RankGroup.execute.exit"
 
 and.lhs.true.i7:                                  ; preds = %whilebody
-  %44 = load i32, ptr %1, align 4
-  %45 = icmp sgt i32 %44, 1
-  br i1 %45, label %then.i, label %"$RankGroup.execute.exit"
+  %45 = load i32, ptr %1, align 4
+  %46 = icmp sgt i32 %45, 1
+  br i1 %46, label %then.i, label %"$RankGroup.execute.exit"
 
 "$RankGroup.execute.exit":                        ; preds = %whilebody, %then.i, %and.lhs.true.i7
-  %46 = tail call i32 @pthread_mutex_lock(ptr %4)
-  %47 = load ptr, ptr %16, align 8
-  %48 = getelementptr i8, ptr %47, i64 %9
-  store i8 0, ptr %48, align 1
-  %49 = load i32, ptr %17, align 4
-  %50 = add i32 %49, -1
-  store i32 %50, ptr %17, align 4
-  %51 = icmp eq i32 %50, 0
-  br i1 %51, label %then.i8, label %"$RankGroup.report_finished.exit"
+  %47 = tail call i32 @pthread_mutex_lock(ptr %4)
+  %48 = load ptr, ptr %16, align 8
+  %49 = getelementptr i8, ptr %48, i64 %9
+  store i8 0, ptr %49, align 1
+  %50 = load i8, ptr %17, align 1
+  %51 = trunc i8 %50 to i1
+  br i1 %51, label %or.end.i, label %or.rhs.i
 
-then.i8:                                          ; preds = %"$RankGroup.execute.exit"
-  %52 = tail call i32 @pthread_cond_signal(ptr %18)
+or.rhs.i:                                         ; preds = %"$RankGroup.execute.exit"
+  %52 = load ptr, ptr %13, align 8
+  %53 = getelementptr i32, ptr %52, i64 %9
+  %54 = load i32, ptr %53, align 4
+  %55 = icmp ne i32 %54, 0
+  %56 = zext i1 %55 to i8
+  br label %or.end.i
+
+or.end.i:                                         ; preds = %or.rhs.i, %"$RankGroup.execute.exit"
+  %57 = phi i8 [ 1, %"$RankGroup.execute.exit" ], [ %56, %or.rhs.i ]
+  store i8 %57, ptr %17, align 1
+  %58 = load i32, ptr %18, align 4
+  %59 = add i32 %58, -1
+  store i32 %59, ptr %18, align 4
+  %60 = icmp eq i32 %59, 0
+  br i1 %60, label %then.i8, label %"$RankGroup.report_finished.exit"
+
+then.i8:                                          ; preds = %or.end.i
+  %61 = tail call i32 @pthread_cond_signal(ptr %19)
   br label %"$RankGroup.report_finished.exit"
 
-"$RankGroup.report_finished.exit":                ; preds = %"$RankGroup.execute.exit", %then.i8
-  %53 = tail call i32 @pthread_mutex_unlock(ptr %4)
+"$RankGroup.report_finished.exit":                ; preds = %or.end.i, %then.i8
+  %62 = tail call i32 @pthread_mutex_unlock(ptr %4)
   br label %condition
 
 merge:                                            ; preds = %"$RankGroup.wait_for_generation.exit"
@@ -58525,7 +58565,7 @@ then2:                                            ; preds = %merge
   %reass.mul = mul i64 %reass.add, 1000000000
   %176 = sub i64 %175, %12
   %177 = add i64 %176, %reass.mul
-  %178 = getelementptr i8, ptr %0, i64 9208
+  %178 = getelementptr i8, ptr %0, i64 9216
   store i64 %177, ptr %178, align 8
   %.val = load ptr, ptr %2, align 8
   %.val12 = load ptr, ptr %3, align 8
@@ -58542,7 +58582,7 @@ then2:                                            ; preds = %merge
   %common.ret.op.i19 = select i1 %.not.i18, i64 %183, i64 0
   call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %info.i17)
   %184 = sub i64 %common.ret.op.i, %common.ret.op.i19
-  %185 = getelementptr i8, ptr %0, i64 9216
+  %185 = getelementptr i8, ptr %0, i64 9224
   store i64 %184, ptr %185, align 8
   br label %common.ret
 }
@@ -58843,7 +58883,7 @@ entry:
   %67 = add nsw i64 %66, %60
   %68 = add nsw i64 %67, %59
   %69 = tail call ptr @calloc(i64 1, i64 %68)
-  %70 = getelementptr i8, ptr %0, i64 9224
+  %70 = getelementptr i8, ptr %0, i64 9232
   store ptr %69, ptr %70, align 8
   %71 = icmp eq ptr %69, null
   br i1 %71, label %then, label %merge
@@ -58897,60 +58937,60 @@ merge:                                            ; preds = %entry
   %91 = getelementptr i8, ptr %0, i64 5418
   %92 = load i8, ptr %91, align 1
   %93 = getelementptr i8, ptr %69, i64 %59
-  %94 = getelementptr i8, ptr %0, i64 6424
+  %94 = getelementptr i8, ptr %0, i64 6432
   %95 = getelementptr i8, ptr %0, i64 4336
   %96 = getelementptr i8, ptr %0, i64 6104
-  %97 = getelementptr i8, ptr %0, i64 6512
+  %97 = getelementptr i8, ptr %0, i64 6520
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(2768) %97, i8 0, i64 2680, i1 false)
-  %98 = getelementptr i8, ptr %0, i64 6432
+  %98 = getelementptr i8, ptr %0, i64 6440
   store ptr %95, ptr %98, align 8
-  %99 = getelementptr i8, ptr %0, i64 6440
+  %99 = getelementptr i8, ptr %0, i64 6448
   store i32 %78, ptr %99, align 8
-  %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6444
+  %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6452
   %100 = load <2 x i32>, ptr %79, align 4
   %101 = shufflevector <2 x i32> %100, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
   store <2 x i32> %101, ptr %chosen.sroa.2.0..sroa_idx, align 4
-  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6452
+  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6460
   store i32 %81, ptr %chosen.sroa.4.0..sroa_idx, align 4
-  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6456
-  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6460
+  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6464
+  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6468
   %102 = load <2 x i32>, ptr %82, align 4
   store <2 x i32> %102, ptr %chosen.sroa.5.0..sroa_idx, align 8
-  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6464
+  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6472
   store i8 %86, ptr %chosen.sroa.7.0..sroa_idx, align 8
-  %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6465
+  %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6473
   store i8 %90, ptr %chosen.sroa.8.0..sroa_idx, align 1
-  %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6466
+  %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6474
   store i8 %92, ptr %chosen.sroa.9.0..sroa_idx, align 2
-  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 6467
+  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 6475
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %chosen.sroa.10.0..sroa_idx, ptr noundef nonnull align 1 dereferenceable(29) %chosen.sroa.10, i64 29, i1 false)
-  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 6496
+  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 6504
   store ptr %69, ptr %chosen.sroa.11.0..sroa_idx, align 8
-  %chosen.sroa.12.0..sroa_idx = getelementptr i8, ptr %0, i64 6504
+  %chosen.sroa.12.0..sroa_idx = getelementptr i8, ptr %0, i64 6512
   store ptr %93, ptr %chosen.sroa.12.0..sroa_idx, align 8
   store ptr %96, ptr %94, align 8
-  %103 = getelementptr i8, ptr %0, i64 8864
+  %103 = getelementptr i8, ptr %0, i64 8872
   store i32 -1, ptr %103, align 4
-  %104 = getelementptr i8, ptr %0, i64 8872
+  %104 = getelementptr i8, ptr %0, i64 8880
   store i64 1, ptr %104, align 8
-  %105 = getelementptr i8, ptr %0, i64 7717
+  %105 = getelementptr i8, ptr %0, i64 7725
   store i8 1, ptr %105, align 1
-  %106 = getelementptr i8, ptr %0, i64 7464
+  %106 = getelementptr i8, ptr %0, i64 7472
   %107 = tail call i32 @pthread_mutex_init(ptr %106, ptr null)
-  %108 = getelementptr i8, ptr %0, i64 7504
+  %108 = getelementptr i8, ptr %0, i64 7512
   %109 = tail call i32 @pthread_cond_init(ptr %108, ptr null)
-  %110 = getelementptr i8, ptr %0, i64 7552
+  %110 = getelementptr i8, ptr %0, i64 7560
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %110, i8 0, i64 16, i1 false)
-  %111 = getelementptr i8, ptr %0, i64 7568
+  %111 = getelementptr i8, ptr %0, i64 7576
   %112 = tail call i32 @pthread_mutex_init(ptr %111, ptr null)
-  %113 = getelementptr i8, ptr %0, i64 7608
+  %113 = getelementptr i8, ptr %0, i64 7616
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i.i)
   %114 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i.i)
   %115 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i.i, i32 1)
   %116 = call i32 @pthread_cond_init(ptr %113, ptr nonnull %attributes.i.i)
   %117 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i.i)
-  %118 = getelementptr i8, ptr %0, i64 7656
+  %118 = getelementptr i8, ptr %0, i64 7664
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i25.i)
   %119 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i25.i)
   %120 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i25.i, i32 1)
@@ -58960,11 +59000,11 @@ merge:                                            ; preds = %entry
   %123 = load i32, ptr %chosen.sroa.4.0..sroa_idx, align 4
   %124 = load i32, ptr %chosen.sroa.6.0..sroa_idx, align 4
   %125 = add i32 %124, %123
-  %126 = getelementptr i8, ptr %0, i64 8816
+  %126 = getelementptr i8, ptr %0, i64 8824
   store i32 %125, ptr %126, align 4
   %127 = shl i32 %125, 1
-  %128 = getelementptr i8, ptr %0, i64 9160
-  %129 = getelementptr i8, ptr %0, i64 9168
+  %128 = getelementptr i8, ptr %0, i64 9168
+  %129 = getelementptr i8, ptr %0, i64 9176
   %130 = call dereferenceable_or_null(229376) ptr @calloc(i64 4096, i64 56)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %129, i8 0, i64 16, i1 false)
   store ptr %130, ptr %128, align 8
@@ -58984,14 +59024,14 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i, 
 "$EventRing.init.exit.i.i":                       ; preds = %condition.i.i.i.i
   %134 = shl i32 %125, 3
   %135 = call i32 @llvm.smax.i32(i32 %134, i32 65536)
-  %136 = getelementptr i8, ptr %0, i64 8824
+  %136 = getelementptr i8, ptr %0, i64 8832
   %137 = zext nneg i32 %135 to i64
-  %138 = getelementptr i8, ptr %0, i64 8832
+  %138 = getelementptr i8, ptr %0, i64 8840
   store i64 %power.0.i.i.i.i, ptr %138, align 8
   %139 = call i64 @llvm.smax.i64(i64 %power.0.i.i.i.i, i64 %137)
-  %140 = getelementptr i8, ptr %0, i64 8840
+  %140 = getelementptr i8, ptr %0, i64 8848
   store i64 %139, ptr %140, align 8
-  %141 = getelementptr i8, ptr %0, i64 8848
+  %141 = getelementptr i8, ptr %0, i64 8856
   %142 = mul i64 %power.0.i.i.i.i, 472
   %143 = call ptr @malloc(i64 %142)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %141, i8 0, i64 16, i1 false)
@@ -59001,8 +59041,8 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i, 
 
 and.lhs.true.i.i:                                 ; preds = %merge7.i42.i.i, %and.lhs.true1.i.i
   %.pre-phi59.i.i = phi i64 [ %.pre58.i.i, %merge7.i42.i.i ], [ %.pre-phi.i.i, %and.lhs.true1.i.i ]
-  %144 = getelementptr i8, ptr %0, i64 8792
-  %145 = getelementptr i8, ptr %0, i64 8808
+  %144 = getelementptr i8, ptr %0, i64 8800
+  %145 = getelementptr i8, ptr %0, i64 8816
   %146 = load i64, ptr %145, align 8
   %.not.i.i.i = icmp slt i64 %146, %.pre-phi59.i.i
   br i1 %.not.i.i.i, label %merge.i.i.i, label %and.rhs.i.i
@@ -59024,8 +59064,8 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
 
 and.lhs.true1.i.i:                                ; preds = %merge7.i49.i.i, %and.lhs.true2.i.i
   %.pre-phi.i.i = phi i64 [ %.pre57.i.i, %merge7.i49.i.i ], [ %161, %and.lhs.true2.i.i ]
-  %152 = getelementptr i8, ptr %0, i64 8768
-  %153 = getelementptr i8, ptr %0, i64 8784
+  %152 = getelementptr i8, ptr %0, i64 8776
+  %153 = getelementptr i8, ptr %0, i64 8792
   %154 = load i64, ptr %153, align 8
   %.not.i37.i.i = icmp slt i64 %154, %.pre-phi.i.i
   br i1 %.not.i37.i.i, label %merge.i39.i.i, label %and.lhs.true.i.i
@@ -59048,9 +59088,9 @@ merge7.i42.i.i:                                   ; preds = %merge.i39.i.i
   br label %and.lhs.true.i.i
 
 and.lhs.true2.i.i:                                ; preds = %merge
-  %160 = getelementptr i8, ptr %0, i64 8744
+  %160 = getelementptr i8, ptr %0, i64 8752
   %161 = sext i32 %125 to i64
-  %162 = getelementptr i8, ptr %0, i64 8760
+  %162 = getelementptr i8, ptr %0, i64 8768
   %163 = load i64, ptr %162, align 8
   %.not.i44.i.i = icmp slt i64 %163, %161
   br i1 %.not.i44.i.i, label %merge.i46.i.i, label %and.lhs.true1.i.i
@@ -59133,18 +59173,18 @@ then2.i.i30.i:                                    ; preds = %then11.i.i
   br label %common.ret
 
 merge.i:                                          ; preds = %merge.i.i
-  %187 = getelementptr i8, ptr %0, i64 6468
-  %188 = getelementptr i8, ptr %0, i64 7112
-  %189 = getelementptr i8, ptr %0, i64 7152
+  %187 = getelementptr i8, ptr %0, i64 6476
+  %188 = getelementptr i8, ptr %0, i64 7120
+  %189 = getelementptr i8, ptr %0, i64 7160
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %189, ptr noundef nonnull align 4 dereferenceable(28) %187, i64 28, i1 false)
-  %190 = getelementptr i8, ptr %0, i64 7184
+  %190 = getelementptr i8, ptr %0, i64 7192
   %191 = load ptr, ptr %chosen.sroa.11.0..sroa_idx, align 8
   call fastcc void @"$anon (./terra/scheduling/batch.t:114).518"(ptr %190, ptr %189, ptr %191)
-  %192 = getelementptr i8, ptr %0, i64 7400
+  %192 = getelementptr i8, ptr %0, i64 7408
   %193 = load ptr, ptr %chosen.sroa.12.0..sroa_idx, align 8
-  %194 = getelementptr i8, ptr %0, i64 7416
+  %194 = getelementptr i8, ptr %0, i64 7424
   store ptr %193, ptr %194, align 8
-  %195 = getelementptr i8, ptr %0, i64 7164
+  %195 = getelementptr i8, ptr %0, i64 7172
   %196 = load i32, ptr %195, align 4
   %197 = sext i32 %196 to i64
   %198 = shl nsw i64 %197, 2
@@ -59152,16 +59192,16 @@ merge.i:                                          ; preds = %merge.i.i
   %200 = sdiv i64 %199, 64
   %201 = shl nsw i64 %200, 6
   %202 = getelementptr i8, ptr %193, i64 %201
-  %203 = getelementptr i8, ptr %0, i64 7424
+  %203 = getelementptr i8, ptr %0, i64 7432
   store ptr %202, ptr %203, align 8
   %204 = shl nsw i64 %200, 7
   %205 = getelementptr i8, ptr %193, i64 %204
-  %206 = getelementptr i8, ptr %0, i64 7432
+  %206 = getelementptr i8, ptr %0, i64 7440
   store ptr %205, ptr %206, align 8
   %207 = mul nsw i64 %200, 3
   %208 = mul nsw i64 %200, 192
   %209 = getelementptr i8, ptr %193, i64 %208
-  %210 = getelementptr i8, ptr %0, i64 7440
+  %210 = getelementptr i8, ptr %0, i64 7448
   store ptr %209, ptr %210, align 8
   %211 = mul i32 %196, 20
   %212 = sext i32 %211 to i64
@@ -59171,46 +59211,46 @@ merge.i:                                          ; preds = %merge.i.i
   %216 = add nsw i64 %215, %207
   %217 = shl nsw i64 %216, 6
   %218 = getelementptr i8, ptr %193, i64 %217
-  %219 = getelementptr i8, ptr %0, i64 7448
+  %219 = getelementptr i8, ptr %0, i64 7456
   store ptr %218, ptr %219, align 8
   %220 = add nsw i64 %216, %215
   %221 = shl i64 %220, 6
   store ptr %193, ptr %192, align 8
-  %222 = getelementptr i8, ptr %0, i64 7408
+  %222 = getelementptr i8, ptr %0, i64 7416
   store i64 %221, ptr %222, align 8
-  %223 = getelementptr i8, ptr %0, i64 7456
+  %223 = getelementptr i8, ptr %0, i64 7464
   store ptr null, ptr %223, align 8
-  %224 = getelementptr i8, ptr %0, i64 7232
+  %224 = getelementptr i8, ptr %0, i64 7240
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(40) %188, i8 0, i64 40, i1 false)
   %225 = load ptr, ptr %224, align 8
   store i32 0, ptr %225, align 4
-  %226 = getelementptr i8, ptr %0, i64 7360
+  %226 = getelementptr i8, ptr %0, i64 7368
   %227 = load ptr, ptr %226, align 8
   store i32 0, ptr %227, align 4
   %228 = load i32, ptr %chosen.sroa.5.0..sroa_idx, align 4
   %229 = load i32, ptr %126, align 4
   %230 = load i8, ptr %chosen.sroa.7.0..sroa_idx, align 1
   %231 = load i8, ptr %chosen.sroa.8.0..sroa_idx, align 1
-  %232 = getelementptr i8, ptr %0, i64 6512
-  %233 = getelementptr i8, ptr %0, i64 6538
+  %232 = getelementptr i8, ptr %0, i64 6520
+  %233 = getelementptr i8, ptr %0, i64 6546
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(600) %233, i8 0, i64 574, i1 false)
-  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6524
+  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6532
   %234 = load <4 x i32>, ptr %99, align 4
   store <4 x i32> %234, ptr %232, align 4
-  %chosen.sroa.10.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6528
+  %chosen.sroa.10.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6536
   store i32 %228, ptr %chosen.sroa.10.0..sroa_idx.i.i, align 4
-  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6532
+  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6540
   store i32 %229, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
-  %chosen.sroa.13.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6536
+  %chosen.sroa.13.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6544
   store i8 %230, ptr %chosen.sroa.13.0..sroa_idx.i.i, align 4
-  %chosen.sroa.14.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6537
+  %chosen.sroa.14.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6545
   store i8 %231, ptr %chosen.sroa.14.0..sroa_idx.i.i, align 1
-  %235 = getelementptr i8, ptr %0, i64 6760
+  %235 = getelementptr i8, ptr %0, i64 6768
   store ptr %188, ptr %235, align 8
-  %236 = getelementptr i8, ptr %0, i64 7032
+  %236 = getelementptr i8, ptr %0, i64 7040
   %237 = extractelement <4 x i32> %234, i64 3
   store i32 %237, ptr %236, align 4
-  %238 = getelementptr i8, ptr %0, i64 7156
+  %238 = getelementptr i8, ptr %0, i64 7164
   %239 = load i32, ptr %238, align 4
   %240 = icmp sgt i32 %237, %239
   br i1 %240, label %then.i.i.i, label %merge.i.i26.i
@@ -59241,7 +59281,7 @@ then2.i.i.i.i.i:                                  ; preds = %then2.i.i.i
   br label %common.ret
 
 merge.i.i26.i:                                    ; preds = %merge.i
-  %247 = getelementptr i8, ptr %0, i64 6544
+  %247 = getelementptr i8, ptr %0, i64 6552
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %247, i8 0, i64 216, i1 false)
   %248 = extractelement <4 x i32> %234, i64 0
   %249 = icmp slt i32 %248, 0
@@ -59277,9 +59317,9 @@ then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i28.i
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i26.i
   store i32 %248, ptr %247, align 4
-  %258 = getelementptr i8, ptr %0, i64 6548
+  %258 = getelementptr i8, ptr %0, i64 6556
   store i32 %248, ptr %258, align 4
-  %259 = getelementptr i8, ptr %0, i64 6552
+  %259 = getelementptr i8, ptr %0, i64 6560
   store i32 %250, ptr %259, align 4
   %260 = shl nuw i32 %248, 1
   %invariant.smin.i.i.i.i.i = call i32 @llvm.smin.i32(i32 %260, i32 536870912)
@@ -59292,43 +59332,43 @@ condition.i.i.i.i.i:                              ; preds = %condition.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i, label %condition.i.i.i.i.i, label %"$bucket_count.exit.i.i.i.i"
 
 "$bucket_count.exit.i.i.i.i":                     ; preds = %condition.i.i.i.i.i
-  %262 = getelementptr i8, ptr %0, i64 6568
+  %262 = getelementptr i8, ptr %0, i64 6576
   store i32 %count.0.i.i.i.i.i, ptr %262, align 4
-  %263 = getelementptr i8, ptr %0, i64 6584
+  %263 = getelementptr i8, ptr %0, i64 6592
   store i64 -1, ptr %263, align 8
-  %264 = getelementptr i8, ptr %0, i64 6572
+  %264 = getelementptr i8, ptr %0, i64 6580
   store i32 -1, ptr %264, align 4
-  %265 = getelementptr i8, ptr %0, i64 6576
+  %265 = getelementptr i8, ptr %0, i64 6584
   store i32 -1, ptr %265, align 4
   %266 = call i32 @llvm.umax.i32(i32 %248, i32 1)
   %267 = zext nneg i32 %266 to i64
   %268 = call ptr @calloc(i64 %267, i64 40)
-  %269 = getelementptr i8, ptr %0, i64 6608
+  %269 = getelementptr i8, ptr %0, i64 6616
   store ptr %268, ptr %269, align 8
   %270 = zext nneg i32 %248 to i64
   %271 = zext nneg i32 %250 to i64
   %272 = mul nuw nsw i64 %271, %270
   %273 = call i64 @llvm.umax.i64(i64 %272, i64 1)
   %274 = call noalias noundef ptr @calloc(i64 %273, i64 4)
-  %275 = getelementptr i8, ptr %0, i64 6616
+  %275 = getelementptr i8, ptr %0, i64 6624
   store ptr %274, ptr %275, align 8
   %276 = call i64 @llvm.umax.i64(i64 %270, i64 1)
   %277 = call noalias noundef ptr @calloc(i64 %276, i64 4)
-  %278 = getelementptr i8, ptr %0, i64 6624
+  %278 = getelementptr i8, ptr %0, i64 6632
   store ptr %277, ptr %278, align 8
   %279 = call i32 @llvm.smax.i32(i32 %count.0.i.i.i.i.i, i32 1)
   %280 = zext nneg i32 %279 to i64
   %281 = call noalias noundef ptr @calloc(i64 %280, i64 4)
-  %282 = getelementptr i8, ptr %0, i64 6632
+  %282 = getelementptr i8, ptr %0, i64 6640
   store ptr %281, ptr %282, align 8
   %283 = call noalias noundef ptr @calloc(i64 %276, i64 4)
-  %284 = getelementptr i8, ptr %0, i64 6640
+  %284 = getelementptr i8, ptr %0, i64 6648
   store ptr %283, ptr %284, align 8
   %285 = call noalias noundef ptr @calloc(i64 %276, i64 4)
-  %286 = getelementptr i8, ptr %0, i64 6648
+  %286 = getelementptr i8, ptr %0, i64 6656
   store ptr %285, ptr %286, align 8
   %287 = call noalias noundef ptr @calloc(i64 %276, i64 4)
-  %288 = getelementptr i8, ptr %0, i64 6656
+  %288 = getelementptr i8, ptr %0, i64 6664
   store ptr %287, ptr %288, align 8
   %289 = icmp eq ptr %268, null
   br i1 %289, label %then5.i.i.i.i, label %or.lhs.false12.i.i.i.i
@@ -59429,7 +59469,7 @@ merge18.loopexit.i.i.i.i:                         ; preds = %forbody.i.i.i.i
 
 merge18.i.i.i.i:                                  ; preds = %merge18.loopexit.i.i.i.i, %forcond.preheader.i.i.i.i
   %319 = phi i32 [ %.pre.i.i.i.i, %merge18.loopexit.i.i.i.i ], [ %248, %forcond.preheader.i.i.i.i ]
-  %320 = getelementptr i8, ptr %0, i64 6556
+  %320 = getelementptr i8, ptr %0, i64 6564
   store i32 0, ptr %320, align 4
   %321 = icmp sgt i32 %319, 0
   br i1 %321, label %forbody.i.i.i.i.i.preheader, label %merge4.i.i.i
@@ -59546,31 +59586,31 @@ merge4.i.i.i:                                     ; preds = %merge4.i.i.i.loopex
   br i1 %375, label %then9.i.i.i, label %merge8.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge4.i.i.i
-  %376 = getelementptr i8, ptr %0, i64 6664
+  %376 = getelementptr i8, ptr %0, i64 6672
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(96) %376, i8 0, i64 96, i1 false)
-  %377 = getelementptr i8, ptr %0, i64 6720
+  %377 = getelementptr i8, ptr %0, i64 6728
   %378 = call i32 @pthread_mutex_init(ptr %377, ptr null)
   %379 = shl nuw nsw i64 %270, 1
   %380 = add nuw nsw i64 %379, 2
   store i64 %380, ptr %376, align 8
-  %381 = getelementptr i8, ptr %0, i64 6688
+  %381 = getelementptr i8, ptr %0, i64 6696
   store i32 %250, ptr %381, align 4
   %382 = mul nuw nsw i64 %380, 24
   %383 = call ptr @malloc(i64 %382)
-  %384 = getelementptr i8, ptr %0, i64 6696
+  %384 = getelementptr i8, ptr %0, i64 6704
   store ptr %383, ptr %384, align 8
   %385 = shl nuw nsw i64 %271, 2
   %386 = mul i64 %385, %380
   %387 = call ptr @malloc(i64 %386)
-  %388 = getelementptr i8, ptr %0, i64 6704
+  %388 = getelementptr i8, ptr %0, i64 6712
   store ptr %387, ptr %388, align 8
   %389 = shl nuw nsw i64 %270, 2
   %390 = or disjoint i64 %389, 1
   %391 = call ptr @malloc(i64 %390)
-  %392 = getelementptr i8, ptr %0, i64 6712
+  %392 = getelementptr i8, ptr %0, i64 6720
   store ptr %391, ptr %392, align 8
   %393 = call i32 @eventfd(i32 0, i32 526336)
-  %394 = getelementptr i8, ptr %0, i64 6692
+  %394 = getelementptr i8, ptr %0, i64 6700
   store i32 %393, ptr %394, align 4
   %395 = load ptr, ptr %384, align 8
   %396 = icmp eq ptr %395, null
@@ -59649,9 +59689,9 @@ merge8.i.i.i:                                     ; preds = %else.i.i.i.i, %merg
   br i1 %418, label %forbody.lr.ph.i.i.i.i, label %merge.i66.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i.i
-  %419 = getelementptr i8, ptr %0, i64 6960
-  %420 = getelementptr i8, ptr %0, i64 6968
-  %421 = getelementptr i8, ptr %0, i64 6976
+  %419 = getelementptr i8, ptr %0, i64 6968
+  %420 = getelementptr i8, ptr %0, i64 6976
+  %421 = getelementptr i8, ptr %0, i64 6984
   %.pre.i69.i.i.i = load i64, ptr %420, align 8
   br label %forbody.i70.i.i.i
 
@@ -59695,10 +59735,10 @@ merge1.i.i.i.i:                                   ; preds = %merge7.i.i.i.i.i.i,
   br i1 %exitcond.not.i71.i.i.i, label %merge.i66.i.i.i, label %forbody.i70.i.i.i
 
 merge.i66.i.i.i:                                  ; preds = %merge1.i.i.i.i, %merge8.i.i.i
-  %438 = getelementptr i8, ptr %0, i64 6768
+  %438 = getelementptr i8, ptr %0, i64 6776
   %439 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
   %440 = sext i32 %439 to i64
-  %441 = getelementptr i8, ptr %0, i64 6784
+  %441 = getelementptr i8, ptr %0, i64 6792
   %442 = load i64, ptr %441, align 8
   %.not.i.i.i.i.i = icmp slt i64 %442, %440
   br i1 %.not.i.i.i.i.i, label %merge.i33.i.i.i.i, label %and.lhs.true8.i.i.i.i
@@ -59719,21 +59759,21 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i33.i.i.i.i
   br label %and.lhs.true8.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i.i
-  %448 = getelementptr i8, ptr %0, i64 6984
+  %448 = getelementptr i8, ptr %0, i64 6992
   %449 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %450 = sext i32 %449 to i64
   %451 = call fastcc zeroext i1 @"$Vector.reserve.701"(ptr %448, i64 %450)
   br i1 %451, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
-  %452 = getelementptr i8, ptr %0, i64 6936
+  %452 = getelementptr i8, ptr %0, i64 6944
   %453 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %454 = sext i32 %453 to i64
   %455 = call fastcc zeroext i1 @"$Vector.reserve.693"(ptr %452, i64 %454)
   br i1 %455, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
-  %456 = getelementptr i8, ptr %0, i64 6912
+  %456 = getelementptr i8, ptr %0, i64 6920
   %457 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %458 = sext i32 %457 to i64
   %459 = call fastcc zeroext i1 @"$Vector.reserve.693"(ptr %456, i64 %458)
@@ -59741,9 +59781,9 @@ and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %an
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i39.i.i.i.i, %and.lhs.true5.i.i.i.i
   %460 = phi i32 [ %.pre70.i.i.i.i, %merge7.i39.i.i.i.i ], [ %470, %and.lhs.true5.i.i.i.i ]
-  %461 = getelementptr i8, ptr %0, i64 6888
+  %461 = getelementptr i8, ptr %0, i64 6896
   %462 = sext i32 %460 to i64
-  %463 = getelementptr i8, ptr %0, i64 6904
+  %463 = getelementptr i8, ptr %0, i64 6912
   %464 = load i64, ptr %463, align 8
   %.not.i77.i.i.i = icmp slt i64 %464, %462
   br i1 %.not.i77.i.i.i, label %merge.i79.i.i.i, label %and.lhs.true3.i.i.i.i
@@ -59765,10 +59805,10 @@ merge7.i.i.i.i:                                   ; preds = %merge.i79.i.i.i
 
 and.lhs.true5.i.i.i.i:                            ; preds = %merge7.i45.i.i.i.i, %and.lhs.true6.i.i.i.i
   %470 = phi i32 [ %.pre69.i.i.i.i, %merge7.i45.i.i.i.i ], [ %482, %and.lhs.true6.i.i.i.i ]
-  %471 = getelementptr i8, ptr %0, i64 6864
+  %471 = getelementptr i8, ptr %0, i64 6872
   %472 = shl i32 %470, 2
   %473 = sext i32 %472 to i64
-  %474 = getelementptr i8, ptr %0, i64 6880
+  %474 = getelementptr i8, ptr %0, i64 6888
   %475 = load i64, ptr %474, align 8
   %.not.i34.i.i.i.i = icmp slt i64 %475, %473
   br i1 %.not.i34.i.i.i.i, label %merge.i36.i.i.i.i, label %and.lhs.true4.i.i.i.i
@@ -59790,10 +59830,10 @@ merge7.i39.i.i.i.i:                               ; preds = %merge.i36.i.i.i.i
   br label %and.lhs.true4.i.i.i.i
 
 and.lhs.true6.i.i.i.i:                            ; preds = %merge7.i52.i.i.i.i, %and.lhs.true7.i.i.i.i
-  %481 = getelementptr i8, ptr %0, i64 6840
+  %481 = getelementptr i8, ptr %0, i64 6848
   %482 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
   %483 = sext i32 %482 to i64
-  %484 = getelementptr i8, ptr %0, i64 6856
+  %484 = getelementptr i8, ptr %0, i64 6864
   %485 = load i64, ptr %484, align 8
   %.not.i40.i.i.i.i = icmp slt i64 %485, %483
   br i1 %.not.i40.i.i.i.i, label %merge.i42.i.i.i.i, label %and.lhs.true5.i.i.i.i
@@ -59816,8 +59856,8 @@ merge7.i45.i.i.i.i:                               ; preds = %merge.i42.i.i.i.i
 
 and.lhs.true7.i.i.i.i:                            ; preds = %merge7.i59.i.i.i.i, %and.lhs.true8.i.i.i.i
   %.pre-phi.i.i.i.i = phi i64 [ %.pre71.i.i.i.i, %merge7.i59.i.i.i.i ], [ %501, %and.lhs.true8.i.i.i.i ]
-  %491 = getelementptr i8, ptr %0, i64 6816
-  %492 = getelementptr i8, ptr %0, i64 6832
+  %491 = getelementptr i8, ptr %0, i64 6824
+  %492 = getelementptr i8, ptr %0, i64 6840
   %493 = load i64, ptr %492, align 8
   %.not.i47.i.i.i.i = icmp slt i64 %493, %.pre-phi.i.i.i.i
   br i1 %.not.i47.i.i.i.i, label %merge.i49.i.i.i.i, label %and.lhs.true6.i.i.i.i
@@ -59838,10 +59878,10 @@ merge7.i52.i.i.i.i:                               ; preds = %merge.i49.i.i.i.i
   br label %and.lhs.true6.i.i.i.i
 
 and.lhs.true8.i.i.i.i:                            ; preds = %merge7.i.i.i.i.i, %merge.i66.i.i.i
-  %499 = getelementptr i8, ptr %0, i64 6792
+  %499 = getelementptr i8, ptr %0, i64 6800
   %500 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %501 = sext i32 %500 to i64
-  %502 = getelementptr i8, ptr %0, i64 6808
+  %502 = getelementptr i8, ptr %0, i64 6816
   %503 = load i64, ptr %502, align 8
   %.not.i54.i.i.i.i = icmp slt i64 %503, %501
   br i1 %.not.i54.i.i.i.i, label %merge.i56.i.i.i.i, label %and.lhs.true7.i.i.i.i
@@ -59864,7 +59904,7 @@ merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
   br label %and.lhs.true7.i.i.i.i
 
 "$Scheduler.reserve_lists.exit.i.i.i":            ; preds = %and.lhs.true.i.i.i.i
-  %509 = getelementptr i8, ptr %0, i64 7008
+  %509 = getelementptr i8, ptr %0, i64 7016
   %510 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %511 = sext i32 %510 to i64
   %512 = call fastcc zeroext i1 @"$Vector.reserve.701"(ptr %509, i64 %511)
@@ -59896,42 +59936,42 @@ then2.i.i75.i.i.i:                                ; preds = %then21.i.i.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
-  %519 = getelementptr i8, ptr %0, i64 8896
-  %520 = getelementptr i8, ptr %0, i64 7056
+  %519 = getelementptr i8, ptr %0, i64 8904
+  %520 = getelementptr i8, ptr %0, i64 7064
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(56) %519, ptr noundef nonnull align 8 dereferenceable(56) %520, i64 56, i1 false)
   %521 = load i32, ptr %258, align 4
-  %522 = getelementptr i8, ptr %0, i64 8952
+  %522 = getelementptr i8, ptr %0, i64 8960
   store i32 %521, ptr %522, align 4
-  %523 = getelementptr i8, ptr %0, i64 8956
+  %523 = getelementptr i8, ptr %0, i64 8964
   %524 = load <2 x i32>, ptr %320, align 4
   store <2 x i32> %524, ptr %523, align 4
-  %525 = getelementptr i8, ptr %0, i64 6564
+  %525 = getelementptr i8, ptr %0, i64 6572
   %526 = load i32, ptr %525, align 4
-  %527 = getelementptr i8, ptr %0, i64 8964
+  %527 = getelementptr i8, ptr %0, i64 8972
   store i32 %526, ptr %527, align 4
-  %528 = getelementptr i8, ptr %0, i64 6600
+  %528 = getelementptr i8, ptr %0, i64 6608
   %529 = load i64, ptr %528, align 8
-  %530 = getelementptr i8, ptr %0, i64 8968
+  %530 = getelementptr i8, ptr %0, i64 8976
   store i64 %529, ptr %530, align 8
-  %531 = getelementptr i8, ptr %0, i64 6776
+  %531 = getelementptr i8, ptr %0, i64 6784
   %532 = load i64, ptr %531, align 8
   %533 = trunc i64 %532 to i32
-  %534 = getelementptr i8, ptr %0, i64 8976
+  %534 = getelementptr i8, ptr %0, i64 8984
   store i32 %533, ptr %534, align 4
-  %535 = getelementptr i8, ptr %0, i64 6800
+  %535 = getelementptr i8, ptr %0, i64 6808
   %536 = load i64, ptr %535, align 8
   %537 = trunc i64 %536 to i32
-  %538 = getelementptr i8, ptr %0, i64 8980
+  %538 = getelementptr i8, ptr %0, i64 8988
   store i32 %537, ptr %538, align 4
-  %539 = getelementptr i8, ptr %0, i64 7040
+  %539 = getelementptr i8, ptr %0, i64 7048
   %540 = load i32, ptr %539, align 4
-  %541 = getelementptr i8, ptr %0, i64 8984
+  %541 = getelementptr i8, ptr %0, i64 8992
   store i32 %540, ptr %541, align 4
-  %542 = getelementptr i8, ptr %0, i64 9016
-  %543 = getelementptr i8, ptr %0, i64 8992
-  %544 = getelementptr i8, ptr %0, i64 9032
+  %542 = getelementptr i8, ptr %0, i64 9024
+  %543 = getelementptr i8, ptr %0, i64 9000
+  %544 = getelementptr i8, ptr %0, i64 9040
   %545 = load i64, ptr %544, align 8
-  %546 = getelementptr i8, ptr %0, i64 9008
+  %546 = getelementptr i8, ptr %0, i64 9016
   store i64 %545, ptr %546, align 8
   %547 = load <2 x i64>, ptr %542, align 8
   store <2 x i64> %547, ptr %543, align 8
@@ -60117,25 +60157,25 @@ then2.i.i51:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %45 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %46 = getelementptr i8, ptr %35, i64 6424
+  %46 = getelementptr i8, ptr %35, i64 6432
   %47 = icmp ne i32 %3, 0
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %48 = icmp eq ptr %6, null
   %spec.select.i = select i1 %48, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %49 = getelementptr i8, ptr %35, i64 7464
+  %49 = getelementptr i8, ptr %35, i64 7472
   %50 = tail call i32 @pthread_mutex_lock(ptr %49)
-  %51 = getelementptr i8, ptr %35, i64 7552
+  %51 = getelementptr i8, ptr %35, i64 7560
   %52 = load i64, ptr %51, align 8
   %53 = add i64 %52, 1
   store i64 %53, ptr %51, align 8
-  %54 = getelementptr i8, ptr %35, i64 7560
+  %54 = getelementptr i8, ptr %35, i64 7568
   %55 = load i64, ptr %54, align 8
   %.not8.i.i.i = icmp eq i64 %55, %52
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %56 = getelementptr i8, ptr %35, i64 7504
+  %56 = getelementptr i8, ptr %35, i64 7512
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -60148,15 +60188,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   %59 = tail call i32 @pthread_mutex_unlock(ptr nonnull %49)
   tail call fastcc void @"$Loop.land"(ptr nonnull %46)
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i.i)
-  %60 = getelementptr i8, ptr %35, i64 7568
+  %60 = getelementptr i8, ptr %35, i64 7576
   %61 = tail call i32 @pthread_mutex_lock(ptr %60)
-  %62 = getelementptr i8, ptr %35, i64 7717
+  %62 = getelementptr i8, ptr %35, i64 7725
   %63 = load i8, ptr %62, align 1
   %64 = trunc i8 %63 to i1
   br i1 %64, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %65 = getelementptr i8, ptr %35, i64 7718
+  %65 = getelementptr i8, ptr %35, i64 7726
   %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.15", ptr %65)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %67 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -60180,17 +60220,17 @@ then2.i.i.i.i:                                    ; preds = %then.i.i
 
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %73 = tail call i32 @pthread_mutex_unlock(ptr %60)
-  %74 = getelementptr i8, ptr %35, i64 6432
+  %74 = getelementptr i8, ptr %35, i64 6440
   %75 = load ptr, ptr %74, align 8, !noalias !131
   %76 = getelementptr i8, ptr %75, i64 72
   %77 = load i32, ptr %76, align 4, !noalias !131
-  %78 = getelementptr i8, ptr %35, i64 6448
+  %78 = getelementptr i8, ptr %35, i64 6456
   %79 = load i32, ptr %78, align 4, !noalias !131
-  %80 = getelementptr i8, ptr %35, i64 6484
+  %80 = getelementptr i8, ptr %35, i64 6492
   %81 = load i32, ptr %80, align 4, !noalias !131
-  %82 = getelementptr i8, ptr %35, i64 6444
+  %82 = getelementptr i8, ptr %35, i64 6452
   %83 = load i32, ptr %82, align 4, !noalias !131
-  %84 = getelementptr i8, ptr %35, i64 8952
+  %84 = getelementptr i8, ptr %35, i64 8960
   %85 = load i32, ptr %84, align 4, !noalias !131
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
@@ -60206,7 +60246,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not43.i.i, label %merge2.i.i, label %"$Loop.prefill.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %87 = getelementptr i8, ptr %35, i64 6516
+  %87 = getelementptr i8, ptr %35, i64 6524
   %.val.i.i = load i32, ptr %87, align 4
   %88 = add i32 %2, -1
   %89 = add i32 %88, %.val.i.i
@@ -60236,13 +60276,13 @@ then2.i.i.i.i.i:                                  ; preds = %then.i.i.i55
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %98 = getelementptr i8, ptr %35, i64 6968
+  %98 = getelementptr i8, ptr %35, i64 6976
   %99 = load i64, ptr %98, align 8
   %100 = icmp eq i64 %99, 0
   br i1 %100, label %then.i49.i.i, label %merge.i.i.i54
 
 then.i49.i.i:                                     ; preds = %merge7.i.i
-  %101 = getelementptr i8, ptr %35, i64 6452
+  %101 = getelementptr i8, ptr %35, i64 6460
   %102 = load i32, ptr %101, align 4
   %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.707", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
@@ -60320,7 +60360,7 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   store i64 %125, ptr %127, align 8
   %128 = getelementptr i8, ptr %calloc.i.i.i.i, i64 40
   store i32 %2, ptr %128, align 4
-  %129 = getelementptr i8, ptr %35, i64 6960
+  %129 = getelementptr i8, ptr %35, i64 6968
   %130 = load i64, ptr %98, align 8
   %131 = add i64 %130, -1
   store i64 %131, ptr %98, align 8
@@ -60328,9 +60368,9 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   %133 = getelementptr i32, ptr %132, i64 %131
   %134 = load i32, ptr %133, align 4
   store i32 %134, ptr %109, align 4
-  %135 = getelementptr i8, ptr %35, i64 6816
+  %135 = getelementptr i8, ptr %35, i64 6824
   %136 = load ptr, ptr %135, align 8
-  %137 = getelementptr i8, ptr %35, i64 6824
+  %137 = getelementptr i8, ptr %35, i64 6832
   %138 = load i64, ptr %137, align 8
   %139 = getelementptr ptr, ptr %136, i64 %138
   store ptr %calloc.i.i.i.i, ptr %139, align 8
@@ -60351,16 +60391,16 @@ then18.i.i:                                       ; preds = %merge12.i.i
   call void @llvm.lifetime.end.p0(i64 20, ptr nonnull %limits.i.i)
   call fastcc void @"$Loop.publish"(ptr nonnull %46)
   %143 = call i32 @pthread_mutex_lock(ptr %60)
-  %144 = getelementptr i8, ptr %35, i64 7715
+  %144 = getelementptr i8, ptr %35, i64 7723
   store i8 1, ptr %144, align 1
-  %145 = getelementptr i8, ptr %35, i64 7608
+  %145 = getelementptr i8, ptr %35, i64 7616
   %146 = call i32 @pthread_cond_signal(ptr %145)
   %147 = call i32 @pthread_mutex_unlock(ptr %60)
   %148 = call i32 @pthread_mutex_lock(ptr %49)
   %149 = load i64, ptr %54, align 8
   %150 = add i64 %149, 1
   store i64 %150, ptr %54, align 8
-  %151 = getelementptr i8, ptr %35, i64 7504
+  %151 = getelementptr i8, ptr %35, i64 7512
   %152 = call i32 @pthread_cond_broadcast(ptr %151)
   %153 = call i32 @pthread_mutex_unlock(ptr %49)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -60890,7 +60930,7 @@ common.ret:                                       ; preds = %merge, %"$printable
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %38 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %39 = getelementptr i8, ptr %28, i64 6424
+  %39 = getelementptr i8, ptr %28, i64 6432
   %40 = tail call fastcc i32 @"$Loop.check_batch_arguments"(ptr %39, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6)
   %.not = icmp eq i32 %40, 0
   br i1 %.not, label %merge5, label %common.ret
@@ -61003,19 +61043,19 @@ merge9:                                           ; preds = %"$find_state.exit.i
   %82 = icmp eq ptr %6, null
   %spec.select.i = select i1 %82, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %83 = getelementptr i8, ptr %28, i64 7464
+  %83 = getelementptr i8, ptr %28, i64 7472
   %84 = tail call i32 @pthread_mutex_lock(ptr %83)
-  %85 = getelementptr i8, ptr %28, i64 7552
+  %85 = getelementptr i8, ptr %28, i64 7560
   %86 = load i64, ptr %85, align 8
   %87 = add i64 %86, 1
   store i64 %87, ptr %85, align 8
-  %88 = getelementptr i8, ptr %28, i64 7560
+  %88 = getelementptr i8, ptr %28, i64 7568
   %89 = load i64, ptr %88, align 8
   %.not8.i.i.i = icmp eq i64 %89, %86
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge9
-  %90 = getelementptr i8, ptr %28, i64 7504
+  %90 = getelementptr i8, ptr %28, i64 7512
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -61027,15 +61067,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge9
   %93 = tail call i32 @pthread_mutex_unlock(ptr nonnull %83)
   tail call fastcc void @"$Loop.land"(ptr nonnull %39)
-  %94 = getelementptr i8, ptr %28, i64 7568
+  %94 = getelementptr i8, ptr %28, i64 7576
   %95 = tail call i32 @pthread_mutex_lock(ptr %94)
-  %96 = getelementptr i8, ptr %28, i64 7717
+  %96 = getelementptr i8, ptr %28, i64 7725
   %97 = load i8, ptr %96, align 1
   %98 = trunc i8 %97 to i1
   br i1 %98, label %merge.i.i, label %then.i.i.i.i49
 
 then.i.i.i.i49:                                   ; preds = %"$Loop.enter_turn.exit.i"
-  %99 = getelementptr i8, ptr %28, i64 7718
+  %99 = getelementptr i8, ptr %28, i64 7726
   %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.15", ptr %99)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %101 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -61137,7 +61177,7 @@ merge2.thread.i.i:                                ; preds = %forcond.preheader.i
   br i1 %126, label %"$Loop.run_batch_decode.exit", label %merge10.i.thread.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge8.i.i.i
-  %127 = getelementptr i8, ptr %28, i64 6516
+  %127 = getelementptr i8, ptr %28, i64 6524
   %.val.i.i = load i32, ptr %127, align 4
   %128 = add i32 %4, -1
   %129 = add i32 %128, %.val.i.i
@@ -61210,18 +61250,18 @@ forbody.i.i.epil:                                 ; preds = %merge10.i.i.unr-lcs
 
 merge10.i.i:                                      ; preds = %merge10.i.i.unr-lcssa, %forbody.i.i.epil
   %.lcssa100 = phi i32 [ %.lcssa100.ph, %merge10.i.i.unr-lcssa ], [ %166, %forbody.i.i.epil ]
-  %167 = getelementptr i8, ptr %28, i64 6556
+  %167 = getelementptr i8, ptr %28, i64 6564
   %.val12.i.i.i = load i32, ptr %167, align 4
-  %168 = getelementptr i8, ptr %28, i64 6564
+  %168 = getelementptr i8, ptr %28, i64 6572
   %.val13.i.i.i = load i32, ptr %168, align 4
   %169 = add i32 %.val13.i.i.i, %.val12.i.i.i
   %170 = icmp slt i32 %169, %.lcssa100
   br i1 %170, label %then.i.i.i50, label %forbody18.lr.ph.i.i
 
 merge10.i.thread.i:                               ; preds = %merge2.thread.i.i
-  %171 = getelementptr i8, ptr %28, i64 6556
+  %171 = getelementptr i8, ptr %28, i64 6564
   %.val12.i.i7.i = load i32, ptr %171, align 4
-  %172 = getelementptr i8, ptr %28, i64 6564
+  %172 = getelementptr i8, ptr %28, i64 6572
   %.val13.i.i8.i = load i32, ptr %172, align 4
   %173 = add i32 %.val13.i.i8.i, %.val12.i.i7.i
   %174 = icmp slt i32 %173, 0
@@ -61245,7 +61285,7 @@ forbody18.lr.ph.i.i:                              ; preds = %merge10.i.i
 then.i.i.i50:                                     ; preds = %merge10.i.thread.i, %merge10.i.i
   %187 = phi i32 [ %173, %merge10.i.thread.i ], [ %169, %merge10.i.i ]
   %missing.0.lcssa.i9.i = phi i32 [ 0, %merge10.i.thread.i ], [ %.lcssa100, %merge10.i.i ]
-  %188 = getelementptr i8, ptr %28, i64 6548
+  %188 = getelementptr i8, ptr %28, i64 6556
   %189 = load i32, ptr %188, align 4
   %190 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.21", i32 %missing.0.lcssa.i9.i, i32 %187, i32 %189)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
@@ -61272,34 +61312,34 @@ forcond25.preheader.i.i:                          ; preds = %merge21.i.i, %merge
   br i1 %196, label %forbody26.lr.ph.i.i, label %"$Loop.run_batch_decode.exit"
 
 forbody26.lr.ph.i.i:                              ; preds = %forcond25.preheader.i.i
-  %197 = getelementptr i8, ptr %28, i64 7112
-  %198 = getelementptr i8, ptr %28, i64 7456
-  %199 = getelementptr i8, ptr %28, i64 7232
-  %200 = getelementptr i8, ptr %28, i64 7360
-  %201 = getelementptr i8, ptr %28, i64 6444
-  %202 = getelementptr i8, ptr %28, i64 7224
-  %203 = getelementptr i8, ptr %28, i64 7160
-  %204 = getelementptr i8, ptr %28, i64 7392
-  %205 = getelementptr i8, ptr %28, i64 7200
-  %206 = getelementptr i8, ptr %28, i64 7208
-  %207 = getelementptr i8, ptr %28, i64 7216
-  %208 = getelementptr i8, ptr %28, i64 7240
-  %209 = getelementptr i8, ptr %28, i64 7120
-  %210 = getelementptr i8, ptr %28, i64 7248
-  %211 = getelementptr i8, ptr %28, i64 7124
-  %212 = getelementptr i8, ptr %28, i64 7116
-  %213 = getelementptr i8, ptr %28, i64 6512
+  %197 = getelementptr i8, ptr %28, i64 7120
+  %198 = getelementptr i8, ptr %28, i64 7464
+  %199 = getelementptr i8, ptr %28, i64 7240
+  %200 = getelementptr i8, ptr %28, i64 7368
+  %201 = getelementptr i8, ptr %28, i64 6452
+  %202 = getelementptr i8, ptr %28, i64 7232
+  %203 = getelementptr i8, ptr %28, i64 7168
+  %204 = getelementptr i8, ptr %28, i64 7400
+  %205 = getelementptr i8, ptr %28, i64 7208
+  %206 = getelementptr i8, ptr %28, i64 7216
+  %207 = getelementptr i8, ptr %28, i64 7224
+  %208 = getelementptr i8, ptr %28, i64 7248
+  %209 = getelementptr i8, ptr %28, i64 7128
+  %210 = getelementptr i8, ptr %28, i64 7256
+  %211 = getelementptr i8, ptr %28, i64 7132
+  %212 = getelementptr i8, ptr %28, i64 7124
+  %213 = getelementptr i8, ptr %28, i64 6520
   %wide.trip.count.i102.i.i = zext nneg i32 %1 to i64
-  %214 = getelementptr i8, ptr %28, i64 7032
-  %215 = getelementptr i8, ptr %28, i64 7036
-  %216 = getelementptr i8, ptr %28, i64 6760
-  %217 = getelementptr i8, ptr %28, i64 7400
-  %218 = getelementptr i8, ptr %28, i64 7056
-  %219 = getelementptr i8, ptr %28, i64 6524
-  %220 = getelementptr i8, ptr %28, i64 7072
-  %221 = getelementptr i8, ptr %28, i64 7064
-  %222 = getelementptr i8, ptr %28, i64 7424
-  %223 = getelementptr i8, ptr %28, i64 7416
+  %214 = getelementptr i8, ptr %28, i64 7040
+  %215 = getelementptr i8, ptr %28, i64 7044
+  %216 = getelementptr i8, ptr %28, i64 6768
+  %217 = getelementptr i8, ptr %28, i64 7408
+  %218 = getelementptr i8, ptr %28, i64 7064
+  %219 = getelementptr i8, ptr %28, i64 6532
+  %220 = getelementptr i8, ptr %28, i64 7080
+  %221 = getelementptr i8, ptr %28, i64 7072
+  %222 = getelementptr i8, ptr %28, i64 7432
+  %223 = getelementptr i8, ptr %28, i64 7424
   %wide.trip.count180.i.i = zext nneg i32 %4 to i64
   br label %forbody26.i.i
 
@@ -61621,7 +61661,7 @@ then.i.i115.i.i:                                  ; preds = %"$Loop.write_batch_
 
 then.i109.i.i:                                    ; preds = %"$RankGroup.step.exit.i.i.i", %"$Scheduler.write_table_range.exit.i.i.i"
   %common.ret.op.i26.i.i.i = phi i32 [ %401, %"$RankGroup.step.exit.i.i.i" ], [ %400, %"$Scheduler.write_table_range.exit.i.i.i" ]
-  %402 = getelementptr i8, ptr %28, i64 7718
+  %402 = getelementptr i8, ptr %28, i64 7726
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %402, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %39)
   br label %"$Loop.run_batch_decode.exit"
@@ -61785,16 +61825,16 @@ merge34.i.i:                                      ; preds = %"$Vector.push.exit.
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i26.i.i.i, %then.i109.i.i ], [ 7, %"$printable.clean.exit.i.i.i.i" ], [ 1, %merge.i.i ], [ 1, %"$printable.clean.exit.i.i94.i.i" ], [ 3, %"$printable.clean.exit.i.i.i" ], [ 8, %"$printable.clean.exit.i130.i.i" ], [ 8, %"$printable.clean.exit45.i.i.i" ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge2.thread.i.i ], [ 0, %merge34.i.i ], [ %233, %forbody18.i.i ], [ %250, %then2.i100.i.i ], [ %259, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge3.i.i.i ], [ 1, %forbody.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %39)
   %474 = call i32 @pthread_mutex_lock(ptr %94)
-  %475 = getelementptr i8, ptr %28, i64 7715
+  %475 = getelementptr i8, ptr %28, i64 7723
   store i8 1, ptr %475, align 1
-  %476 = getelementptr i8, ptr %28, i64 7608
+  %476 = getelementptr i8, ptr %28, i64 7616
   %477 = call i32 @pthread_cond_signal(ptr %476)
   %478 = call i32 @pthread_mutex_unlock(ptr %94)
   %479 = call i32 @pthread_mutex_lock(ptr %83)
   %480 = load i64, ptr %88, align 8
   %481 = add i64 %480, 1
   store i64 %481, ptr %88, align 8
-  %482 = getelementptr i8, ptr %28, i64 7504
+  %482 = getelementptr i8, ptr %28, i64 7512
   %483 = call i32 @pthread_cond_broadcast(ptr %482)
   %484 = call i32 @pthread_mutex_unlock(ptr %83)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)

@@ -40,6 +40,7 @@ typedef struct {
   atomic_int num_allocations;
   atomic_int num_opened;
   int32_t hangs;
+  int32_t is_asynchronous;
   int32_t busy_seconds;
   int32_t num_to_meet;
   int32_t num_met;
@@ -73,6 +74,11 @@ __attribute__((visibility("default"))) void failing_hang(int32_t hangs) {
   failing.hangs = hangs;
   pthread_cond_broadcast(&changed);
   pthread_mutex_unlock(&mutex);
+}
+
+__attribute__((visibility("default"))) void failing_be_asynchronous(
+    int32_t is_asynchronous) {
+  failing.is_asynchronous = is_asynchronous;
 }
 
 __attribute__((visibility("default"))) void failing_be_busy(
@@ -197,6 +203,7 @@ static glm_status failing_device_info(glm_device* device,
                                       glm_device_info* info) {
   const glm_status status = failing.inner->device_info(device, info);
   const int32_t rank = rank_of(device);
+  info->is_asynchronous |= failing.is_asynchronous;
   if (0 <= rank && rank < failing.num_devices) {
     info->memory_free_bytes = failing.memory_free_bytes[rank];
     snprintf(info->name, sizeof info->name, "device %d", rank);
