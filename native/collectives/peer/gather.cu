@@ -117,6 +117,7 @@ template <typename Unit>
 __global__ void __launch_bounds__(kThreads)
     gather_blocks(Gather gather, GatherBlocks blocks) {
   ptx::wait_for_predecessor();
+  if (gather.lets_successor_start) ptx::let_successor_start();
   GatherFlags& own = *gather.flags[gather.rank];
   const uint32_t epoch = ptx::acquire_from_system(&own.epoch) + 1;
   if (blockIdx.x == 0 && is_peer(gather))

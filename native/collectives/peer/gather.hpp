@@ -24,6 +24,7 @@ struct Gather {
   GatherFlags* flags[kMaxRanks];
   char* output[kMaxRanks];
   Stop stop;
+  bool lets_successor_start;
 };
 
 struct GatherBlocks {
