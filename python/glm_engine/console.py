@@ -33,6 +33,11 @@ def terminal_text(text):
     return "".join(ascii(one)[1:-1] if is_unsafe(one) else one for one in text)
 
 
+def shown_on(stream, text):
+    """Return a text for a stream: as a terminal may have it, or as it is for all others."""
+    return terminal_text(text) if stream.isatty() else text
+
+
 def is_unsafe(character):
     """Say whether a terminal would do something else with a character than show it."""
     if character in LINE_LAYOUT:

@@ -27,17 +27,20 @@ PACKAGES = (
     "huggingface-hub",
     "jinja2",
     "llguidance",
+    "msgspec",
     "numpy",
     "orjson",
     "prometheus-client",
     "prompt-toolkit",
     "pydantic",
+    "pyzmq",
     "rich",
     "structlog",
     "tokenizers",
     "uvicorn",
     "uvloop",
 )
+MODULES = {"pyzmq": "zmq"}
 TOOLS = (
     ("cc", "CC", "--version"),
     ("c++", "CXX", "--version"),
@@ -101,8 +104,8 @@ def interpreter():
 
 
 def package(name):
-    """A package by its name on PyPI; its module has underscores for the hyphens."""
-    found = util.find_spec(name.replace("-", "_"))
+    """A package by its name on PyPI; most modules have it with underscores for the hyphens."""
+    found = util.find_spec(MODULES.get(name) or name.replace("-", "_"))
     if found is None:
         return Finding(name, False, "not importable", needed=True)
     return Finding(name, True, metadata.version(name), str(Path(found.origin).parent), True)

@@ -8,9 +8,10 @@ from fractions import Fraction
 
 import click
 
+from glm_engine.bench.costs import SYNTHETIC
 from glm_engine.errors import BadInputError
 from glm_engine.layout import CAPITALS
-from glm_engine.option_sources import Command, Option
+from glm_engine.option_sources import Command, Option, stated_name
 
 DEVICES = ("auto", "cpu", "cuda")
 LAYOUTS = ("tensor_parallel", "expert_parallel")
@@ -67,8 +68,8 @@ class ByteSize(click.ParamType):
         return int(size)
 
 
-class DeviceMemory(ByteSize):
-    """What a device has: a number of bytes above 0."""
+class PositiveSize(ByteSize):
+    """A number of bytes above 0."""
 
     def convert(self, value, param, ctx):
         size = super().convert(value, param, ctx)
@@ -84,11 +85,11 @@ class FreeShare:
     percent: int
 
 
-class MemoryLimit(ByteSize):
-    """A number of bytes, or a share of what is free: 0.9."""
+class MemoryLimit(PositiveSize):
+    """A number of bytes above 0, or a share of what is free: 0.9."""
 
     name = "size|share"
-    known = "a size such as 80GB or 80GiB, nor a share of free memory such as 0.9"
+    known = "a size such as 80GB or 80GiB, or a share of free memory such as 0.9"
 
     def convert(self, value, param, ctx):
         if not isinstance(value, str) or not SHARE.fullmatch(value.strip()):
@@ -116,6 +117,13 @@ class Finite(click.FloatRange):
         return number
 
 
+def complete_path(_ctx, _param, incomplete):
+    """Let the shell complete a path."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
 class Checkpoint(click.ParamType):
     """A checkpoint's folder, or the name of a model that `glm pull` brought."""
 
@@ -126,6 +134,9 @@ class Checkpoint(click.ParamType):
         from glm_engine.hub.names import find_checkpoint
 
         return find_checkpoint(value)
+
+    def shell_complete(self, ctx, param, incomplete):
+        return complete_path(ctx, param, incomplete)
 
 
 MODEL = click.option(
@@ -149,6 +160,30 @@ def grouped(group):
 
 
 model_option = grouped("Model")
+TOKENIZER = model_option(
+    "--tokenizer",
+    "tokenizer_dir",
+    type=Checkpoint(),
+    show_default="the checkpoint's",
+    help="Folder of the tokenizer and chat template, or ORG/NAME.",
+)
+MODEL_OR_SYNTHETIC = (
+    model_option(
+        "--model",
+        "model_dir",
+        envvar="GLM_MODEL",
+        shell_complete=complete_path,
+        show_default="checkpoints/capitals",
+        help="Folder of the checkpoint, or ORG/NAME of a model that `glm pull` brought.",
+    ),
+    model_option(
+        "--synthetic",
+        help=f"Random weights in the shapes of {', '.join(SYNTHETIC)} or a config.json.",
+    ),
+    model_option(
+        "--layers", "num_layers", type=POSITIVE, show_default="all", help="Cut a synthetic model."
+    ),
+)
 engine_option = functools.partial(functools.partial, grouped("Engine"))
 sampling_option = functools.partial(functools.partial, grouped("Sampling"))
 ENGINE = {
@@ -313,6 +348,13 @@ engine_options = engine_options_with()
 sampling_options = gathered(SAMPLING, "sampling", make_sampling)
 
 
+def model_or_synthetic(function):
+    """Add the options that name a checkpoint or a model of random weights."""
+    for option in reversed(MODEL_OR_SYNTHETIC):
+        function = option(function)
+    return function
+
+
 def make_engine_options(model_dir, engine_values, **defaults):
     """Return EngineOptions: the user's values over the command's own defaults."""
     from glm_engine.requests import EngineOptions
@@ -329,5 +371,7 @@ def is_stated(name):
 
 def refuse_stated(reason, *names):
     """Raise BadInputError where the command line states one of these: it would be for nothing."""
-    if stated := [name for name in names if is_stated(name)]:
+    params = click.get_current_context().command.params
+    stated = [stated_name(one) for one in params if one.name in names and is_stated(one.name)]
+    if stated:
         raise BadInputError(f"{reason}: {', '.join(stated)}")

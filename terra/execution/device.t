@@ -99,13 +99,16 @@ terra Library:load(was_automatic : bool, message : &C.glm_message) : int32
   end
   self.handle = C.dlopen(&self.path[0], C.RTLD_NOW or C.RTLD_LOCAL or C.RTLD_NODELETE)
   if self.handle == nil then
-    var hint = ""
+    var hint, builds = "", "tools/develop scons engine cpu"
+    if not self:shares_memory() then
+      builds = "tools/develop --with cuda scons engine cuda"
+    end
     if was_automatic and not self:shares_memory() then
       hint = "an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); "
     end
     return status.fail(
-      message, C.GLM_NOT_SUPPORTED, "%sthe library of device %s cannot be opened: %.700s; `scons engine %s` builds it", hint,
-      &self.kind[0], C.dlerror(), &self.kind[0]
+      message, C.GLM_NOT_SUPPORTED, "%sthe library of device %s cannot be opened: %.700s; in a checkout `%s` builds it", hint,
+      &self.kind[0], C.dlerror(), builds
     )
   end
   var symbol = C.dlsym(self.handle, open_symbol)

@@ -13,6 +13,7 @@ from glm_engine.libraries import load_engine_library
 from glm_engine.sizes import batch_line, context_line, cut_line
 from tests.engine import tamper
 from tests.engine.running import run_requests
+from tests.nvidia_driver import skip_where_a_gpu_is
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "tests" / "data" / "configs"
@@ -136,6 +137,7 @@ def test_the_cpu_gives_a_quarter_of_its_memory_or_one_whole_context(positions, t
 
 
 def test_zeros_of_init_engine_are_what_the_plan_says(tmp_path):
+    skip_where_a_gpu_is()
     model = tamper.small_checkpoint(tmp_path / "model", max_position_embeddings=POSITIONS)
     library = load_engine_library()
     info = abi.InfoStruct(struct_size=ctypes.sizeof(abi.InfoStruct))

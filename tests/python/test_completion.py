@@ -6,7 +6,9 @@ import subprocess
 import sys
 
 import pytest
+from click.shell_completion import shell_complete
 
+from glm_engine import cli
 from tests.python.commands.running import ENVIRONMENT, GLM, ROOT
 
 ASK = """eval "$(_GLM_COMPLETE=bash_source glm)"
@@ -47,6 +49,17 @@ def test_bash_completes(environment):
     assert (found.stderr, found.returncode) == ("", 0)
     answers = [set(line.split()) for line in found.stdout.splitlines()]
     assert dict(zip(COMPLETED, answers, strict=True)) == COMPLETED
+
+
+@pytest.mark.parametrize(
+    "words", ["serve --model", "chat --model", "plan", "serve --tokenizer", "deploy smoke --model"]
+)
+def test_the_shell_is_asked_for_the_path_of_a_checkpoint(words, monkeypatch, capsys):
+    line = f"glm {words} ./check"
+    for name, value in (("WORDS", line), ("CWORD", str(line.count(" ")))):
+        monkeypatch.setenv(f"COMP_{name}", value)
+    assert shell_complete(cli.commands, {}, "glm", "_GLM_COMPLETE", "bash_complete") == 0
+    assert capsys.readouterr().out == "file,./check\n"
 
 
 @pytest.mark.parametrize(("shell", "words"), [("zsh", "#compdef glm"), ("fish", "complete ")])

@@ -243,7 +243,7 @@ def test_a_server_is_loaded_though_variables_speak_of_engines(monkeypatch, capsy
     monkeypatch.setenv("GLM_MAX_SEQ", "64")
     arguments = ("load", "http://127.0.0.1:1", "--rate", "none")
     assert "only with --engine" not in refused(capsys, *arguments)
-    assert "only with --engine: max_seq" in refused(capsys, *arguments, "--max-seq", "64")
+    assert "only with --engine: --max-seq" in refused(capsys, *arguments, "--max-seq", "64")
 
 
 @pytest.mark.parametrize("path", list(COMMANDS), ids=" ".join)

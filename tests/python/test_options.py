@@ -5,7 +5,7 @@ import pytest
 
 from glm_engine import cli
 from glm_engine.commands.bench import NumberList
-from glm_engine.options import ByteSize, DeviceMemory, FreeShare, MemoryLimit, Whole, WorldSize
+from glm_engine.options import ByteSize, FreeShare, MemoryLimit, PositiveSize, Whole, WorldSize
 
 ARGUMENTS = {"generate": ["x"]}
 LONG = ("9" * 400, "9" * 5000, f"-{'9' * 400}", "²")
@@ -56,7 +56,7 @@ def test_sizes_beyond_what_64_bits_hold_are_refused(text, capsys):
         (ByteSize, "1.5 kib", 1536),
         (ByteSize, "9007199254740993", 9007199254740993),
         (ByteSize, "0", 0),
-        (DeviceMemory, "141GB", 141_000_000_000),
+        (PositiveSize, "141GB", 141_000_000_000),
         (MemoryLimit, "80g", 80_000_000_000),
         (MemoryLimit, "0.9", FreeShare(90)),
         (MemoryLimit, ".07", FreeShare(7)),
@@ -73,12 +73,14 @@ def test_sizes_and_shares(kind, text, value):
     [
         ("--device-memory", "0.9", "less than a byte; expected a size such as 512MB or 80GiB"),
         ("--device-memory", "0", "leaves nothing"),
+        ("--memory-limit", "0", "leaves nothing"),
+        ("--memory-limit", "0GB", "leaves nothing"),
         ("--device-memory", "141 GBs", "not a size such as 512MB or 80GiB"),
         ("--memory-limit", "0.905", "not a share from 0.01 to 1.0 in hundredths"),
         ("--memory-limit", "0.0", "not a share from 0.01 to 1.0 in hundredths"),
         ("--memory-limit", "1.01", "not a share from 0.01 to 1.0 in hundredths"),
-        ("--memory-limit", "90%", "nor a share of free memory such as 0.9"),
-        ("--memory-limit", "-0.9", "nor a share of free memory such as 0.9"),
+        ("--memory-limit", "90%", "or a share of free memory such as 0.9"),
+        ("--memory-limit", "-0.9", "or a share of free memory such as 0.9"),
     ],
 )
 def test_sizes_that_are_none_are_named(option, text, words, capsys):

@@ -11,7 +11,7 @@ import zmq
 
 from glm_engine import cli
 from glm_engine.errors import BadInputError
-from glm_engine.server.kv_events import KvEventPublisher
+from glm_engine.server.kv_events import MAX_FRAME_BYTES, KvEventPublisher
 from glm_engine.server.settings import Settings
 from tests.reference.prefix_index import PrefixIndex
 from tests.server.serving import PATIENCE_SECONDS
@@ -169,6 +169,25 @@ def test_a_subscriber_knows_what_the_page_pool_holds_after_random_traffic(start_
     assert server.log().count("no request for a replay") == len(NO_REPLAYS)
 
 
+def test_a_frame_that_no_subscriber_sends_is_not_taken_in() -> None:
+    """The peer that sends it is cut off before it is held; the next one is heard."""
+    settings = Settings(kv_events="tcp://127.0.0.1:0", kv_events_replay="tcp://127.0.0.1:0")
+    with KvEventPublisher(settings) as publisher, zmq.Context() as context:
+        for size in (MAX_FRAME_BYTES + 1, MAX_FRAME_BYTES):
+            with context.socket(zmq.DEALER) as peer:
+                cut_off = peer.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+                poller = zmq.Poller()
+                for one in (publisher.replay, cut_off):
+                    poller.register(one, zmq.POLLIN)
+                peer.connect(publisher.replay.last_endpoint)
+                peer.send_multipart((b"", bytes(size)))
+                happened = dict(poller.poll(PATIENCE_SECONDS * 1000))
+                peer.disable_monitor()
+            wanted = cut_off if size > MAX_FRAME_BYTES else publisher.replay
+            assert list(happened) == [wanted]
+        assert len(publisher.replay.recv_multipart()[2]) == MAX_FRAME_BYTES
+
+
 def test_a_port_in_use_is_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         endpoint = "tcp://{}:{}".format(*taken.getsockname())
@@ -200,6 +219,10 @@ def test_events_that_others_can_read_are_announced_so(endpoint, is_said) -> None
         (
             ("--kv-events-replay",),
             "--kv-events-replay gives events again: expected --kv-events too",
+        ),
+        (
+            ("--kv-events-topic", "here"),
+            "--kv-events-topic names no events: expected --kv-events too",
         ),
         (
             ("--kv-events", "--no-prefix-cache"),

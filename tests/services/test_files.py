@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from glm_engine.commands.serve import command as serve_command
 from tests import groups
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,6 +54,25 @@ def test_manifests_are_what_kubernetes_takes(tmp_path) -> None:
     wrong = damaged(MANIFESTS[0], tmp_path, "readinessProbe", "readynessProbe")
     is_content, said = checked(sys.executable, "-m", *KUBERNETES, wrong)
     assert (is_content, "readynessProbe" in said) == (False, True)
+
+
+def linked(name):
+    """The variables that Kubernetes makes of a Service in pods that have service links."""
+    prefix = name.replace("-", "_").upper()
+    return {f"{prefix}_{end}" for end in ("SERVICE_HOST", "SERVICE_PORT", "PORT")}
+
+
+@groups.needs("kubernetes_validate")
+def test_no_service_states_an_option_of_the_server() -> None:
+    """A Service `glm` makes GLM_PORT=tcp://10.0.0.1:8000 in pods that were not told otherwise."""
+    import yaml
+
+    made = [one for path in MANIFESTS for one in yaml.safe_load_all(path.read_text("utf-8"))]
+    pods = [one["spec"]["template"]["spec"] for one in made if one["kind"] == "Deployment"]
+    names = [one["metadata"]["name"] for one in made if one["kind"] == "Service"]
+    options = {param.envvar for param in serve_command.params}
+    assert any(linked(name) & options for name in names)
+    assert [pod.get("enableServiceLinks") for pod in pods] == [False]
 
 
 @groups.needs("check_jsonschema")

@@ -19,6 +19,8 @@ def config_path(wanted):
     path = Path(wanted)
     if path.is_dir():
         path = path / "config.json"
+        if not path.is_file():
+            raise BadInputError(f"{wanted}: not a checkpoint's folder: it has no config.json")
     if not path.is_file():
         known = ", ".join(SYNTHETIC)
         raise BadInputError(f"{wanted}: neither a config.json nor one of {known}")

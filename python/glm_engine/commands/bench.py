@@ -27,24 +27,7 @@ class NumberList(click.ParamType):
 
 
 @options.command("bench")
-@options.model_option(
-    "--model",
-    "model_dir",
-    envvar="GLM_MODEL",
-    show_default="checkpoints/capitals",
-    help="Folder of the checkpoint, or ORG/NAME of a model that `glm pull` brought.",
-)
-@options.model_option(
-    "--synthetic",
-    help=f"Random weights in the shapes of {', '.join(model_costs.SYNTHETIC)} or a config.json.",
-)
-@options.model_option(
-    "--layers",
-    "num_layers",
-    type=options.POSITIVE,
-    show_default="all",
-    help="Cut a synthetic model.",
-)
+@options.model_or_synthetic
 @click.option("--batch", "batches", type=NumberList(), default=DEFAULT_BATCHES)
 @click.option("--context", "contexts", type=NumberList(), default=DEFAULT_CONTEXTS)
 @click.option("--prefill", "lengths", type=NumberList(), default=DEFAULT_PREFILL)

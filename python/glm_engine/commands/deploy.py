@@ -68,8 +68,8 @@ def stage_command(name, help_text):
         elif is_dry_run:
             show_dry_run(values, stages_of(name, is_alone), False, as_json)
         else:
-            stages = stages_of(name, is_alone)
-            print_json(there().run_there(modal_deployment(values), stages))
+            deployment, stages = modal_deployment(values), stages_of(name, is_alone)
+            print_json(there().run_there(deployment, stages))
         return ExitCode.OK
 
     return run
@@ -114,7 +114,8 @@ def serve_command(context, is_local, is_dry_run, is_alone, as_json, **values):
     if is_dry_run:
         show_dry_run(values, stages, True, as_json)
     else:
-        print(there().serve_there(modal_deployment(values), stages))
+        deployment = modal_deployment(values)
+        print(there().serve_there(deployment, stages))
     return ExitCode.OK
 
 

@@ -5,7 +5,7 @@ import sys
 import click
 
 from glm_engine import options
-from glm_engine.console import human_rate, print_json
+from glm_engine.console import human_rate, print_json, shown_on
 from glm_engine.errors import BadInputError
 
 
@@ -102,7 +102,7 @@ def stream(runner, job, show):
     ended = None
     for generation, text, is_finished in runner.run([job]):
         if show and text:
-            sys.stdout.write(text)
+            sys.stdout.write(shown_on(sys.stdout, text))
             sys.stdout.flush()
         if is_finished:
             ended = generation

@@ -6,7 +6,6 @@ import sys
 import click
 
 from glm_engine import options
-from glm_engine.bench.costs import SYNTHETIC
 from glm_engine.console import print_json
 from glm_engine.errors import BadInputError, ExitCode
 from glm_engine.load.records import LOST
@@ -84,29 +83,14 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
 @click.option("--output", type=click.Path(), help="Write the report to this JSON file.")
 @click.option("--plot", type=click.Path(), help="Write PLOT.png and PLOT.svg.")
 @click.option("--show", "shown", type=click.Path(), help="Show a report measured before.")
-@click.option("--engine", "in_engine", is_flag=True, help="The same, in an engine of this process.")
-@options.model_option(
-    "--model",
-    "model_dir",
-    envvar="GLM_MODEL",
-    show_default="checkpoints/capitals",
-    help="For --engine: the checkpoint, as for serve.",
+@click.option(
+    "--engine",
+    "in_engine",
+    is_flag=True,
+    help="The same, in an engine of this process, which the headings describe.",
 )
-@options.model_option(
-    "--tokenizer",
-    "tokenizer_dir",
-    type=options.Checkpoint(),
-    show_default="the checkpoint's",
-    help="For --engine, as for serve.",
-)
-@options.model_option("--synthetic", help=f"For --engine: {', '.join(SYNTHETIC)} or a config.json.")
-@options.model_option(
-    "--layers",
-    "num_layers",
-    type=options.POSITIVE,
-    show_default="all",
-    help="Cut a synthetic model.",
-)
+@options.model_or_synthetic
+@options.TOKENIZER
 @options.engine_options
 @options.JSON
 def command(shown, output, plot, as_json, **values):

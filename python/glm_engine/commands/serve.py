@@ -48,31 +48,8 @@ class Endpoint(click.ParamType):
 
 
 @options.command("serve")
-@options.model_option(
-    "--model",
-    "model_dir",
-    envvar="GLM_MODEL",
-    show_default="checkpoints/capitals",
-    help="Folder of the checkpoint, or ORG/NAME of a model that `glm pull` brought.",
-)
-@options.model_option(
-    "--synthetic",
-    help=f"Random weights in the shapes of {', '.join(SYNTHETIC)} or a config.json.",
-)
-@options.model_option(
-    "--layers",
-    "num_layers",
-    type=options.POSITIVE,
-    show_default="all",
-    help="Cut a synthetic model.",
-)
-@options.model_option(
-    "--tokenizer",
-    "tokenizer_dir",
-    type=options.Checkpoint(),
-    show_default="the checkpoint's",
-    help="Folder of the tokenizer and chat template, or ORG/NAME.",
-)
+@options.model_or_synthetic
+@options.TOKENIZER
 @options.model_option(
     "--served-name",
     "served_names",
@@ -163,15 +140,15 @@ class Endpoint(click.ParamType):
     type=Endpoint(),
     is_flag=False,
     flag_value=KV_EVENTS_ENDPOINT,
-    help="Publish what enters and leaves the prefix cache, in vLLM's form "
-    f"[default: off; without a value {KV_EVENTS_ENDPOINT}].",
+    help="Publish what enters and leaves the prefix cache, in vLLM's form; without a value "
+    f"at {KV_EVENTS_ENDPOINT}.",
 )
 @server_option(
     "--kv-events-replay",
     type=Endpoint(),
     is_flag=False,
     flag_value=REPLAY_ENDPOINT,
-    help=f"Where missed events are had again [default: off; without a value {REPLAY_ENDPOINT}].",
+    help=f"Where missed events are had again; without a value {REPLAY_ENDPOINT}.",
 )
 @setting("--kv-events-topic", "kv_events_topic", str, "Topic of the events.")
 @setting("--log-level", "log_level", click.Choice(LOG_LEVELS), "Least level to log.")
@@ -199,6 +176,8 @@ def wants_kv_events(settings, chosen):
         raise BadInputError("--kv-events tells of the prefix cache: expected no --no-prefix-cache")
     if settings.kv_events_replay and not settings.kv_events:
         raise BadInputError("--kv-events-replay gives events again: expected --kv-events too")
+    if settings.kv_events_topic and not settings.kv_events:
+        raise BadInputError("--kv-events-topic names no events: expected --kv-events too")
     return bool(settings.kv_events)
 
 

@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from glm_engine.console import printable, terminal_text
+from glm_engine.console import printable, shown_on
 from glm_engine.dialogue import CallArguments, CallBegin, CallEnd, Content, Reasoning
 
 CALL = "[tool call] "
@@ -33,7 +33,6 @@ class Display:
         self.stream = stream or sys.stdout
         self.shows_thoughts = shows_thoughts
         self.dims = can_dim(self.stream)
-        self.is_terminal = self.stream.isatty()
         self.part = None
         self.ends_line = True
 
@@ -75,7 +74,7 @@ class Display:
             self.write(THOUGHT)
 
     def write(self, text, is_dim=False):
-        shown = terminal_text(text) if self.is_terminal else text
+        shown = shown_on(self.stream, text)
         self.stream.write(click.style(shown, dim=True) if is_dim and self.dims else shown)
         if text:
             self.ends_line = text.endswith("\n")

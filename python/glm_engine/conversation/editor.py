@@ -10,6 +10,7 @@ from prompt_toolkit.completion import Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.shortcuts import CompleteStyle
 from prompt_toolkit.utils import is_dumb_terminal
@@ -92,7 +93,10 @@ def beginning_with(text, words):
 
 
 def make_bindings():
-    """Enter ends a whole message, Alt-Enter never does; Ctrl-C empties a line before it leaves."""
+    """Enter ends a whole message, Alt-Enter never does; Ctrl-C empties a line before it leaves.
+
+    What the library takes for a mouse is passed over: colours that were pasted look like one.
+    """
     bindings = KeyBindings()
 
     @bindings.add("enter")
@@ -105,6 +109,10 @@ def make_bindings():
     @bindings.add("escape", "enter")
     def add_line(event):
         event.current_buffer.insert_text("\n")
+
+    @bindings.add(Keys.Vt100MouseEvent)
+    def pass_over(_event):
+        return NotImplemented
 
     @bindings.add("c-c")
     @bindings.add("<sigint>")

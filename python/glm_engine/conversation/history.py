@@ -20,7 +20,8 @@ def checked(adapter, value, source):
     except ValidationError as error:
         found = error.errors()[0]
         place = ".".join(map(str, found["loc"]))
-        raise BadInputError(f"{source}: {place}: {plain_message(found)}") from error
+        where = f"{source}: {place}" if place else source
+        raise BadInputError(f"{where}: {plain_message(found)}") from error
 
 
 def plain(models):

@@ -46,8 +46,8 @@ class Session:
         answer = Answer()
 
         def take(deltas):
-            self.display.take(deltas)
             answer.take(message_delta(deltas), None)
+            self.display.take(deltas)
 
         try:
             reason = self.backend.answer(messages, self.settings, take)

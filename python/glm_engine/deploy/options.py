@@ -33,6 +33,7 @@ WHERE = (
     options.model_option(
         "--model",
         envvar="GLM_MODEL",
+        shell_complete=options.complete_path,
         show_default=f"{MODEL_ON_MODAL}; with --local {OWN_MODEL}",
         help=f"The model's name on the hub, {OWN_MODEL}, or with --local a folder.",
     ),
@@ -97,7 +98,10 @@ MODAL = (
         help="artifacts: the wheel; source: what builds it, which Modal then does.",
     ),
     modal_option(
-        "--wheel", show_default="the one in build/wheel", help="The wheel that goes along."
+        "--wheel",
+        shell_complete=options.complete_path,
+        show_default="the one in build/wheel",
+        help="The wheel that goes along.",
     ),
     modal_option("--hub-secret", help="The secret with HF_TOKEN."),
     stated("--keys-secret", "keys_secret", str, "The secret with the server's GLM_API_KEYS."),

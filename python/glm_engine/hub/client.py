@@ -69,6 +69,8 @@ def passes(error):
 def explain(name, revision, error):
     """Return the error that a user sees for what huggingface_hub raised."""
     hub = constants.ENDPOINT
+    if isinstance(error, UnicodeEncodeError):
+        return BadInputError(f"{name}: HF_TOKEN, or the token that is stored: expected ASCII")
     if isinstance(error, HFValidationError):
         return BadInputError(f"{name}: not a model's name: {error}")
     if isinstance(error, GatedRepoError):

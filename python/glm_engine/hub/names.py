@@ -43,10 +43,13 @@ def read_record(path, command):
     """Return the folder that a record names and the size of each of its files."""
     found = read_object(path)
     try:
-        folder = path.parent / "snapshots" / found["commit"]
-        return folder, {one["path"]: one["size"] for one in found["files"]}
+        sizes = {one["path"]: one["size"] for one in found["files"]}
+        texts = (found["revision"], found["commit"], *sizes)
     except (KeyError, TypeError) as error:
         raise BadInputError(f"{path}: not a record of a pull: run {command}") from error
+    if not all(isinstance(one, str) for one in texts):
+        raise BadInputError(f"{path}: not a record of a pull: run {command}")
+    return path.parent / "snapshots" / found["commit"], sizes
 
 
 def size_of(path):

@@ -18,7 +18,7 @@ MOST_OF_NAME, MOST_SHOWN = 512, 16
 
 
 class ServerError(GlmError):
-    """The server answered a question of the set-up with an error."""
+    """The server answered with an error, with what is no answer, or not to the end."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ def ask_server(address, method, path, body=None):
 def unreachable(address, path, error, seconds):
     """Return the error of an exchange that came to no end, or to none in so many seconds."""
     if isinstance(error, TimeoutError):
-        return BadInputError(f"{address.url}: no answer to {path} in {seconds:g} s")
+        return ServerError(f"{address.url}: no answer to {path} in {seconds:g} s")
     if isinstance(error, ConnectionLostError):
-        return BadInputError(f"{address.url}: {path}: {error}")
+        return ServerError(f"{address.url}: {path}: {error}")
     return BadInputError(f"{address.url}: no server answers there: {error}")
 
 

@@ -22,6 +22,7 @@ from glm_engine.server.logs import error_output
 MAX_QUEUED = 100_000
 MAX_KEPT = 10_000
 SEQUENCE_BYTES = 8
+MAX_FRAME_BYTES = 4096
 END_OF_REPLAY = (-1).to_bytes(SEQUENCE_BYTES, "big", signed=True)
 RANK = 0
 MEDIUM = "GPU"
@@ -83,6 +84,7 @@ class KvEventPublisher:
     def bound(self, kind, endpoint, most_queued):
         made = self.context.socket(kind)
         made.set_hwm(most_queued)
+        made.maxmsgsize = MAX_FRAME_BYTES
         made.ipv6 = "[" in endpoint
         try:
             made.bind(endpoint)

@@ -666,245 +666,247 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.512" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
 @"$string.513" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
 @"$string.514" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.515" = private unnamed_addr constant [99 x i8] c"an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.516" = private unnamed_addr constant [81 x i8] c"%sthe library of device %s cannot be opened: %.700s; `scons engine %s` builds it\00", align 1
-@"$string.517" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.518" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.519" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.520" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.521" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.522" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.523" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.524" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.525" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.526" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.527" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.528" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.529" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.530" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.531" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.532" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.533" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
-@"$string.534" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
-@"$string.535" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
-@"$string.536" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
-@"$string.537" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
-@"$string.538" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
-@"$string.539" = private unnamed_addr constant [54 x i8] c"option ranks_per_device is %lld, outside %lld to %lld\00", align 1
-@"$string.540" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.541" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
-@"$string.542" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.543" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
-@"$string.544" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
-@"$string.545" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.546" = private unnamed_addr constant [71 x i8] c"world_size is %d; expected a multiple of ranks_per_device, which is %d\00", align 1
-@"$string.547" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
-@"$string.548" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
-@"$string.549" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
-@"$string.550" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.551" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.552" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.553" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.554" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.555" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.556" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.557" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.558" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.562" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.563" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.564" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.565" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.566" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.567" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.568" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.569" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.570" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.571" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.572" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.573" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.574" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.575" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.576" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.577" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.578" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.579" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
-@"$string.580" = private unnamed_addr constant [7 x i8] c"option\00", align 1
-@"$string.581" = private unnamed_addr constant [6 x i8] c"model\00", align 1
-@"$string.582" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.583" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
-@"$string.584" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
-@"$string.585" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.586" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
-@"$string.587" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.588" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.589" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.590" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.591" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.592" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.593" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.594" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.595" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.596" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.597" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.598" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.599" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.600" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.601" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.602" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.603" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.604" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.605" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.606" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.607" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.608" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.609" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.610" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.611" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.612" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.613" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.614" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.615" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.616" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.617" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.618" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.619" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.620" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.621" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.622" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.623" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.624" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.625" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.626" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.627" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.628" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.629" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.630" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.631" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.632" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.633" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
-@"$string.634" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.635" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.636" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.637" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.638" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.639" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.640" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.641" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.642" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.643" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.644" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.645" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.646" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
-@"$string.647" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
-@"$string.648" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.649" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.650" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.651" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.652" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.653" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.654" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
-@"$string.655" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
-@"$string.656" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.657" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.658" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.659" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.660" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.661" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.662" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.663" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.664" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.665" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.666" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.667" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.668" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.669" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.670" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.671" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.672" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.673" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.674" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.675" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.676" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.677" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.678" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.679" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.680" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.681" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.682" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.683" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.684" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.685" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.686" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.687" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.688" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.689" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.690" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.691" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.692" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.693" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.696" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.697" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.698" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.699" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.700" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.702" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.703" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.704" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.705" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
-@"$string.706" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.715" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.716" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.717" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
-@"$string.718" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.719" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.720" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.721" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.722" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.723" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.724" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.725" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.726" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.727" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.728" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.729" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.730" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.732" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.733" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.738" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.739" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.740" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.741" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.742" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.743" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.745" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.746" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.747" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.748" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.749" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.750" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.753" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.754" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.755" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.776" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.800" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.811" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.813" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.814" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.821" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.822" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.823" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.824" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.825" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.826" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.827" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"$string.849" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
-@"$string.863" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.864" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.865" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.866" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.873" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.875" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.885" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.515" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
+@"$string.516" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
+@"$string.517" = private unnamed_addr constant [99 x i8] c"an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.518" = private unnamed_addr constant [82 x i8] c"%sthe library of device %s cannot be opened: %.700s; in a checkout `%s` builds it\00", align 1
+@"$string.519" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.520" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.521" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.522" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.523" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.524" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.525" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.526" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.527" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.528" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.529" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.530" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.531" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.532" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.533" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.534" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.535" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
+@"$string.536" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
+@"$string.537" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
+@"$string.538" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
+@"$string.539" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
+@"$string.540" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
+@"$string.541" = private unnamed_addr constant [54 x i8] c"option ranks_per_device is %lld, outside %lld to %lld\00", align 1
+@"$string.542" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.543" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
+@"$string.544" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.545" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
+@"$string.546" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
+@"$string.547" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.548" = private unnamed_addr constant [71 x i8] c"world_size is %d; expected a multiple of ranks_per_device, which is %d\00", align 1
+@"$string.549" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
+@"$string.550" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
+@"$string.551" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
+@"$string.552" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
+@"$string.553" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.554" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.555" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.556" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.557" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.558" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.559" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.560" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.564" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.565" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.566" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.567" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.568" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.569" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.570" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.571" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.572" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.573" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.574" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.575" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.576" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.577" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.578" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.579" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.580" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.581" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.582" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.583" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.584" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.585" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.586" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.587" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.588" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.589" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.590" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.591" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.592" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.593" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.594" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.595" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.596" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.597" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.598" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.599" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.600" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.601" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.602" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.603" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.604" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.605" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.606" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.607" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.608" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.609" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.610" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.611" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.612" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.613" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.614" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.615" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.616" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.617" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.618" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.619" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.620" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.621" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.622" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.623" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.624" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.625" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.626" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.627" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.628" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.629" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.630" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.631" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.632" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.633" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.634" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.635" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
+@"$string.636" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.637" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.638" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.639" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.640" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.641" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.642" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.643" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.644" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.645" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.646" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.647" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.648" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
+@"$string.649" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
+@"$string.650" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.651" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.652" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.653" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.654" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.655" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.656" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
+@"$string.657" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
+@"$string.658" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.659" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.660" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.661" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.662" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.663" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.664" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.665" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.666" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.667" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.668" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.669" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.670" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.671" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.672" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.673" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.674" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.675" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.676" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.677" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.678" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.679" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.680" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.681" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.682" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.683" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.684" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.685" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.686" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.687" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.688" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.689" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.690" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.691" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.692" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.693" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.694" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.695" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.698" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.699" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.700" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.701" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.702" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
+@"$string.704" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.705" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.706" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.707" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
+@"$string.708" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.717" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.718" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.719" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.720" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.721" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.722" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.723" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.724" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.725" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.726" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.727" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.728" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.729" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.730" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.731" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.732" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.734" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.735" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.740" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.741" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.742" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.743" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.744" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.745" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.747" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.748" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.749" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.750" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.751" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.752" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.755" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.756" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.757" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.778" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.802" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.813" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.815" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.816" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.823" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.824" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.825" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.826" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.827" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.828" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.829" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.851" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.865" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.866" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.867" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.868" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.875" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.877" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.887" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -52934,14 +52936,15 @@ declare dso_local ptr @strrchr(ptr, i32)
 define internal i32 @"$Library.load"(ptr %0, i1 zeroext %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
-  %target26 = alloca ptr, align 8
+  %target29 = alloca ptr, align 8
   %code = alloca i32, align 4
   %open = alloca ptr, align 8
   %4 = alloca %4, align 8
-  %target13 = alloca ptr, align 8
+  %target16 = alloca ptr, align 8
   %symbol = alloca ptr, align 8
   %5 = alloca %4, align 8
   %target = alloca ptr, align 8
+  %builds = alloca ptr, align 8
   %hint = alloca ptr, align 8
   %message = alloca ptr, align 8
   %was_automatic = alloca i8, align 1
@@ -52982,61 +52985,73 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   store ptr @"$string.122", ptr %hint, align 8
-  %25 = load i8, ptr %was_automatic, align 1
-  %26 = trunc i8 %25 to i1
-  br i1 %26, label %and.lhs.true, label %else6
+  store ptr @"$string.515", ptr %builds, align 8
+  %25 = load ptr, ptr %self, align 8
+  %26 = call zeroext i1 @"$Library.shares_memory"(ptr %25)
+  %27 = zext i1 %26 to i8
+  %28 = trunc i8 %27 to i1
+  br i1 %28, label %else6, label %then5
 
-then5:                                            ; preds = %and.lhs.true
-  store ptr @"$string.515", ptr %hint, align 8
+then5:                                            ; preds = %then2
+  store ptr @"$string.516", ptr %builds, align 8
   br label %merge4
 
-else6:                                            ; preds = %and.lhs.true, %then2
+else6:                                            ; preds = %then2
   br label %merge4
 
 merge4:                                           ; preds = %else6, %then5
-  %27 = load ptr, ptr %message, align 8
-  store ptr %27, ptr %target, align 8
-  %28 = load ptr, ptr %target, align 8
-  %29 = icmp ne ptr %28, null
-  %30 = zext i1 %29 to i8
-  %31 = trunc i8 %30 to i1
-  br i1 %31, label %then8, label %else9
+  %29 = load i8, ptr %was_automatic, align 1
+  %30 = trunc i8 %29 to i1
+  br i1 %30, label %and.lhs.true, label %else9
 
-and.lhs.true:                                     ; preds = %then2
-  %32 = load ptr, ptr %self, align 8
-  %33 = call zeroext i1 @"$Library.shares_memory"(ptr %32)
-  %34 = zext i1 %33 to i8
-  %35 = trunc i8 %34 to i1
-  br i1 %35, label %else6, label %then5
-
-then8:                                            ; preds = %merge4
-  %36 = load ptr, ptr %target, align 8
-  %37 = getelementptr %5, ptr %36, i32 0, i32 0
-  %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
-  %39 = getelementptr i8, ptr %38, i64 0
-  %40 = load ptr, ptr %hint, align 8
-  %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %7, ptr %41, i32 0, i32 2
-  %43 = getelementptr [16 x i8], ptr %42, i32 0, i32 0
-  %44 = getelementptr i8, ptr %43, i64 0
-  %45 = call ptr @dlerror()
-  %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %7, ptr %46, i32 0, i32 2
-  %48 = getelementptr [16 x i8], ptr %47, i32 0, i32 0
-  %49 = getelementptr i8, ptr %48, i64 0
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.516", ptr %40, ptr %44, ptr %45, ptr %49)
-  %51 = load ptr, ptr %target, align 8
-  %52 = getelementptr %5, ptr %51, i32 0, i32 0
-  %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
-  %54 = getelementptr i8, ptr %53, i64 0
-  call void @"$printable.clean"(ptr %54, i64 1024)
-  %55 = load %4, ptr %5, align 1
+then8:                                            ; preds = %and.lhs.true
+  store ptr @"$string.517", ptr %hint, align 8
   br label %merge7
 
-else9:                                            ; preds = %merge4
+else9:                                            ; preds = %and.lhs.true, %merge4
   br label %merge7
 
 merge7:                                           ; preds = %else9, %then8
+  %31 = load ptr, ptr %message, align 8
+  store ptr %31, ptr %target, align 8
+  %32 = load ptr, ptr %target, align 8
+  %33 = icmp ne ptr %32, null
+  %34 = zext i1 %33 to i8
+  %35 = trunc i8 %34 to i1
+  br i1 %35, label %then11, label %else12
+
+and.lhs.true:                                     ; preds = %merge4
+  %36 = load ptr, ptr %self, align 8
+  %37 = call zeroext i1 @"$Library.shares_memory"(ptr %36)
+  %38 = zext i1 %37 to i8
+  %39 = trunc i8 %38 to i1
+  br i1 %39, label %else9, label %then8
+
+then11:                                           ; preds = %merge7
+  %40 = load ptr, ptr %target, align 8
+  %41 = getelementptr %5, ptr %40, i32 0, i32 0
+  %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
+  %43 = getelementptr i8, ptr %42, i64 0
+  %44 = load ptr, ptr %hint, align 8
+  %45 = load ptr, ptr %self, align 8
+  %46 = getelementptr %7, ptr %45, i32 0, i32 2
+  %47 = getelementptr [16 x i8], ptr %46, i32 0, i32 0
+  %48 = getelementptr i8, ptr %47, i64 0
+  %49 = call ptr @dlerror()
+  %50 = load ptr, ptr %builds, align 8
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.518", ptr %44, ptr %48, ptr %49, ptr %50)
+  %52 = load ptr, ptr %target, align 8
+  %53 = getelementptr %5, ptr %52, i32 0, i32 0
+  %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
+  %55 = getelementptr i8, ptr %54, i64 0
+  call void @"$printable.clean"(ptr %55, i64 1024)
+  %56 = load %4, ptr %5, align 1
+  br label %merge10
+
+else12:                                           ; preds = %merge7
+  br label %merge10
+
+merge10:                                          ; preds = %else12, %then11
   ret i32 4
 
 dead:                                             ; No predecessors!
@@ -53046,156 +53061,156 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead
-  %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %7, ptr %56, i32 0, i32 0
-  %58 = load ptr, ptr %57, align 8
-  %59 = call ptr @dlsym(ptr %58, ptr @"$string.517")
-  store ptr %59, ptr %symbol, align 8
-  %60 = load ptr, ptr %symbol, align 8
-  %61 = icmp eq ptr %60, null
-  %62 = zext i1 %61 to i8
-  %63 = trunc i8 %62 to i1
-  br i1 %63, label %then11, label %else12
+  %57 = load ptr, ptr %self, align 8
+  %58 = getelementptr %7, ptr %57, i32 0, i32 0
+  %59 = load ptr, ptr %58, align 8
+  %60 = call ptr @dlsym(ptr %59, ptr @"$string.519")
+  store ptr %60, ptr %symbol, align 8
+  %61 = load ptr, ptr %symbol, align 8
+  %62 = icmp eq ptr %61, null
+  %63 = zext i1 %62 to i8
+  %64 = trunc i8 %63 to i1
+  br i1 %64, label %then14, label %else15
 
-then11:                                           ; preds = %merge1
-  %64 = load ptr, ptr %message, align 8
-  store ptr %64, ptr %target13, align 8
-  %65 = load ptr, ptr %target13, align 8
-  %66 = icmp ne ptr %65, null
-  %67 = zext i1 %66 to i8
-  %68 = trunc i8 %67 to i1
-  br i1 %68, label %then15, label %else16
+then14:                                           ; preds = %merge1
+  %65 = load ptr, ptr %message, align 8
+  store ptr %65, ptr %target16, align 8
+  %66 = load ptr, ptr %target16, align 8
+  %67 = icmp ne ptr %66, null
+  %68 = zext i1 %67 to i8
+  %69 = trunc i8 %68 to i1
+  br i1 %69, label %then18, label %else19
 
-then15:                                           ; preds = %then11
-  %69 = load ptr, ptr %target13, align 8
-  %70 = getelementptr %5, ptr %69, i32 0, i32 0
-  %71 = getelementptr [1024 x i8], ptr %70, i32 0, i32 0
-  %72 = getelementptr i8, ptr %71, i64 0
-  %73 = load ptr, ptr %self, align 8
-  %74 = getelementptr %7, ptr %73, i32 0, i32 3
-  %75 = getelementptr [4096 x i8], ptr %74, i32 0, i32 0
-  %76 = getelementptr i8, ptr %75, i64 0
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.518", ptr %76, ptr @"$string.517")
-  %78 = load ptr, ptr %target13, align 8
-  %79 = getelementptr %5, ptr %78, i32 0, i32 0
-  %80 = getelementptr [1024 x i8], ptr %79, i32 0, i32 0
-  %81 = getelementptr i8, ptr %80, i64 0
-  call void @"$printable.clean"(ptr %81, i64 1024)
-  %82 = load %4, ptr %4, align 1
-  br label %merge14
+then18:                                           ; preds = %then14
+  %70 = load ptr, ptr %target16, align 8
+  %71 = getelementptr %5, ptr %70, i32 0, i32 0
+  %72 = getelementptr [1024 x i8], ptr %71, i32 0, i32 0
+  %73 = getelementptr i8, ptr %72, i64 0
+  %74 = load ptr, ptr %self, align 8
+  %75 = getelementptr %7, ptr %74, i32 0, i32 3
+  %76 = getelementptr [4096 x i8], ptr %75, i32 0, i32 0
+  %77 = getelementptr i8, ptr %76, i64 0
+  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.520", ptr %77, ptr @"$string.519")
+  %79 = load ptr, ptr %target16, align 8
+  %80 = getelementptr %5, ptr %79, i32 0, i32 0
+  %81 = getelementptr [1024 x i8], ptr %80, i32 0, i32 0
+  %82 = getelementptr i8, ptr %81, i64 0
+  call void @"$printable.clean"(ptr %82, i64 1024)
+  %83 = load %4, ptr %4, align 1
+  br label %merge17
 
-else16:                                           ; preds = %then11
-  br label %merge14
+else19:                                           ; preds = %then14
+  br label %merge17
 
-merge14:                                          ; preds = %else16, %then15
+merge17:                                          ; preds = %else19, %then18
   ret i32 4
 
-dead17:                                           ; No predecessors!
-  br label %merge10
+dead20:                                           ; No predecessors!
+  br label %merge13
 
-else12:                                           ; preds = %merge1
-  br label %merge10
+else15:                                           ; preds = %merge1
+  br label %merge13
 
-merge10:                                          ; preds = %else12, %dead17
-  %83 = load ptr, ptr %symbol, align 8
-  store ptr %83, ptr %open, align 8
-  %84 = load ptr, ptr %open, align 8
-  %85 = load ptr, ptr %self, align 8
-  %86 = getelementptr %7, ptr %85, i32 0, i32 1
-  %87 = load ptr, ptr %message, align 8
-  %88 = call i32 %84(i32 6, ptr %86, ptr %87)
-  store i32 %88, ptr %code, align 4
-  %89 = load i32, ptr %code, align 4
-  %90 = icmp ne i32 %89, 0
-  %91 = zext i1 %90 to i8
-  %92 = trunc i8 %91 to i1
-  br i1 %92, label %then19, label %else20
+merge13:                                          ; preds = %else15, %dead20
+  %84 = load ptr, ptr %symbol, align 8
+  store ptr %84, ptr %open, align 8
+  %85 = load ptr, ptr %open, align 8
+  %86 = load ptr, ptr %self, align 8
+  %87 = getelementptr %7, ptr %86, i32 0, i32 1
+  %88 = load ptr, ptr %message, align 8
+  %89 = call i32 %85(i32 6, ptr %87, ptr %88)
+  store i32 %89, ptr %code, align 4
+  %90 = load i32, ptr %code, align 4
+  %91 = icmp ne i32 %90, 0
+  %92 = zext i1 %91 to i8
+  %93 = trunc i8 %92 to i1
+  br i1 %93, label %then22, label %else23
 
-then19:                                           ; preds = %merge10
-  %93 = load i32, ptr %code, align 4
-  ret i32 %93
+then22:                                           ; preds = %merge13
+  %94 = load i32, ptr %code, align 4
+  ret i32 %94
 
-dead21:                                           ; No predecessors!
-  br label %merge18
+dead24:                                           ; No predecessors!
+  br label %merge21
 
-else20:                                           ; preds = %merge10
-  br label %merge18
+else23:                                           ; preds = %merge13
+  br label %merge21
 
-merge18:                                          ; preds = %else20, %dead21
-  %94 = load ptr, ptr %self, align 8
-  %95 = getelementptr %7, ptr %94, i32 0, i32 1
-  %96 = load ptr, ptr %95, align 8
-  %97 = icmp eq ptr %96, null
-  %98 = zext i1 %97 to i8
-  %99 = trunc i8 %98 to i1
-  br i1 %99, label %then23, label %or.lhs.false25
+merge21:                                          ; preds = %else23, %dead24
+  %95 = load ptr, ptr %self, align 8
+  %96 = getelementptr %7, ptr %95, i32 0, i32 1
+  %97 = load ptr, ptr %96, align 8
+  %98 = icmp eq ptr %97, null
+  %99 = zext i1 %98 to i8
+  %100 = trunc i8 %99 to i1
+  br i1 %100, label %then26, label %or.lhs.false28
 
-then23:                                           ; preds = %or.lhs.false, %or.lhs.false25, %merge18
-  %100 = load ptr, ptr %message, align 8
-  store ptr %100, ptr %target26, align 8
-  %101 = load ptr, ptr %target26, align 8
-  %102 = icmp ne ptr %101, null
-  %103 = zext i1 %102 to i8
-  %104 = trunc i8 %103 to i1
-  br i1 %104, label %then28, label %else29
+then26:                                           ; preds = %or.lhs.false, %or.lhs.false28, %merge21
+  %101 = load ptr, ptr %message, align 8
+  store ptr %101, ptr %target29, align 8
+  %102 = load ptr, ptr %target29, align 8
+  %103 = icmp ne ptr %102, null
+  %104 = zext i1 %103 to i8
+  %105 = trunc i8 %104 to i1
+  br i1 %105, label %then31, label %else32
 
-or.lhs.false:                                     ; preds = %or.lhs.false25
-  %105 = load ptr, ptr %self, align 8
-  %106 = getelementptr %7, ptr %105, i32 0, i32 1
-  %107 = load ptr, ptr %106, align 8
-  %108 = getelementptr %64, ptr %107, i32 0, i32 1
-  %109 = load i32, ptr %108, align 4
-  %110 = zext i32 %109 to i64
-  %111 = icmp ne i64 %110, 456
-  %112 = zext i1 %111 to i8
-  %113 = trunc i8 %112 to i1
-  br i1 %113, label %then23, label %else24
+or.lhs.false:                                     ; preds = %or.lhs.false28
+  %106 = load ptr, ptr %self, align 8
+  %107 = getelementptr %7, ptr %106, i32 0, i32 1
+  %108 = load ptr, ptr %107, align 8
+  %109 = getelementptr %64, ptr %108, i32 0, i32 1
+  %110 = load i32, ptr %109, align 4
+  %111 = zext i32 %110 to i64
+  %112 = icmp ne i64 %111, 456
+  %113 = zext i1 %112 to i8
+  %114 = trunc i8 %113 to i1
+  br i1 %114, label %then26, label %else27
 
-or.lhs.false25:                                   ; preds = %merge18
-  %114 = load ptr, ptr %self, align 8
-  %115 = getelementptr %7, ptr %114, i32 0, i32 1
-  %116 = load ptr, ptr %115, align 8
-  %117 = getelementptr %64, ptr %116, i32 0, i32 0
-  %118 = load i32, ptr %117, align 4
-  %119 = icmp ne i32 %118, 6
-  %120 = zext i1 %119 to i8
-  %121 = trunc i8 %120 to i1
-  br i1 %121, label %then23, label %or.lhs.false
+or.lhs.false28:                                   ; preds = %merge21
+  %115 = load ptr, ptr %self, align 8
+  %116 = getelementptr %7, ptr %115, i32 0, i32 1
+  %117 = load ptr, ptr %116, align 8
+  %118 = getelementptr %64, ptr %117, i32 0, i32 0
+  %119 = load i32, ptr %118, align 4
+  %120 = icmp ne i32 %119, 6
+  %121 = zext i1 %120 to i8
+  %122 = trunc i8 %121 to i1
+  br i1 %122, label %then26, label %or.lhs.false
 
-then28:                                           ; preds = %then23
-  %122 = load ptr, ptr %target26, align 8
-  %123 = getelementptr %5, ptr %122, i32 0, i32 0
-  %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
-  %125 = getelementptr i8, ptr %124, i64 0
-  %126 = load ptr, ptr %self, align 8
-  %127 = getelementptr %7, ptr %126, i32 0, i32 3
-  %128 = getelementptr [4096 x i8], ptr %127, i32 0, i32 0
-  %129 = getelementptr i8, ptr %128, i64 0
-  %130 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.519", ptr %129)
-  %131 = load ptr, ptr %target26, align 8
-  %132 = getelementptr %5, ptr %131, i32 0, i32 0
-  %133 = getelementptr [1024 x i8], ptr %132, i32 0, i32 0
-  %134 = getelementptr i8, ptr %133, i64 0
-  call void @"$printable.clean"(ptr %134, i64 1024)
-  %135 = load %4, ptr %3, align 1
-  br label %merge27
+then31:                                           ; preds = %then26
+  %123 = load ptr, ptr %target29, align 8
+  %124 = getelementptr %5, ptr %123, i32 0, i32 0
+  %125 = getelementptr [1024 x i8], ptr %124, i32 0, i32 0
+  %126 = getelementptr i8, ptr %125, i64 0
+  %127 = load ptr, ptr %self, align 8
+  %128 = getelementptr %7, ptr %127, i32 0, i32 3
+  %129 = getelementptr [4096 x i8], ptr %128, i32 0, i32 0
+  %130 = getelementptr i8, ptr %129, i64 0
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.521", ptr %130)
+  %132 = load ptr, ptr %target29, align 8
+  %133 = getelementptr %5, ptr %132, i32 0, i32 0
+  %134 = getelementptr [1024 x i8], ptr %133, i32 0, i32 0
+  %135 = getelementptr i8, ptr %134, i64 0
+  call void @"$printable.clean"(ptr %135, i64 1024)
+  %136 = load %4, ptr %3, align 1
+  br label %merge30
 
-else29:                                           ; preds = %then23
-  br label %merge27
+else32:                                           ; preds = %then26
+  br label %merge30
 
-merge27:                                          ; preds = %else29, %then28
+merge30:                                          ; preds = %else32, %then31
   ret i32 4
 
-dead30:                                           ; No predecessors!
-  br label %merge22
+dead33:                                           ; No predecessors!
+  br label %merge25
 
-else24:                                           ; preds = %or.lhs.false
-  br label %merge22
+else27:                                           ; preds = %or.lhs.false
+  br label %merge25
 
-merge22:                                          ; preds = %else24, %dead30
+merge25:                                          ; preds = %else27, %dead33
   ret i32 0
 
-dead31:                                           ; No predecessors!
+dead34:                                           ; No predecessors!
   ret i32 undef
 }
 
@@ -53578,7 +53593,7 @@ then10:                                           ; preds = %then7
   %49 = load ptr, ptr %resolved, align 8
   %50 = getelementptr %30, ptr %49, i32 0, i32 24
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.543", i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.545", i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -53631,7 +53646,7 @@ then19:                                           ; preds = %then14
   %76 = getelementptr %5, ptr %75, i32 0, i32 0
   %77 = getelementptr [1024 x i8], ptr %76, i32 0, i32 0
   %78 = getelementptr i8, ptr %77, i64 0
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.544")
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.546")
   %80 = load ptr, ptr %target17, align 8
   %81 = getelementptr %5, ptr %80, i32 0, i32 0
   %82 = getelementptr [1024 x i8], ptr %81, i32 0, i32 0
@@ -53684,7 +53699,7 @@ then27:                                           ; preds = %then23
   %106 = load ptr, ptr %model, align 8
   %107 = getelementptr %11, ptr %106, i32 0, i32 10
   %108 = load i32, ptr %107, align 4
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %102, i64 1024, ptr @"$string.545", i32 %105, i32 %108)
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %102, i64 1024, ptr @"$string.547", i32 %105, i32 %108)
   %110 = load ptr, ptr %target25, align 8
   %111 = getelementptr %5, ptr %110, i32 0, i32 0
   %112 = getelementptr [1024 x i8], ptr %111, i32 0, i32 0
@@ -54159,7 +54174,7 @@ then2:                                            ; preds = %then
   %47 = getelementptr %30, ptr %46, i32 0, i32 1
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.520", i64 %49, i64 0, i64 64)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.522", i64 %49, i64 0, i64 64)
   %51 = load ptr, ptr %target, align 8
   %52 = getelementptr %5, ptr %51, i32 0, i32 0
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
@@ -54216,7 +54231,7 @@ then10:                                           ; preds = %then5
   %78 = getelementptr %30, ptr %77, i32 0, i32 5
   %79 = load i32, ptr %78, align 4
   %80 = sext i32 %79 to i64
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.521", i64 %80, i64 0, i64 65536)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.523", i64 %80, i64 0, i64 65536)
   %82 = load ptr, ptr %target8, align 8
   %83 = getelementptr %5, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -54273,7 +54288,7 @@ then19:                                           ; preds = %then14
   %109 = getelementptr %30, ptr %108, i32 0, i32 6
   %110 = load i32, ptr %109, align 4
   %111 = sext i32 %110 to i64
-  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.522", i64 %111, i64 0, i64 67108864)
+  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.524", i64 %111, i64 0, i64 67108864)
   %113 = load ptr, ptr %target17, align 8
   %114 = getelementptr %5, ptr %113, i32 0, i32 0
   %115 = getelementptr [1024 x i8], ptr %114, i32 0, i32 0
@@ -54330,7 +54345,7 @@ then28:                                           ; preds = %then23
   %140 = getelementptr %30, ptr %139, i32 0, i32 7
   %141 = load i32, ptr %140, align 4
   %142 = sext i32 %141 to i64
-  %143 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %138, i64 1024, ptr @"$string.523", i64 %142, i64 1, i64 65536)
+  %143 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %138, i64 1024, ptr @"$string.525", i64 %142, i64 1, i64 65536)
   %144 = load ptr, ptr %target26, align 8
   %145 = getelementptr %5, ptr %144, i32 0, i32 0
   %146 = getelementptr [1024 x i8], ptr %145, i32 0, i32 0
@@ -54387,7 +54402,7 @@ then37:                                           ; preds = %then32
   %171 = getelementptr %30, ptr %170, i32 0, i32 8
   %172 = load i32, ptr %171, align 4
   %173 = sext i32 %172 to i64
-  %174 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %169, i64 1024, ptr @"$string.524", i64 %173, i64 0, i64 1073741824)
+  %174 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %169, i64 1024, ptr @"$string.526", i64 %173, i64 0, i64 1073741824)
   %175 = load ptr, ptr %target35, align 8
   %176 = getelementptr %5, ptr %175, i32 0, i32 0
   %177 = getelementptr [1024 x i8], ptr %176, i32 0, i32 0
@@ -54444,7 +54459,7 @@ then46:                                           ; preds = %then41
   %202 = getelementptr %30, ptr %201, i32 0, i32 9
   %203 = load i32, ptr %202, align 4
   %204 = sext i32 %203 to i64
-  %205 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %200, i64 1024, ptr @"$string.525", i64 %204, i64 0, i64 2)
+  %205 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %200, i64 1024, ptr @"$string.527", i64 %204, i64 0, i64 2)
   %206 = load ptr, ptr %target44, align 8
   %207 = getelementptr %5, ptr %206, i32 0, i32 0
   %208 = getelementptr [1024 x i8], ptr %207, i32 0, i32 0
@@ -54501,7 +54516,7 @@ then55:                                           ; preds = %then50
   %233 = getelementptr %30, ptr %232, i32 0, i32 10
   %234 = load i32, ptr %233, align 4
   %235 = sext i32 %234 to i64
-  %236 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %231, i64 1024, ptr @"$string.526", i64 %235, i64 0, i64 4096)
+  %236 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %231, i64 1024, ptr @"$string.528", i64 %235, i64 0, i64 4096)
   %237 = load ptr, ptr %target53, align 8
   %238 = getelementptr %5, ptr %237, i32 0, i32 0
   %239 = getelementptr [1024 x i8], ptr %238, i32 0, i32 0
@@ -54558,7 +54573,7 @@ then64:                                           ; preds = %then59
   %264 = getelementptr %30, ptr %263, i32 0, i32 11
   %265 = load i32, ptr %264, align 4
   %266 = sext i32 %265 to i64
-  %267 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %262, i64 1024, ptr @"$string.527", i64 %266, i64 1, i64 1048576)
+  %267 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %262, i64 1024, ptr @"$string.529", i64 %266, i64 1, i64 1048576)
   %268 = load ptr, ptr %target62, align 8
   %269 = getelementptr %5, ptr %268, i32 0, i32 0
   %270 = getelementptr [1024 x i8], ptr %269, i32 0, i32 0
@@ -54615,7 +54630,7 @@ then73:                                           ; preds = %then68
   %295 = getelementptr %30, ptr %294, i32 0, i32 12
   %296 = load i32, ptr %295, align 4
   %297 = sext i32 %296 to i64
-  %298 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %293, i64 1024, ptr @"$string.528", i64 %297, i64 0, i64 67108864)
+  %298 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %293, i64 1024, ptr @"$string.530", i64 %297, i64 0, i64 67108864)
   %299 = load ptr, ptr %target71, align 8
   %300 = getelementptr %5, ptr %299, i32 0, i32 0
   %301 = getelementptr [1024 x i8], ptr %300, i32 0, i32 0
@@ -54672,7 +54687,7 @@ then82:                                           ; preds = %then77
   %326 = getelementptr %30, ptr %325, i32 0, i32 13
   %327 = load i32, ptr %326, align 4
   %328 = sext i32 %327 to i64
-  %329 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %324, i64 1024, ptr @"$string.529", i64 %328, i64 1, i64 16777216)
+  %329 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %324, i64 1024, ptr @"$string.531", i64 %328, i64 1, i64 16777216)
   %330 = load ptr, ptr %target80, align 8
   %331 = getelementptr %5, ptr %330, i32 0, i32 0
   %332 = getelementptr [1024 x i8], ptr %331, i32 0, i32 0
@@ -54729,7 +54744,7 @@ then91:                                           ; preds = %then86
   %357 = getelementptr %30, ptr %356, i32 0, i32 14
   %358 = load i32, ptr %357, align 4
   %359 = sext i32 %358 to i64
-  %360 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %355, i64 1024, ptr @"$string.530", i64 %359, i64 0, i64 1)
+  %360 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %355, i64 1024, ptr @"$string.532", i64 %359, i64 0, i64 1)
   %361 = load ptr, ptr %target89, align 8
   %362 = getelementptr %5, ptr %361, i32 0, i32 0
   %363 = getelementptr [1024 x i8], ptr %362, i32 0, i32 0
@@ -54786,7 +54801,7 @@ then100:                                          ; preds = %then95
   %388 = getelementptr %30, ptr %387, i32 0, i32 15
   %389 = load i32, ptr %388, align 4
   %390 = sext i32 %389 to i64
-  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %386, i64 1024, ptr @"$string.531", i64 %390, i64 -1, i64 2)
+  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %386, i64 1024, ptr @"$string.533", i64 %390, i64 -1, i64 2)
   %392 = load ptr, ptr %target98, align 8
   %393 = getelementptr %5, ptr %392, i32 0, i32 0
   %394 = getelementptr [1024 x i8], ptr %393, i32 0, i32 0
@@ -54843,7 +54858,7 @@ then109:                                          ; preds = %then104
   %419 = getelementptr %30, ptr %418, i32 0, i32 16
   %420 = load i32, ptr %419, align 4
   %421 = sext i32 %420 to i64
-  %422 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %417, i64 1024, ptr @"$string.532", i64 %421, i64 0, i64 65536)
+  %422 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %417, i64 1024, ptr @"$string.534", i64 %421, i64 0, i64 65536)
   %423 = load ptr, ptr %target107, align 8
   %424 = getelementptr %5, ptr %423, i32 0, i32 0
   %425 = getelementptr [1024 x i8], ptr %424, i32 0, i32 0
@@ -54900,7 +54915,7 @@ then118:                                          ; preds = %then113
   %450 = getelementptr %30, ptr %449, i32 0, i32 20
   %451 = load i32, ptr %450, align 4
   %452 = sext i32 %451 to i64
-  %453 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %448, i64 1024, ptr @"$string.533", i64 %452, i64 -1, i64 1)
+  %453 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %448, i64 1024, ptr @"$string.535", i64 %452, i64 -1, i64 1)
   %454 = load ptr, ptr %target116, align 8
   %455 = getelementptr %5, ptr %454, i32 0, i32 0
   %456 = getelementptr [1024 x i8], ptr %455, i32 0, i32 0
@@ -54957,7 +54972,7 @@ then127:                                          ; preds = %then122
   %481 = getelementptr %30, ptr %480, i32 0, i32 21
   %482 = load i32, ptr %481, align 4
   %483 = sext i32 %482 to i64
-  %484 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %479, i64 1024, ptr @"$string.534", i64 %483, i64 -1, i64 1)
+  %484 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %479, i64 1024, ptr @"$string.536", i64 %483, i64 -1, i64 1)
   %485 = load ptr, ptr %target125, align 8
   %486 = getelementptr %5, ptr %485, i32 0, i32 0
   %487 = getelementptr [1024 x i8], ptr %486, i32 0, i32 0
@@ -55014,7 +55029,7 @@ then136:                                          ; preds = %then131
   %512 = getelementptr %30, ptr %511, i32 0, i32 22
   %513 = load i32, ptr %512, align 4
   %514 = sext i32 %513 to i64
-  %515 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %510, i64 1024, ptr @"$string.535", i64 %514, i64 0, i64 1)
+  %515 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %510, i64 1024, ptr @"$string.537", i64 %514, i64 0, i64 1)
   %516 = load ptr, ptr %target134, align 8
   %517 = getelementptr %5, ptr %516, i32 0, i32 0
   %518 = getelementptr [1024 x i8], ptr %517, i32 0, i32 0
@@ -55071,7 +55086,7 @@ then145:                                          ; preds = %then140
   %543 = getelementptr %30, ptr %542, i32 0, i32 23
   %544 = load i32, ptr %543, align 4
   %545 = sext i32 %544 to i64
-  %546 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %541, i64 1024, ptr @"$string.536", i64 %545, i64 0, i64 1)
+  %546 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %541, i64 1024, ptr @"$string.538", i64 %545, i64 0, i64 1)
   %547 = load ptr, ptr %target143, align 8
   %548 = getelementptr %5, ptr %547, i32 0, i32 0
   %549 = getelementptr [1024 x i8], ptr %548, i32 0, i32 0
@@ -55128,7 +55143,7 @@ then154:                                          ; preds = %then149
   %574 = getelementptr %30, ptr %573, i32 0, i32 24
   %575 = load i32, ptr %574, align 4
   %576 = sext i32 %575 to i64
-  %577 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %572, i64 1024, ptr @"$string.537", i64 %576, i64 0, i64 65536)
+  %577 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %572, i64 1024, ptr @"$string.539", i64 %576, i64 0, i64 65536)
   %578 = load ptr, ptr %target152, align 8
   %579 = getelementptr %5, ptr %578, i32 0, i32 0
   %580 = getelementptr [1024 x i8], ptr %579, i32 0, i32 0
@@ -55185,7 +55200,7 @@ then163:                                          ; preds = %then158
   %605 = getelementptr %30, ptr %604, i32 0, i32 27
   %606 = load i32, ptr %605, align 4
   %607 = sext i32 %606 to i64
-  %608 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %603, i64 1024, ptr @"$string.538", i64 %607, i64 0, i64 1)
+  %608 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %603, i64 1024, ptr @"$string.540", i64 %607, i64 0, i64 1)
   %609 = load ptr, ptr %target161, align 8
   %610 = getelementptr %5, ptr %609, i32 0, i32 0
   %611 = getelementptr [1024 x i8], ptr %610, i32 0, i32 0
@@ -55242,7 +55257,7 @@ then172:                                          ; preds = %then167
   %636 = getelementptr %30, ptr %635, i32 0, i32 28
   %637 = load i32, ptr %636, align 4
   %638 = sext i32 %637 to i64
-  %639 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %634, i64 1024, ptr @"$string.539", i64 %638, i64 1, i64 8)
+  %639 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %634, i64 1024, ptr @"$string.541", i64 %638, i64 1, i64 8)
   %640 = load ptr, ptr %target170, align 8
   %641 = getelementptr %5, ptr %640, i32 0, i32 0
   %642 = getelementptr [1024 x i8], ptr %641, i32 0, i32 0
@@ -55299,7 +55314,7 @@ then181:                                          ; preds = %then176
   %667 = load ptr, ptr %given, align 8
   %668 = getelementptr %30, ptr %667, i32 0, i32 17
   %669 = load i64, ptr %668, align 8
-  %670 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %666, i64 1024, ptr @"$string.540", i64 %669, i64 0, i64 1152921504606846976)
+  %670 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %666, i64 1024, ptr @"$string.542", i64 %669, i64 0, i64 1152921504606846976)
   %671 = load ptr, ptr %target179, align 8
   %672 = getelementptr %5, ptr %671, i32 0, i32 0
   %673 = getelementptr [1024 x i8], ptr %672, i32 0, i32 0
@@ -55356,7 +55371,7 @@ then190:                                          ; preds = %then185
   %698 = getelementptr %30, ptr %697, i32 0, i32 25
   %699 = load i32, ptr %698, align 4
   %700 = sext i32 %699 to i64
-  %701 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %696, i64 1024, ptr @"$string.541", i64 %700, i64 0, i64 100)
+  %701 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %696, i64 1024, ptr @"$string.543", i64 %700, i64 0, i64 100)
   %702 = load ptr, ptr %target188, align 8
   %703 = getelementptr %5, ptr %702, i32 0, i32 0
   %704 = getelementptr [1024 x i8], ptr %703, i32 0, i32 0
@@ -55413,7 +55428,7 @@ then199:                                          ; preds = %then194
   %729 = load ptr, ptr %given, align 8
   %730 = getelementptr %30, ptr %729, i32 0, i32 26
   %731 = load i64, ptr %730, align 8
-  %732 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %728, i64 1024, ptr @"$string.542", i64 %731, i64 0, i64 1152921504606846976)
+  %732 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %728, i64 1024, ptr @"$string.544", i64 %731, i64 0, i64 1152921504606846976)
   %733 = load ptr, ptr %target197, align 8
   %734 = getelementptr %5, ptr %733, i32 0, i32 0
   %735 = getelementptr [1024 x i8], ptr %734, i32 0, i32 0
@@ -55665,7 +55680,7 @@ then5:                                            ; preds = %then2
   %34 = getelementptr %7, ptr %33, i32 0, i32 2
   %35 = getelementptr [16 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.547", i32 %32, ptr %36)
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.549", i32 %32, ptr %36)
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -55724,7 +55739,7 @@ then14:                                           ; preds = %then10
   %68 = getelementptr %7, ptr %67, i32 0, i32 3
   %69 = getelementptr [4096 x i8], ptr %68, i32 0, i32 0
   %70 = getelementptr i8, ptr %69, i64 0
-  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %66, i64 1024, ptr @"$string.548", ptr %70)
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %66, i64 1024, ptr @"$string.550", ptr %70)
   %72 = load ptr, ptr %target12, align 8
   %73 = getelementptr %5, ptr %72, i32 0, i32 0
   %74 = getelementptr [1024 x i8], ptr %73, i32 0, i32 0
@@ -55800,7 +55815,7 @@ then2:                                            ; preds = %then
   %18 = getelementptr i8, ptr %17, i64 0
   %19 = load i32, ptr %world_size, align 4
   %20 = load i32, ptr %ranks_per_device, align 4
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.546", i32 %19, i32 %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.548", i32 %19, i32 %20)
   %22 = load ptr, ptr %target, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -56673,7 +56688,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %8, ptr %29, i32 0, i32 10
   %31 = getelementptr [128 x i8], ptr %30, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.549", ptr %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.551", ptr %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -56833,7 +56848,7 @@ then15:                                           ; preds = %then10
   %132 = load ptr, ptr %info, align 8
   %133 = getelementptr %8, ptr %132, i32 0, i32 7
   %134 = load i32, ptr %133, align 4
-  %135 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 1024, ptr @"$string.550", i32 %127, ptr %131, i32 %134)
+  %135 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 1024, ptr @"$string.552", i32 %127, ptr %131, i32 %134)
   %136 = load ptr, ptr %target13, align 8
   %137 = getelementptr %5, ptr %136, i32 0, i32 0
   %138 = getelementptr [1024 x i8], ptr %137, i32 0, i32 0
@@ -57333,7 +57348,7 @@ merge14:                                          ; preds = %else16, %dead17
   %50 = call i32 @"$ModelConfig.shared_width"(ptr %49)
   %51 = load i32, ptr %world_size, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_split"(ptr @"$string.552", i32 %50, i32 %51, ptr %52)
+  %53 = call i32 @"$check_split"(ptr @"$string.554", i32 %50, i32 %51, ptr %52)
   store i32 %53, ptr %code18, align 4
   %54 = load i32, ptr %code18, align 4
   %55 = icmp ne i32 %54, 0
@@ -57364,7 +57379,7 @@ then24:                                           ; preds = %merge19
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %world_size, align 4
   %67 = load ptr, ptr %message, align 8
-  %68 = call i32 @"$check_split"(ptr @"$string.553", i32 %65, i32 %66, ptr %67)
+  %68 = call i32 @"$check_split"(ptr @"$string.555", i32 %65, i32 %66, ptr %67)
   ret i32 %68
 
 dead26:                                           ; No predecessors!
@@ -57379,7 +57394,7 @@ merge23:                                          ; preds = %else25, %dead26
   %71 = load i32, ptr %70, align 4
   %72 = load i32, ptr %world_size, align 4
   %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$check_split"(ptr @"$string.554", i32 %71, i32 %72, ptr %73)
+  %74 = call i32 @"$check_split"(ptr @"$string.556", i32 %71, i32 %72, ptr %73)
   ret i32 %74
 
 dead27:                                           ; No predecessors!
@@ -57423,7 +57438,7 @@ then2:                                            ; preds = %then
   %20 = load i32, ptr %world_size, align 4
   %21 = load ptr, ptr %name, align 8
   %22 = load i32, ptr %value, align 4
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.551", i32 %20, ptr %21, i32 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.553", i32 %20, ptr %21, i32 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -57560,7 +57575,7 @@ then2:                                            ; preds = %then
   %61 = load ptr, ptr %60, align 8
   %62 = getelementptr %11, ptr %61, i32 0, i32 2
   %63 = load i32, ptr %62, align 4
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.555", i32 %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.557", i32 %63)
   %65 = load ptr, ptr %target, align 8
   %66 = getelementptr %5, ptr %65, i32 0, i32 0
   %67 = getelementptr [1024 x i8], ptr %66, i32 0, i32 0
@@ -58209,7 +58224,7 @@ then2:                                            ; preds = %then
   %36 = load ptr, ptr %matrix, align 8
   %37 = getelementptr %60, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.556", i32 %29, i32 %32, i32 %35, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.558", i32 %29, i32 %32, i32 %35, i32 %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -59259,7 +59274,7 @@ then2:                                            ; preds = %then
   %39 = load i32, ptr %38, align 4
   %40 = getelementptr %63, ptr %cache, i32 0, i32 5
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.557", ptr %35, i32 %37, i32 %39, i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.559", ptr %35, i32 %37, i32 %39, i32 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -59449,7 +59464,7 @@ then8:                                            ; preds = %merge1
   %55 = sext i32 %54 to i64
   %56 = call i64 @"$pages_of"(i64 %51, i64 %55)
   %57 = load ptr, ptr %message, align 8
-  %58 = call i32 @"$anon (./terra/plan/sizes.t:30).561"(ptr %44, i64 %50, i64 %56, ptr %57)
+  %58 = call i32 @"$anon (./terra/plan/sizes.t:30).563"(ptr %44, i64 %50, i64 %56, ptr %57)
   ret i32 %58
 
 dead10:                                           ; No predecessors!
@@ -60091,7 +60106,7 @@ then2:                                            ; preds = %then
   %110 = load ptr, ptr %o, align 8
   %111 = getelementptr %30, ptr %110, i32 0, i32 6
   %112 = load i32, ptr %111, align 4
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.558", i32 %109, i32 %112)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.560", i32 %109, i32 %112)
   %114 = load ptr, ptr %target, align 8
   %115 = getelementptr %5, ptr %114, i32 0, i32 0
   %116 = getelementptr [1024 x i8], ptr %115, i32 0, i32 0
@@ -60450,7 +60465,7 @@ entry:
   %12 = load ptr, ptr %shape, align 8
   %13 = getelementptr %177, ptr %12, i32 0, i32 16
   %14 = load ptr, ptr %base, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).560"(ptr %11, ptr %13, ptr %14)
+  call void @"$anon (./terra/scheduling/batch.t:114).562"(ptr %11, ptr %13, ptr %14)
   %15 = load %4, ptr %5, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %61, ptr %16, i32 0, i32 1
@@ -60465,7 +60480,7 @@ entry:
   %25 = load ptr, ptr %base, align 8
   %26 = load ptr, ptr %shape, align 8
   %27 = getelementptr %177, ptr %26, i32 0, i32 16
-  %28 = call i64 @"$anon (./terra/scheduling/batch.t:108).559"(ptr %27)
+  %28 = call i64 @"$anon (./terra/scheduling/batch.t:108).561"(ptr %27)
   %29 = call i64 @"$aligned"(i64 %28)
   %30 = getelementptr i8, ptr %25, i64 %29
   call void @"$anon (./terra/scheduling/batch.t:114)"(ptr %24, ptr %outputs, ptr %30)
@@ -61392,7 +61407,7 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %outputs, ptr align 4 %2, i64 28, i1 false)
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %177, ptr %4, i32 0, i32 16
-  %6 = call i64 @"$anon (./terra/scheduling/batch.t:108).559"(ptr %5)
+  %6 = call i64 @"$anon (./terra/scheduling/batch.t:108).561"(ptr %5)
   %7 = call i64 @"$aligned"(i64 %6)
   %8 = load i64, ptr %num_outputs, align 8
   %9 = call i64 @"$output_bytes"(ptr %outputs)
@@ -61429,7 +61444,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i64 @"$anon (./terra/scheduling/batch.t:108).559"(ptr %0) {
+define internal i64 @"$anon (./terra/scheduling/batch.t:108).561"(ptr %0) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$shape" = alloca ptr, align 8
@@ -61751,7 +61766,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$anon (./terra/scheduling/batch.t:114).560"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$anon (./terra/scheduling/batch.t:114).562"(ptr %0, ptr %1, ptr %2) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$data" = alloca ptr, align 8
@@ -62249,7 +62264,7 @@ entry:
   %7 = load ptr, ptr %full, align 8
   %8 = getelementptr %47, ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %8, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).560"(ptr %6, ptr %narrow, ptr %9)
+  call void @"$anon (./terra/scheduling/batch.t:114).562"(ptr %6, ptr %narrow, ptr %9)
   %10 = load %4, ptr %3, align 1
   %11 = load ptr, ptr %full, align 8
   %12 = getelementptr %47, ptr %11, i32 0, i32 23
@@ -62584,7 +62599,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/plan/sizes.t:30).561"(ptr %0, i64 %1, i64 %2, ptr %3) {
+define internal i32 @"$anon (./terra/plan/sizes.t:30).563"(ptr %0, i64 %1, i64 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %middle = alloca i64, align 8
@@ -62781,7 +62796,7 @@ then2:                                            ; preds = %then
   %32 = load ptr, ptr %o, align 8
   %33 = getelementptr %30, ptr %32, i32 0, i32 7
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.562", i32 %28, i32 %31, i32 %34, i64 2147483647)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.564", i32 %28, i32 %31, i32 %34, i64 2147483647)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -62949,7 +62964,7 @@ and.lhs.true9:                                    ; preds = %merge3
 
 then10:                                           ; preds = %else8
   %84 = load ptr, ptr %self, align 8
-  call void @"$Plan.refuse"(ptr %84, ptr @"$string.564")
+  call void @"$Plan.refuse"(ptr %84, ptr @"$string.566")
   %85 = load %4, ptr %3, align 1
   br label %merge6
 
@@ -63026,7 +63041,7 @@ entry:
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %29, ptr %14, i32 0, i32 11
   %16 = load i32, ptr %15, align 4
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.563", i64 %7, i32 %10, i32 %13, i32 %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.565", i64 %7, i32 %10, i32 %13, i32 %16)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -63120,7 +63135,7 @@ entry:
   %55 = sub i64 %51, %54
   %56 = getelementptr [128 x i8], ptr %suggestion, i32 0, i32 0
   %57 = getelementptr i8, ptr %56, i64 0
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.569", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.571", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
@@ -63156,7 +63171,7 @@ entry:
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %target, align 8
   %14 = load i64, ptr %capacity, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.565")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.567")
   br label %merge
 
 else:                                             ; preds = %entry
@@ -63176,7 +63191,7 @@ then1:                                            ; preds = %else
   %26 = load i32, ptr %page_size, align 4
   %27 = sext i32 %26 to i64
   %28 = mul i64 %25, %27
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.566", i64 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.568", i64 %28)
   br label %merge
 
 else2:                                            ; preds = %else
@@ -63194,7 +63209,7 @@ then3:                                            ; preds = %else2
   %38 = load ptr, ptr %target, align 8
   %39 = load i64, ptr %capacity, align 8
   %40 = load i64, ptr %room, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.567", i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.569", i64 %40)
   br label %merge
 
 else4:                                            ; preds = %else2
@@ -63205,7 +63220,7 @@ else4:                                            ; preds = %else2
   %46 = load i32, ptr %page_size, align 4
   %47 = sext i32 %46 to i64
   %48 = mul i64 %45, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.568", i64 %44, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.570", i64 %44, i64 %48)
   br label %merge
 
 merge:                                            ; preds = %else4, %then3, %then1, %then
@@ -63433,7 +63448,7 @@ entry:
   %12 = load i64, ptr %length, align 8
   %13 = sub i64 512, %12
   %14 = load ptr, ptr %reason, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 %13, ptr @"$string.570", ptr %14)
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 %13, ptr @"$string.572", ptr %14)
   ret void
 }
 
@@ -63482,7 +63497,7 @@ entry:
   %33 = getelementptr %30, ptr %32, i32 0, i32 1
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.574", i64 %35)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.576", i64 %35)
   %36 = load %4, ptr %16, align 1
   %37 = load ptr, ptr %out, align 8
   %38 = load ptr, ptr %made, align 8
@@ -63490,7 +63505,7 @@ entry:
   %40 = getelementptr %30, ptr %39, i32 0, i32 9
   %41 = load i32, ptr %40, align 4
   %42 = call ptr @"$layout_name"(i32 %41)
-  call void @"$JsonWriter.string_field"(ptr %37, ptr @"$string.575", ptr %42)
+  call void @"$JsonWriter.string_field"(ptr %37, ptr @"$string.577", ptr %42)
   %43 = load %4, ptr %15, align 1
   %44 = load ptr, ptr %out, align 8
   %45 = load ptr, ptr %made, align 8
@@ -63502,7 +63517,7 @@ entry:
   %50 = getelementptr %30, ptr %49, i32 0, i32 11
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  call void @"$JsonWriter.integer_field"(ptr %47, ptr @"$string.587", i64 %52)
+  call void @"$JsonWriter.integer_field"(ptr %47, ptr @"$string.589", i64 %52)
   %53 = load %4, ptr %13, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = load ptr, ptr %made, align 8
@@ -63512,28 +63527,28 @@ entry:
   %58 = load ptr, ptr %made, align 8
   %59 = getelementptr %29, ptr %58, i32 0, i32 10
   %60 = load i64, ptr %59, align 8
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.596", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.598", i64 %60)
   %61 = load %4, ptr %11, align 1
   %62 = load ptr, ptr %out, align 8
   %63 = load ptr, ptr %made, align 8
   %64 = getelementptr %29, ptr %63, i32 0, i32 21
   %65 = load i8, ptr %64, align 1
   %66 = icmp ne i8 %65, 0
-  call void @"$JsonWriter.boolean_field"(ptr %62, ptr @"$string.597", i1 zeroext %66)
+  call void @"$JsonWriter.boolean_field"(ptr %62, ptr @"$string.599", i1 zeroext %66)
   %67 = load %4, ptr %10, align 1
   %68 = load ptr, ptr %out, align 8
   %69 = load ptr, ptr %made, align 8
   %70 = getelementptr %29, ptr %69, i32 0, i32 22
   %71 = getelementptr [512 x i8], ptr %70, i32 0, i32 0
   %72 = getelementptr i8, ptr %71, i64 0
-  call void @"$JsonWriter.string_field"(ptr %68, ptr @"$string.598", ptr %72)
+  call void @"$JsonWriter.string_field"(ptr %68, ptr @"$string.600", ptr %72)
   %73 = load %4, ptr %9, align 1
   %74 = load ptr, ptr %out, align 8
   %75 = load ptr, ptr %made, align 8
   call void @"$write_buffers"(ptr %74, ptr %75)
   %76 = load %4, ptr %8, align 1
   %77 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %77, ptr @"$string.622")
+  call void @"$JsonWriter.key"(ptr %77, ptr @"$string.624")
   %78 = load %4, ptr %7, align 1
   %79 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %79)
@@ -63615,7 +63630,7 @@ entry:
   %31 = getelementptr %9, ptr %30, i32 0, i32 11
   %32 = load i64, ptr %31, align 8
   %33 = add i64 %29, %32
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.571", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.573", i64 %33)
   %34 = load %4, ptr %5, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
@@ -63631,14 +63646,14 @@ entry:
   %45 = getelementptr %9, ptr %44, i32 0, i32 13
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %43, %46
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.572", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.574", i64 %47)
   %48 = load %4, ptr %3, align 1
   %49 = load ptr, ptr %out, align 8
   %50 = load ptr, ptr %source, align 8
   %51 = getelementptr %9, ptr %50, i32 0, i32 8
   %52 = load i8, ptr %51, align 1
   %53 = icmp ne i8 %52, 0
-  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.573", i1 zeroext %53)
+  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.575", i1 zeroext %53)
   %54 = load %4, ptr %2, align 1
   ret void
 }
@@ -63654,7 +63669,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.576"
+  ret ptr @"$string.578"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -63670,7 +63685,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.577"
+  ret ptr @"$string.579"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -63702,18 +63717,18 @@ entry:
   %10 = getelementptr %30, ptr %9, i32 0, i32 6
   %11 = load i32, ptr %10, align 4
   %12 = sext i32 %11 to i64
-  call void @"$JsonWriter.integer_field"(ptr %7, ptr @"$string.578", i64 %12)
+  call void @"$JsonWriter.integer_field"(ptr %7, ptr @"$string.580", i64 %12)
   %13 = load %4, ptr %6, align 1
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %made, align 8
   %16 = call i32 @"$Plan.max_seq_from"(ptr %15)
   %17 = call ptr @"$source_name"(i32 %16)
-  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.579", ptr %17)
+  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.581", ptr %17)
   %18 = load %4, ptr %5, align 1
   %19 = load ptr, ptr %out, align 8
   %20 = load ptr, ptr %made, align 8
   %21 = call i64 @"$Plan.positions"(ptr %20)
-  call void @"$JsonWriter.integer_field"(ptr %19, ptr @"$string.584", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %19, ptr @"$string.586", i64 %21)
   %22 = load %4, ptr %4, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
@@ -63721,13 +63736,13 @@ entry:
   %26 = getelementptr %30, ptr %25, i32 0, i32 5
   %27 = load i32, ptr %26, align 4
   %28 = sext i32 %27 to i64
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.585", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.587", i64 %28)
   %29 = load %4, ptr %3, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = load ptr, ptr %made, align 8
   %32 = call i32 @"$Plan.max_batch_from"(ptr %31)
   %33 = call ptr @"$source_name"(i32 %32)
-  call void @"$JsonWriter.string_field"(ptr %30, ptr @"$string.586", ptr %33)
+  call void @"$JsonWriter.string_field"(ptr %30, ptr @"$string.588", ptr %33)
   %34 = load %4, ptr %2, align 1
   ret void
 }
@@ -63743,7 +63758,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.580"
+  ret ptr @"$string.582"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -63759,7 +63774,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.581"
+  ret ptr @"$string.583"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -63791,7 +63806,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.582"
+  ret ptr @"$string.584"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -63807,7 +63822,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.583"
+  ret ptr @"$string.585"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -63971,7 +63986,7 @@ entry:
   %12 = getelementptr %29, ptr %11, i32 0, i32 5
   %13 = load i32, ptr %12, align 4
   %14 = call ptr @"$kv_dtype_name"(i32 %13)
-  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.588", ptr %14)
+  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.590", ptr %14)
   %15 = load %4, ptr %9, align 1
   %16 = load ptr, ptr %out, align 8
   %17 = load ptr, ptr %made, align 8
@@ -63979,12 +63994,12 @@ entry:
   %19 = getelementptr %29, ptr %18, i32 0, i32 5
   %20 = load i32, ptr %19, align 4
   %21 = call i64 @"$Plan.kv_bytes_per_token"(ptr %17, i32 %20)
-  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.590", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.592", i64 %21)
   %22 = load %4, ptr %8, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
   %25 = call i64 @"$Plan.kv_bytes_per_token"(ptr %24, i32 1)
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.591", i64 %25)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.593", i64 %25)
   %26 = load %4, ptr %7, align 1
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %made, align 8
@@ -63992,20 +64007,20 @@ entry:
   %30 = getelementptr %30, ptr %29, i32 0, i32 7
   %31 = load i32, ptr %30, align 4
   %32 = sext i32 %31 to i64
-  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.592", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.594", i64 %32)
   %33 = load %4, ptr %6, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = load ptr, ptr %made, align 8
   %36 = getelementptr %29, ptr %35, i32 0, i32 14
   %37 = load i64, ptr %36, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.593", i64 %37)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.595", i64 %37)
   %38 = load %4, ptr %5, align 1
   %39 = load ptr, ptr %out, align 8
   %40 = load ptr, ptr %made, align 8
   %41 = getelementptr %29, ptr %40, i32 0, i32 13
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
-  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.582", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.584", i64 %43)
   %44 = load %4, ptr %4, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -64018,13 +64033,13 @@ entry:
   %53 = load i32, ptr %52, align 4
   %54 = sext i32 %53 to i64
   %55 = mul i64 %49, %54
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.594", i64 %55)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.596", i64 %55)
   %56 = load %4, ptr %3, align 1
   %57 = load ptr, ptr %out, align 8
   %58 = load ptr, ptr %made, align 8
   %59 = call i32 @"$Plan.concurrent_requests"(ptr %58)
   %60 = sext i32 %59 to i64
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.595", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.597", i64 %60)
   %61 = load %4, ptr %2, align 1
   ret void
 }
@@ -64066,7 +64081,7 @@ else2:                                            ; preds = %else
   br i1 %12, label %then4, label %else5
 
 then4:                                            ; preds = %else2
-  ret ptr @"$string.589"
+  ret ptr @"$string.591"
 
 dead6:                                            ; No predecessors!
   br label %merge
@@ -64199,7 +64214,7 @@ entry:
   call void @"$Plan.buffer_shape"(ptr noalias sret(%177) %28, ptr %29)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %28, i64 160, i1 false)
   %30 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.599")
+  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.601")
   %31 = load %4, ptr %27, align 1
   %32 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %32)
@@ -64213,7 +64228,7 @@ entry:
   %40 = getelementptr %177, ptr %shape, i32 0, i32 2
   %41 = load i64, ptr %40, align 8
   %42 = mul i64 %39, %41
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.600", i64 %42)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.602", i64 %42)
   %43 = load %4, ptr %25, align 1
   %44 = load ptr, ptr %out, align 8
   %45 = getelementptr %177, ptr %shape, i32 0, i32 1
@@ -64224,7 +64239,7 @@ entry:
   %50 = getelementptr %177, ptr %shape, i32 0, i32 2
   %51 = load i64, ptr %50, align 8
   %52 = mul i64 %49, %51
-  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.601", i64 %52)
+  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.603", i64 %52)
   %53 = load %4, ptr %24, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = getelementptr %177, ptr %shape, i32 0, i32 1
@@ -64235,7 +64250,7 @@ entry:
   %60 = getelementptr %177, ptr %shape, i32 0, i32 2
   %61 = load i64, ptr %60, align 8
   %62 = mul i64 %59, %61
-  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.602", i64 %62)
+  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.604", i64 %62)
   %63 = load %4, ptr %23, align 1
   %64 = load ptr, ptr %out, align 8
   %65 = getelementptr %177, ptr %shape, i32 0, i32 1
@@ -64259,13 +64274,13 @@ entry:
   %83 = trunc i8 %75 to i1
   %84 = select i1 %83, i64 %77, i64 %82
   %85 = mul i64 %66, %84
-  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.603", i64 %85)
+  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.605", i64 %85)
   %86 = load %4, ptr %22, align 1
   %87 = load ptr, ptr %out, align 8
   %88 = getelementptr %177, ptr %shape, i32 0, i32 1
   %89 = load i64, ptr %88, align 8
   %90 = mul i64 %89, 4
-  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.604", i64 %90)
+  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.606", i64 %90)
   %91 = load %4, ptr %21, align 1
   %92 = load ptr, ptr %out, align 8
   %93 = getelementptr %177, ptr %shape, i32 0, i32 1
@@ -64283,7 +64298,7 @@ entry:
   %105 = getelementptr %177, ptr %shape, i32 0, i32 2
   %106 = load i64, ptr %105, align 8
   %107 = mul i64 %104, %106
-  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.605", i64 %107)
+  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.607", i64 %107)
   %108 = load %4, ptr %20, align 1
   %109 = load ptr, ptr %out, align 8
   %110 = getelementptr %177, ptr %shape, i32 0, i32 1
@@ -64297,7 +64312,7 @@ entry:
   %118 = getelementptr %177, ptr %shape, i32 0, i32 2
   %119 = load i64, ptr %118, align 8
   %120 = mul i64 %117, %119
-  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.606", i64 %120)
+  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.608", i64 %120)
   %121 = load %4, ptr %19, align 1
   %122 = load ptr, ptr %out, align 8
   %123 = getelementptr %177, ptr %shape, i32 0, i32 1
@@ -64311,7 +64326,7 @@ entry:
   %131 = getelementptr %177, ptr %shape, i32 0, i32 2
   %132 = load i64, ptr %131, align 8
   %133 = mul i64 %130, %132
-  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.607", i64 %133)
+  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.609", i64 %133)
   %134 = load %4, ptr %18, align 1
   %135 = load ptr, ptr %out, align 8
   %136 = getelementptr %177, ptr %shape, i32 0, i32 1
@@ -64323,7 +64338,7 @@ entry:
   %142 = getelementptr %177, ptr %shape, i32 0, i32 2
   %143 = load i64, ptr %142, align 8
   %144 = mul i64 %141, %143
-  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.608", i64 %144)
+  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.610", i64 %144)
   %145 = load %4, ptr %17, align 1
   %146 = load ptr, ptr %out, align 8
   %147 = getelementptr %177, ptr %shape, i32 0, i32 1
@@ -64334,7 +64349,7 @@ entry:
   %152 = getelementptr %177, ptr %shape, i32 0, i32 2
   %153 = load i64, ptr %152, align 8
   %154 = mul i64 %151, %153
-  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.609", i64 %154)
+  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.611", i64 %154)
   %155 = load %4, ptr %16, align 1
   %156 = load ptr, ptr %out, align 8
   %157 = getelementptr %177, ptr %shape, i32 0, i32 1
@@ -64342,13 +64357,13 @@ entry:
   %159 = getelementptr %177, ptr %shape, i32 0, i32 7
   %160 = load i64, ptr %159, align 8
   %161 = mul i64 %158, %160
-  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.610", i64 %161)
+  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.612", i64 %161)
   %162 = load %4, ptr %15, align 1
   %163 = load ptr, ptr %out, align 8
   %164 = getelementptr %177, ptr %shape, i32 0, i32 1
   %165 = load i64, ptr %164, align 8
   %166 = mul i64 %165, 4
-  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.611", i64 %166)
+  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.613", i64 %166)
   %167 = load %4, ptr %14, align 1
   %168 = load ptr, ptr %out, align 8
   %169 = getelementptr %177, ptr %shape, i32 0, i32 1
@@ -64359,7 +64374,7 @@ entry:
   %174 = getelementptr %177, ptr %shape, i32 0, i32 2
   %175 = load i64, ptr %174, align 8
   %176 = mul i64 %173, %175
-  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.612", i64 %176)
+  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.614", i64 %176)
   %177 = load %4, ptr %13, align 1
   %178 = load ptr, ptr %out, align 8
   %179 = getelementptr %177, ptr %shape, i32 0, i32 1
@@ -64368,7 +64383,7 @@ entry:
   %182 = load i64, ptr %181, align 8
   %183 = mul i64 %180, %182
   %184 = mul i64 %183, 4
-  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.613", i64 %184)
+  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.615", i64 %184)
   %185 = load %4, ptr %12, align 1
   %186 = load ptr, ptr %out, align 8
   %187 = getelementptr %177, ptr %shape, i32 0, i32 1
@@ -64377,7 +64392,7 @@ entry:
   %190 = load i64, ptr %189, align 8
   %191 = mul i64 %188, %190
   %192 = mul i64 %191, 4
-  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.614", i64 %192)
+  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.616", i64 %192)
   %193 = load %4, ptr %11, align 1
   %194 = load ptr, ptr %out, align 8
   %195 = getelementptr %177, ptr %shape, i32 0, i32 10
@@ -64394,7 +64409,7 @@ entry:
   %206 = mul i64 %205, 4
   %207 = trunc i8 %200 to i1
   %208 = select i1 %207, i64 %206, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.615", i64 %208)
+  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.617", i64 %208)
   %209 = load %4, ptr %10, align 1
   %210 = load ptr, ptr %out, align 8
   %211 = getelementptr %177, ptr %shape, i32 0, i32 9
@@ -64412,7 +64427,7 @@ entry:
   %222 = getelementptr %177, ptr %shape, i32 0, i32 13
   %223 = load i64, ptr %222, align 8
   %224 = mul i64 %223, 4
-  call void @"$JsonWriter.integer_field"(ptr %221, ptr @"$string.616", i64 %224)
+  call void @"$JsonWriter.integer_field"(ptr %221, ptr @"$string.618", i64 %224)
   %225 = load %4, ptr %8, align 1
   %226 = load ptr, ptr %out, align 8
   %227 = getelementptr %177, ptr %shape, i32 0, i32 0
@@ -64430,7 +64445,7 @@ entry:
   %239 = mul i64 %238, 4
   %240 = trunc i8 %230 to i1
   %241 = select i1 %240, i64 %239, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %226, ptr @"$string.617", i64 %241)
+  call void @"$JsonWriter.integer_field"(ptr %226, ptr @"$string.619", i64 %241)
   %242 = load %4, ptr %7, align 1
   %243 = load ptr, ptr %out, align 8
   %244 = getelementptr %177, ptr %shape, i32 0, i32 13
@@ -64440,7 +64455,7 @@ entry:
   %248 = sdiv i64 %247, 2
   %249 = mul i64 %245, %248
   %250 = mul i64 %249, 4
-  call void @"$JsonWriter.integer_field"(ptr %243, ptr @"$string.618", i64 %250)
+  call void @"$JsonWriter.integer_field"(ptr %243, ptr @"$string.620", i64 %250)
   %251 = load %4, ptr %6, align 1
   %252 = load ptr, ptr %out, align 8
   %253 = getelementptr %177, ptr %shape, i32 0, i32 13
@@ -64450,12 +64465,12 @@ entry:
   %257 = sdiv i64 %256, 2
   %258 = mul i64 %254, %257
   %259 = mul i64 %258, 4
-  call void @"$JsonWriter.integer_field"(ptr %252, ptr @"$string.619", i64 %259)
+  call void @"$JsonWriter.integer_field"(ptr %252, ptr @"$string.621", i64 %259)
   %260 = load %4, ptr %5, align 1
   %261 = load ptr, ptr %out, align 8
   %262 = getelementptr %177, ptr %shape, i32 0, i32 15
   %263 = load i64, ptr %262, align 8
-  call void @"$JsonWriter.integer_field"(ptr %261, ptr @"$string.620", i64 %263)
+  call void @"$JsonWriter.integer_field"(ptr %261, ptr @"$string.622", i64 %263)
   %264 = load %4, ptr %4, align 1
   %265 = load ptr, ptr %out, align 8
   %266 = getelementptr %177, ptr %shape, i32 0, i32 12
@@ -64464,7 +64479,7 @@ entry:
   %269 = load i64, ptr %268, align 8
   %270 = mul i64 %267, %269
   %271 = mul i64 %270, 4
-  call void @"$JsonWriter.integer_field"(ptr %265, ptr @"$string.621", i64 %271)
+  call void @"$JsonWriter.integer_field"(ptr %265, ptr @"$string.623", i64 %271)
   %272 = load %4, ptr %3, align 1
   %273 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %273)
@@ -64502,42 +64517,42 @@ entry:
   %18 = load ptr, ptr %out, align 8
   %19 = load i32, ptr %index, align 4
   %20 = sext i32 %19 to i64
-  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.623", i64 %20)
+  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.625", i64 %20)
   %21 = load %4, ptr %11, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = getelementptr %179, ptr %rank, i32 0, i32 0
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.624", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.626", i64 %24)
   %25 = load %4, ptr %10, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = getelementptr %179, ptr %rank, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.625", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.627", i64 %28)
   %29 = load %4, ptr %9, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = getelementptr %179, ptr %rank, i32 0, i32 2
   %32 = load i64, ptr %31, align 8
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.626", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.628", i64 %32)
   %33 = load %4, ptr %8, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = getelementptr %179, ptr %rank, i32 0, i32 3
   %36 = load i64, ptr %35, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.627", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.629", i64 %36)
   %37 = load %4, ptr %7, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = getelementptr %179, ptr %rank, i32 0, i32 4
   %40 = load i64, ptr %39, align 8
-  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.628", i64 %40)
+  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.630", i64 %40)
   %41 = load %4, ptr %6, align 1
   %42 = load ptr, ptr %out, align 8
   %43 = getelementptr %179, ptr %rank, i32 0, i32 5
   %44 = load i64, ptr %43, align 8
-  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.629", i64 %44)
+  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.631", i64 %44)
   %45 = load %4, ptr %5, align 1
   %46 = load ptr, ptr %out, align 8
   %47 = getelementptr %179, ptr %rank, i32 0, i32 6
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.630", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.632", i64 %48)
   %49 = load %4, ptr %4, align 1
   %50 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %50)
@@ -65099,7 +65114,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.631")
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.633")
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -65440,7 +65455,7 @@ then3:                                            ; preds = %then
   %58 = getelementptr [1024 x i8], ptr %57, i32 0, i32 0
   %59 = getelementptr i8, ptr %58, i64 0
   %60 = load i32, ptr %capacity, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.632", i32 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.634", i32 %60)
   %62 = load ptr, ptr %target, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -65625,7 +65640,7 @@ then3:                                            ; preds = %then
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.633", ptr @"$string.634")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.635", ptr @"$string.636")
   %19 = load ptr, ptr %target1, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -65751,7 +65766,7 @@ then3:                                            ; preds = %then
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.635")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.637")
   %31 = load ptr, ptr %target1, align 8
   %32 = getelementptr %5, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
@@ -65825,9 +65840,9 @@ entry:
   %17 = load ptr, ptr %made, align 8
   %18 = getelementptr %68, ptr %17, i32 0, i32 10
   %19 = load i64, ptr %18, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.636", i64 %19)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.638", i64 %19)
   %20 = load %4, ptr %12, align 1
-  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.637")
+  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.639")
   %21 = load %4, ptr %11, align 1
   call void @"$JsonWriter.begin_array"(ptr %out)
   %22 = load %4, ptr %10, align 1
@@ -65864,12 +65879,12 @@ forbody:                                          ; preds = %forcond
   %43 = load ptr, ptr %total, align 8
   %44 = getelementptr %69, ptr %43, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.638", i64 %45)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.640", i64 %45)
   %46 = load %4, ptr %7, align 1
   %47 = load ptr, ptr %total, align 8
   %48 = getelementptr %69, ptr %47, i32 0, i32 2
   %49 = load i64, ptr %48, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.639", i64 %49)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.641", i64 %49)
   %50 = load %4, ptr %6, align 1
   call void @"$JsonWriter.end_object"(ptr %out)
   %51 = load %4, ptr %5, align 1
@@ -65924,7 +65939,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.633", ptr @"$string.640")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.635", ptr @"$string.642")
   %19 = load ptr, ptr %target, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -66100,7 +66115,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %then2
   %18 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %18, ptr @"$string.641", i32 -1)
+  call void @"$Rank.enter"(ptr %18, ptr @"$string.643", i32 -1)
   %19 = load %4, ptr %4, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %self, align 8
@@ -66326,7 +66341,7 @@ then5:                                            ; preds = %then2
   %32 = getelementptr %41, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
   %34 = load i32, ptr %num_pages, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.648", i32 %33, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.650", i32 %33, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -66523,7 +66538,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %37, ptr %28, i32 0, i32 2
   %30 = getelementptr %38, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.642", i32 %27, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.644", i32 %27, i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -66576,7 +66591,7 @@ then9:                                            ; preds = %then5
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %num_pages, align 4
   %60 = load i64, ptr %held, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.643", i32 %59, i64 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.645", i32 %59, i64 %60)
   %62 = load ptr, ptr %target7, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -66628,7 +66643,7 @@ then17:                                           ; preds = %then13
   %87 = getelementptr %37, ptr %86, i32 0, i32 21
   %88 = getelementptr %51, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.644", i64 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.646", i64 %89)
   %91 = load ptr, ptr %target15, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -66754,7 +66769,7 @@ then3:                                            ; preds = %then
   %45 = getelementptr %72, ptr %44, i32 0, i32 0
   %46 = load i64, ptr %45, align 8
   %47 = load i32, ptr %needed, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.645", i32 %43, i64 %46, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.647", i32 %43, i64 %46, i32 %47)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %5, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -66904,7 +66919,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.26", i32 79, ptr @"$string.646")
+  call void @"$check.fail"(ptr @"$string.26", i32 79, ptr @"$string.648")
   %15 = load %4, ptr %8, align 1
   br label %merge
 
@@ -66922,7 +66937,7 @@ merge:                                            ; preds = %else, %then
   br i1 %22, label %else3, label %then2
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.26", i32 80, ptr @"$string.647")
+  call void @"$check.fail"(ptr @"$string.26", i32 80, ptr @"$string.649")
   %23 = load %4, ptr %7, align 1
   br label %merge1
 
@@ -67504,7 +67519,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr %72, ptr %38, i32 0, i32 15
   %40 = getelementptr %17, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.649", i64 %37, i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.651", i64 %37, i64 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -67733,7 +67748,7 @@ entry:
 
 then:                                             ; preds = %entry
   %35 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %35, ptr @"$string.650", i32 -1)
+  call void @"$Rank.enter"(ptr %35, ptr @"$string.652", i32 -1)
   %36 = load %4, ptr %8, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %self, align 8
@@ -67772,7 +67787,7 @@ merge1:                                           ; preds = %else3, %dead
 
 else:                                             ; preds = %entry
   %56 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %56, ptr @"$string.651", i32 -1)
+  call void @"$Rank.enter"(ptr %56, ptr @"$string.653", i32 -1)
   %57 = load %4, ptr %6, align 1
   %58 = load ptr, ptr %self, align 8
   %59 = load ptr, ptr %self, align 8
@@ -67811,7 +67826,7 @@ merge5:                                           ; preds = %else7, %dead8
 
 merge:                                            ; preds = %merge5, %merge1
   %77 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %77, ptr @"$string.652", i32 -1)
+  call void @"$Rank.enter"(ptr %77, ptr @"$string.654", i32 -1)
   %78 = load %4, ptr %4, align 1
   %79 = load ptr, ptr %self, align 8
   %80 = load ptr, ptr %self, align 8
@@ -68107,7 +68122,7 @@ entry:
 
 then:                                             ; preds = %entry
   %24 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %24, ptr @"$string.653", i32 -1)
+  call void @"$Rank.enter"(ptr %24, ptr @"$string.655", i32 -1)
   %25 = load %4, ptr %6, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = load ptr, ptr %self, align 8
@@ -68165,7 +68180,7 @@ merge:                                            ; preds = %else, %merge1
   %59 = getelementptr %183, ptr %args, i32 0, i32 4
   store ptr %58, ptr %59, align 8
   %60 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %60, ptr @"$string.616", i32 -1)
+  call void @"$Rank.enter"(ptr %60, ptr @"$string.618", i32 -1)
   %61 = load %4, ptr %4, align 1
   %62 = load ptr, ptr %self, align 8
   %63 = load ptr, ptr %self, align 8
@@ -68248,7 +68263,7 @@ entry:
   br i1 %8, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.83", i32 10, ptr @"$string.654")
+  call void @"$check.fail"(ptr @"$string.83", i32 10, ptr @"$string.656")
   %9 = load %4, ptr %4, align 1
   br label %merge
 
@@ -68276,7 +68291,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %23, label %else, label %then
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.83", i32 11, ptr @"$string.655")
+  call void @"$check.fail"(ptr @"$string.83", i32 11, ptr @"$string.657")
   %24 = load %4, ptr %3, align 1
   br label %merge1
 
@@ -68495,7 +68510,7 @@ entry:
   %8 = getelementptr %184, ptr %args, i32 0, i32 0
   store ptr %7, ptr %8, align 8
   %9 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %9, ptr @"$string.656", i32 -1)
+  call void @"$Rank.enter"(ptr %9, ptr @"$string.658", i32 -1)
   %10 = load %4, ptr %4, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = load ptr, ptr %self, align 8
@@ -69224,7 +69239,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i32, ptr %num_masks, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.657", i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.659", i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -69503,7 +69518,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %72, ptr %20, i32 0, i32 0
   %22 = load i64, ptr %21, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.658", i64 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.660", i64 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -69555,7 +69570,7 @@ then9:                                            ; preds = %then5
   %49 = load ptr, ptr %item, align 8
   %50 = getelementptr %72, ptr %49, i32 0, i32 29
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.659", i32 %45, i64 %48, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.661", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -69607,7 +69622,7 @@ then17:                                           ; preds = %then13
   %78 = load ptr, ptr %item, align 8
   %79 = getelementptr %72, ptr %78, i32 0, i32 31
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.660", i32 %74, i64 %77, i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.662", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
   %83 = getelementptr %5, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -70054,7 +70069,7 @@ then8:                                            ; preds = %merge4
   %46 = load ptr, ptr %r, align 8
   %47 = getelementptr %111, ptr %46, i32 0, i32 1
   %48 = load i32, ptr %47, align 4
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.696", i32 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.698", i32 %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -70115,7 +70130,7 @@ then16:                                           ; preds = %then12
   %81 = getelementptr i8, ptr %80, i64 0
   %82 = load i64, ptr %count, align 8
   %83 = load i32, ptr %most, align 4
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.697", i64 %82, i32 %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.699", i64 %82, i32 %83)
   %85 = load ptr, ptr %target14, align 8
   %86 = getelementptr %5, ptr %85, i32 0, i32 0
   %87 = getelementptr [1024 x i8], ptr %86, i32 0, i32 0
@@ -70184,7 +70199,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.661")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.663")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -70232,7 +70247,7 @@ then9:                                            ; preds = %then5
   %41 = load ptr, ptr %r, align 8
   %42 = getelementptr %111, ptr %41, i32 0, i32 0
   %43 = load i32, ptr %42, align 4
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.662", i32 %43, i32 152)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.664", i32 %43, i32 152)
   %45 = load ptr, ptr %target7, align 8
   %46 = getelementptr %5, ptr %45, i32 0, i32 0
   %47 = getelementptr [1024 x i8], ptr %46, i32 0, i32 0
@@ -70323,7 +70338,7 @@ then26:                                           ; preds = %then22
   %83 = load ptr, ptr %r, align 8
   %84 = getelementptr %111, ptr %83, i32 0, i32 7
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.682", i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.684", i32 %85)
   %87 = load ptr, ptr %target24, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -70355,7 +70370,7 @@ merge21:                                          ; preds = %else23, %dead28
   %99 = getelementptr %187, ptr %98, i32 0, i32 0
   %100 = load i32, ptr %99, align 4
   %101 = load ptr, ptr %message, align 8
-  %102 = call i32 @"$request.check_tokens"(ptr @"$string.683", ptr %94, i32 %97, i32 %100, ptr %101)
+  %102 = call i32 @"$request.check_tokens"(ptr @"$string.685", ptr %94, i32 %97, i32 %100, ptr %101)
   store i32 %102, ptr %code29, align 4
   %103 = load i32, ptr %code29, align 4
   %104 = icmp ne i32 %103, 0
@@ -70478,7 +70493,7 @@ then5:                                            ; preds = %then2
   %37 = load ptr, ptr %r, align 8
   %38 = getelementptr %111, ptr %37, i32 0, i32 3
   %39 = load i32, ptr %38, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.666", i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.668", i32 %39)
   %41 = load ptr, ptr %target, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -70540,7 +70555,7 @@ then13:                                           ; preds = %then9
   %73 = load ptr, ptr %r, align 8
   %74 = getelementptr %111, ptr %73, i32 0, i32 3
   %75 = load i32, ptr %74, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.667", i32 %72, i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.669", i32 %72, i32 %75)
   %77 = load ptr, ptr %target11, align 8
   %78 = getelementptr %5, ptr %77, i32 0, i32 0
   %79 = getelementptr [1024 x i8], ptr %78, i32 0, i32 0
@@ -70587,7 +70602,7 @@ then21:                                           ; preds = %then17
   %97 = load ptr, ptr %r, align 8
   %98 = getelementptr %111, ptr %97, i32 0, i32 18
   %99 = load i64, ptr %98, align 8
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.668", i64 %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.670", i64 %99)
   %101 = load ptr, ptr %target19, align 8
   %102 = getelementptr %5, ptr %101, i32 0, i32 0
   %103 = getelementptr [1024 x i8], ptr %102, i32 0, i32 0
@@ -70634,7 +70649,7 @@ then29:                                           ; preds = %then25
   %121 = load ptr, ptr %r, align 8
   %122 = getelementptr %111, ptr %121, i32 0, i32 16
   %123 = load i32, ptr %122, align 4
-  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.669", i32 %123)
+  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.671", i32 %123)
   %125 = load ptr, ptr %target27, align 8
   %126 = getelementptr %5, ptr %125, i32 0, i32 0
   %127 = getelementptr [1024 x i8], ptr %126, i32 0, i32 0
@@ -70693,7 +70708,7 @@ then37:                                           ; preds = %then33
   %154 = load ptr, ptr %limits, align 8
   %155 = getelementptr %187, ptr %154, i32 0, i32 0
   %156 = load i32, ptr %155, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.670", i32 %153, i32 %156)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.672", i32 %153, i32 %156)
   %158 = load ptr, ptr %target35, align 8
   %159 = getelementptr %5, ptr %158, i32 0, i32 0
   %160 = getelementptr [1024 x i8], ptr %159, i32 0, i32 0
@@ -70778,7 +70793,7 @@ then2:                                            ; preds = %then
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
   %19 = load i32, ptr %num_tokens, align 4
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.663", i32 %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.665", i32 %19)
   %21 = load ptr, ptr %target, align 8
   %22 = getelementptr %5, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
@@ -70827,7 +70842,7 @@ then9:                                            ; preds = %then5
   %43 = load ptr, ptr %limits, align 8
   %44 = getelementptr %187, ptr %43, i32 0, i32 1
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.664", i32 %42, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.666", i32 %42, i32 %45)
   %47 = load ptr, ptr %target7, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -70855,7 +70870,7 @@ merge4:                                           ; preds = %else6, %dead11
   %55 = getelementptr %187, ptr %54, i32 0, i32 0
   %56 = load i32, ptr %55, align 4
   %57 = load ptr, ptr %message, align 8
-  %58 = call i32 @"$request.check_tokens"(ptr @"$string.665", ptr %52, i32 %53, i32 %56, ptr %57)
+  %58 = call i32 @"$request.check_tokens"(ptr @"$string.667", ptr %52, i32 %53, i32 %56, ptr %57)
   ret i32 %58
 
 dead12:                                           ; No predecessors!
@@ -70936,7 +70951,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %limits, align 8
   %25 = getelementptr %187, ptr %24, i32 0, i32 4
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.671", i32 %20, i32 %23, i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.673", i32 %20, i32 %23, i32 %26)
   %28 = load ptr, ptr %target, align 8
   %29 = getelementptr %5, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
@@ -71019,7 +71034,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %73, ptr %29, i32 0, i32 0
   %31 = load float, ptr %30, align 4
   %32 = fpext float %31 to double
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.672", double %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.674", double %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -71045,7 +71060,7 @@ merge:                                            ; preds = %else, %dead
   %40 = getelementptr %73, ptr %39, i32 0, i32 1
   %41 = load float, ptr %40, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$check_unit_range"(ptr @"$string.675", float %41, float 0.000000e+00, i1 zeroext true, ptr %42)
+  %43 = call i32 @"$check_unit_range"(ptr @"$string.677", float %41, float 0.000000e+00, i1 zeroext true, ptr %42)
   store i32 %43, ptr %code, align 4
   %44 = load i32, ptr %code, align 4
   %45 = icmp ne i32 %44, 0
@@ -71068,7 +71083,7 @@ merge4:                                           ; preds = %else6, %dead7
   %50 = getelementptr %73, ptr %49, i32 0, i32 2
   %51 = load float, ptr %50, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_unit_range"(ptr @"$string.676", float %51, float 0.000000e+00, i1 zeroext false, ptr %52)
+  %53 = call i32 @"$check_unit_range"(ptr @"$string.678", float %51, float 0.000000e+00, i1 zeroext false, ptr %52)
   store i32 %53, ptr %code8, align 4
   %54 = load i32, ptr %code8, align 4
   %55 = icmp ne i32 %54, 0
@@ -71112,7 +71127,7 @@ then18:                                           ; preds = %then14
   %74 = load ptr, ptr %s, align 8
   %75 = getelementptr %73, ptr %74, i32 0, i32 3
   %76 = load i32, ptr %75, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.677", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.679", i32 %76)
   %78 = load ptr, ptr %target16, align 8
   %79 = getelementptr %5, ptr %78, i32 0, i32 0
   %80 = getelementptr [1024 x i8], ptr %79, i32 0, i32 0
@@ -71169,7 +71184,7 @@ then27:                                           ; preds = %then22
   %105 = getelementptr %73, ptr %104, i32 0, i32 4
   %106 = load float, ptr %105, align 4
   %107 = fpext float %106 to double
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.678", double %107)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.680", double %107)
   %109 = load ptr, ptr %target25, align 8
   %110 = getelementptr %5, ptr %109, i32 0, i32 0
   %111 = getelementptr [1024 x i8], ptr %110, i32 0, i32 0
@@ -71217,7 +71232,7 @@ then35:                                           ; preds = %then31
   %130 = getelementptr %73, ptr %129, i32 0, i32 5
   %131 = load float, ptr %130, align 4
   %132 = fpext float %131 to double
-  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %128, i64 1024, ptr @"$string.679", double %132)
+  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %128, i64 1024, ptr @"$string.681", double %132)
   %134 = load ptr, ptr %target33, align 8
   %135 = getelementptr %5, ptr %134, i32 0, i32 0
   %136 = getelementptr [1024 x i8], ptr %135, i32 0, i32 0
@@ -71265,7 +71280,7 @@ then43:                                           ; preds = %then39
   %155 = getelementptr %73, ptr %154, i32 0, i32 6
   %156 = load float, ptr %155, align 4
   %157 = fpext float %156 to double
-  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.680", double %157)
+  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.682", double %157)
   %159 = load ptr, ptr %target41, align 8
   %160 = getelementptr %5, ptr %159, i32 0, i32 0
   %161 = getelementptr [1024 x i8], ptr %160, i32 0, i32 0
@@ -71321,7 +71336,7 @@ then51:                                           ; preds = %then47
   %185 = load ptr, ptr %s, align 8
   %186 = getelementptr %73, ptr %185, i32 0, i32 7
   %187 = load i32, ptr %186, align 4
-  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %184, i64 1024, ptr @"$string.681", i32 %187, i32 20)
+  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %184, i64 1024, ptr @"$string.683", i32 %187, i32 20)
   %189 = load ptr, ptr %target49, align 8
   %190 = getelementptr %5, ptr %189, i32 0, i32 0
   %191 = getelementptr [1024 x i8], ptr %190, i32 0, i32 0
@@ -71461,7 +71476,7 @@ then5:                                            ; preds = %then2
   %46 = fpext float %45 to double
   %47 = load float, ptr %lowest, align 4
   %48 = fpext float %47 to double
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.673", ptr %44, double %46, double %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.675", ptr %44, double %46, double %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -71501,7 +71516,7 @@ then9:                                            ; preds = %merge1
   %66 = fpext float %65 to double
   %67 = load float, ptr %lowest, align 4
   %68 = fpext float %67 to double
-  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.674", ptr %64, double %66, double %68)
+  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.676", ptr %64, double %66, double %68)
   %70 = load ptr, ptr %target7, align 8
   %71 = getelementptr %5, ptr %70, i32 0, i32 0
   %72 = getelementptr [1024 x i8], ptr %71, i32 0, i32 0
@@ -71581,7 +71596,7 @@ then2:                                            ; preds = %then
   %28 = load ptr, ptr %r, align 8
   %29 = getelementptr %111, ptr %28, i32 0, i32 9
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.684", i32 %30, i32 1024)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.686", i32 %30, i32 1024)
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -71647,7 +71662,7 @@ then13:                                           ; preds = %then9
   %59 = getelementptr %111, ptr %58, i32 0, i32 9
   %60 = load i32, ptr %59, align 4
   %61 = add i32 %60, 1
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.685", i32 %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.687", i32 %61)
   %63 = load ptr, ptr %target11, align 8
   %64 = getelementptr %5, ptr %63, i32 0, i32 0
   %65 = getelementptr [1024 x i8], ptr %64, i32 0, i32 0
@@ -71698,7 +71713,7 @@ then21:                                           ; preds = %then17
   %87 = load ptr, ptr %86, align 8
   %88 = getelementptr i32, ptr %87, i64 0
   %89 = load i32, ptr %88, align 4
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %84, i64 1024, ptr @"$string.686", i32 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %84, i64 1024, ptr @"$string.688", i32 %89)
   %91 = load ptr, ptr %target19, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -71775,7 +71790,7 @@ then30:                                           ; preds = %then26
   %133 = getelementptr i8, ptr %132, i64 0
   %134 = load i32, ptr %i, align 4
   %135 = load i32, ptr %length, align 4
-  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %133, i64 1024, ptr @"$string.687", i32 %134, i32 %135)
+  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %133, i64 1024, ptr @"$string.689", i32 %134, i32 %135)
   %137 = load ptr, ptr %target28, align 8
   %138 = getelementptr %5, ptr %137, i32 0, i32 0
   %139 = getelementptr [1024 x i8], ptr %138, i32 0, i32 0
@@ -71818,7 +71833,7 @@ merge24:                                          ; preds = %forcond
   %156 = getelementptr %187, ptr %155, i32 0, i32 0
   %157 = load i32, ptr %156, align 4
   %158 = load ptr, ptr %message, align 8
-  %159 = call i32 @"$request.check_tokens"(ptr @"$string.688", ptr %145, i32 %154, i32 %157, ptr %158)
+  %159 = call i32 @"$request.check_tokens"(ptr @"$string.690", ptr %145, i32 %154, i32 %157, ptr %158)
   ret i32 %159
 
 dead33:                                           ; No predecessors!
@@ -71892,7 +71907,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %111, ptr %39, i32 0, i32 10
   %41 = load i32, ptr %40, align 4
   %42 = load i32, ptr %most, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.689", i32 %41, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.691", i32 %41, i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -71924,7 +71939,7 @@ merge:                                            ; preds = %else, %dead
   %56 = getelementptr %187, ptr %55, i32 0, i32 0
   %57 = load i32, ptr %56, align 4
   %58 = load ptr, ptr %message, align 8
-  %59 = call i32 @"$request.check_tokens"(ptr @"$string.690", ptr %51, i32 %54, i32 %57, ptr %58)
+  %59 = call i32 @"$request.check_tokens"(ptr @"$string.692", ptr %51, i32 %54, i32 %57, ptr %58)
   store i32 %59, ptr %code, align 4
   %60 = load i32, ptr %code, align 4
   %61 = icmp ne i32 %60, 0
@@ -71977,7 +71992,7 @@ then13:                                           ; preds = %then9
   %86 = load ptr, ptr %r, align 8
   %87 = getelementptr %111, ptr %86, i32 0, i32 10
   %88 = load i32, ptr %87, align 4
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.691", i32 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.693", i32 %88)
   %90 = load ptr, ptr %target11, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -72050,7 +72065,7 @@ then22:                                           ; preds = %then18
   %129 = getelementptr float, ptr %126, i64 %128
   %130 = load float, ptr %129, align 4
   %131 = fpext float %130 to double
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %122, i64 1024, ptr @"$string.692", i32 %123, double %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %122, i64 1024, ptr @"$string.694", i32 %123, double %131)
   %133 = load ptr, ptr %target20, align 8
   %134 = getelementptr %5, ptr %133, i32 0, i32 0
   %135 = getelementptr [1024 x i8], ptr %134, i32 0, i32 0
@@ -72127,7 +72142,7 @@ then33:                                           ; preds = %then29
   %176 = sext i32 %175 to i64
   %177 = getelementptr i32, ptr %174, i64 %176
   %178 = load i32, ptr %177, align 4
-  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.693", i32 %171, i32 %178)
+  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.695", i32 %171, i32 %178)
   %180 = load ptr, ptr %target31, align 8
   %181 = getelementptr %5, ptr %180, i32 0, i32 0
   %182 = getelementptr [1024 x i8], ptr %181, i32 0, i32 0
@@ -72738,7 +72753,7 @@ forbody:                                          ; preds = %forcond
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
   %39 = getelementptr { i64 }, ptr %2, i32 0, i32 0
   %40 = load i64, ptr %39, align 8
-  %41 = call zeroext i1 @"$Vector.push.694"(ptr %15, i64 %40)
+  %41 = call zeroext i1 @"$Vector.push.696"(ptr %15, i64 %40)
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
   br i1 %43, label %else, label %then
@@ -72783,7 +72798,7 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.694"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.push.696"(ptr %0, i64 %1) {
 entry:
   %value = alloca %189, align 8
   %self = alloca ptr, align 8
@@ -72795,7 +72810,7 @@ entry:
   %5 = getelementptr %74, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
-  %8 = call zeroext i1 @"$Vector.reserve.695"(ptr %3, i64 %7)
+  %8 = call zeroext i1 @"$Vector.reserve.697"(ptr %3, i64 %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %else, label %then
@@ -72831,7 +72846,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.695"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.697"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -72983,7 +72998,7 @@ and.lhs.true:                                     ; preds = %forbody
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %4, ptr align 4 %bias, i64 8, i1 false)
   %29 = getelementptr { i64 }, ptr %4, i32 0, i32 0
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$Vector.push.694"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.push.696"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else, label %then
@@ -73043,7 +73058,7 @@ forbody4:                                         ; preds = %forcond3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
   %63 = getelementptr { i64 }, ptr %1, i32 0, i32 0
   %64 = load i64, ptr %63, align 8
-  %65 = call zeroext i1 @"$Vector.push.694"(ptr %46, i64 %64)
+  %65 = call zeroext i1 @"$Vector.push.696"(ptr %46, i64 %64)
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
   br i1 %67, label %else8, label %then7
@@ -73416,7 +73431,7 @@ then2:                                            ; preds = %then
   %32 = getelementptr %37, ptr %31, i32 0, i32 2
   %33 = getelementptr %38, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.698", i64 %26, i32 %30, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.700", i64 %26, i32 %30, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -73518,7 +73533,7 @@ then5:                                            ; preds = %then2
   %44 = getelementptr %38, ptr %43, i32 0, i32 9
   %45 = getelementptr %32, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.699", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.701", i32 %46)
   %48 = load ptr, ptr %target, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -73603,7 +73618,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.706", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.708", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -74102,7 +74117,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.22", i32 220, ptr @"$string.700")
+  call void @"$check.fail"(ptr @"$string.22", i32 220, ptr @"$string.702")
   %13 = load %4, ptr %3, align 1
   br label %merge
 
@@ -74981,7 +74996,7 @@ merge2:                                           ; preds = %else, %dead
   %49 = load i32, ptr %48, align 4
   %50 = load i32, ptr %planned, align 4
   %51 = sub i32 %49, %50
-  %52 = call i32 @"$smaller.701"(i32 %43, i32 %51)
+  %52 = call i32 @"$smaller.703"(i32 %43, i32 %51)
   %53 = add i32 %40, %52
   store i32 %53, ptr %planned, align 4
   br label %condition
@@ -75040,7 +75055,7 @@ merge:                                            ; preds = %forcond
   %29 = getelementptr %46, ptr %28, i32 0, i32 10
   %30 = getelementptr %32, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 @"$smaller.701"(i32 %25, i32 %31)
+  %32 = call i32 @"$smaller.703"(i32 %25, i32 %31)
   ret i32 %32
 
 dead:                                             ; No predecessors!
@@ -75106,7 +75121,7 @@ then5:                                            ; preds = %merge
   %26 = getelementptr %39, ptr %25, i32 0, i32 0
   %27 = getelementptr %40, ptr %26, i32 0, i32 4
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 @"$smaller.701"(i32 %24, i32 %28)
+  %29 = call i32 @"$smaller.703"(i32 %24, i32 %28)
   ret i32 %29
 
 dead7:                                            ; No predecessors!
@@ -75142,7 +75157,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal i32 @"$smaller.701"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.703"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -76045,7 +76060,7 @@ entry:
   br i1 %9, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.702", i32 203, ptr @"$string.703")
+  call void @"$check.fail"(ptr @"$string.704", i32 203, ptr @"$string.705")
   %10 = load %4, ptr %4, align 1
   br label %merge
 
@@ -76342,7 +76357,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.23", i32 255, ptr @"$string.704")
+  call void @"$check.fail"(ptr @"$string.23", i32 255, ptr @"$string.706")
   %15 = load %4, ptr %5, align 1
   br label %merge
 
@@ -76686,7 +76701,7 @@ entry:
   %10 = call i32 @"$Scheduler.chunk_of"(ptr %8, ptr %9)
   %11 = load ptr, ptr %step, align 8
   %12 = call i32 @"$StepPlan.room"(ptr %11)
-  %13 = call i32 @"$smaller.701"(i32 %10, i32 %12)
+  %13 = call i32 @"$smaller.703"(i32 %10, i32 %12)
   store i32 %13, ptr %num_tokens, align 4
   %14 = load ptr, ptr %item, align 8
   %15 = getelementptr %72, ptr %14, i32 0, i32 7
@@ -77217,7 +77232,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.37", i32 143, ptr @"$string.705")
+  call void @"$check.fail"(ptr @"$string.37", i32 143, ptr @"$string.707")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -77992,7 +78007,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$Vector.free.707"(ptr @"<global>.96")
+  call void @"$Vector.free.709"(ptr @"<global>.96")
   %5 = load %4, ptr %0, align 1
   br label %merge
 
@@ -78003,7 +78018,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Vector.free.707"(ptr %0) {
+define internal void @"$Vector.free.709"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -78015,12 +78030,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.708"(ptr %7)
+  call void @"$Vector.init.710"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.708"(ptr %0) {
+define internal void @"$Vector.init.710"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -78537,15 +78552,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %37, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.709"(ptr %41)
+  call void @"$Vector.free.711"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %37, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.709"(ptr %44)
+  call void @"$Vector.free.711"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %37, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.709"(ptr %47)
+  call void @"$Vector.free.711"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %37, ptr %49, i32 0, i32 3
@@ -78647,7 +78662,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.709"(ptr %0) {
+define internal void @"$Vector.free.711"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -78659,12 +78674,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.710"(ptr %7)
+  call void @"$Vector.init.712"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.710"(ptr %0) {
+define internal void @"$Vector.init.712"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -78714,19 +78729,19 @@ entry:
   %24 = load %4, ptr %9, align 1
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %39, ptr %25, i32 0, i32 7
-  call void @"$Vector.free.711"(ptr %26)
+  call void @"$Vector.free.713"(ptr %26)
   %27 = load %4, ptr %8, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %39, ptr %28, i32 0, i32 8
-  call void @"$Vector.free.709"(ptr %29)
+  call void @"$Vector.free.711"(ptr %29)
   %30 = load %4, ptr %7, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %39, ptr %31, i32 0, i32 9
-  call void @"$Vector.free.709"(ptr %32)
+  call void @"$Vector.free.711"(ptr %32)
   %33 = load %4, ptr %6, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %39, ptr %34, i32 0, i32 10
-  call void @"$Vector.free.709"(ptr %35)
+  call void @"$Vector.free.711"(ptr %35)
   %36 = load %4, ptr %5, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %39, ptr %37, i32 0, i32 11
@@ -78734,11 +78749,11 @@ entry:
   %39 = load %4, ptr %4, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %39, ptr %40, i32 0, i32 12
-  call void @"$Vector.free.713"(ptr %41)
+  call void @"$Vector.free.715"(ptr %41)
   %42 = load %4, ptr %3, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %39, ptr %43, i32 0, i32 13
-  call void @"$Vector.free.713"(ptr %44)
+  call void @"$Vector.free.715"(ptr %44)
   %45 = load %4, ptr %2, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %39, ptr %46, i32 0, i32 1
@@ -78793,12 +78808,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.709"(ptr %28)
+  call void @"$Vector.free.711"(ptr %28)
   %29 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.711"(ptr %0) {
+define internal void @"$Vector.free.713"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -78810,12 +78825,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.712"(ptr %7)
+  call void @"$Vector.init.714"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.712"(ptr %0) {
+define internal void @"$Vector.init.714"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -78831,7 +78846,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.713"(ptr %0) {
+define internal void @"$Vector.free.715"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -78843,12 +78858,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.714"(ptr %7)
+  call void @"$Vector.init.716"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.714"(ptr %0) {
+define internal void @"$Vector.init.716"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -80173,7 +80188,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %5, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.755", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.757", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -80222,7 +80237,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.715")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.717")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -80268,7 +80283,7 @@ then9:                                            ; preds = %then5
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.716")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.718")
   %41 = load ptr, ptr %target7, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -80388,7 +80403,7 @@ then5:                                            ; preds = %then2
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.754")
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.756")
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -80702,7 +80717,7 @@ then2:                                            ; preds = %merge
   %18 = load ptr, ptr %given, align 8
   %19 = getelementptr %30, ptr %18, i32 0, i32 26
   %20 = load i64, ptr %19, align 8
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.717", i64 %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.719", i64 %20)
   %22 = load ptr, ptr %target, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -80954,7 +80969,7 @@ then2:                                            ; preds = %merge
   %22 = getelementptr %29, ptr %21, i32 0, i32 22
   %23 = getelementptr [512 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.718", ptr %20, ptr %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.720", ptr %20, ptr %24)
   %26 = load ptr, ptr %target, align 8
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
@@ -81102,7 +81117,7 @@ then5:                                            ; preds = %then
   %88 = getelementptr [1024 x i8], ptr %87, i32 0, i32 0
   %89 = getelementptr i8, ptr %88, i64 0
   %90 = load i32, ptr %world_size, align 4
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %89, i64 1024, ptr @"$string.719", i32 %90)
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %89, i64 1024, ptr @"$string.721", i32 %90)
   %92 = load ptr, ptr %target, align 8
   %93 = getelementptr %5, ptr %92, i32 0, i32 0
   %94 = getelementptr [1024 x i8], ptr %93, i32 0, i32 0
@@ -81296,7 +81311,7 @@ then3:                                            ; preds = %then
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load i32, ptr %i, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.720", i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.722", i32 %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -81361,7 +81376,7 @@ then10:                                           ; preds = %then6
   %64 = load i32, ptr %i, align 4
   %65 = load i32, ptr %code, align 4
   %66 = call ptr @strerror(i32 %65)
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.721", i32 %64, ptr %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.723", i32 %64, ptr %66)
   %68 = load ptr, ptr %target8, align 8
   %69 = getelementptr %5, ptr %68, i32 0, i32 0
   %70 = getelementptr [1024 x i8], ptr %69, i32 0, i32 0
@@ -81908,7 +81923,7 @@ forcond:                                          ; preds = %merge3, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %12, ptr @"$string.722", i32 -1)
+  call void @"$Rank.enter"(ptr %12, ptr @"$string.724", i32 -1)
   %13 = load %4, ptr %5, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load ptr, ptr %self, align 8
@@ -81950,7 +81965,7 @@ else:                                             ; preds = %forbody
 
 merge1:                                           ; preds = %else, %dead
   %39 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %39, ptr @"$string.722", i32 -1)
+  call void @"$Rank.enter"(ptr %39, ptr @"$string.724", i32 -1)
   %40 = load %4, ptr %3, align 1
   %41 = load ptr, ptr %self, align 8
   %42 = load ptr, ptr %self, align 8
@@ -82066,7 +82081,7 @@ merge:                                            ; preds = %else, %dead
   %32 = load ptr, ptr %31, align 8
   %33 = call i64 @"$RankBuffers.bind"(ptr %29, ptr %shape, ptr %32)
   %34 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %34, ptr @"$string.724", i32 -1)
+  call void @"$Rank.enter"(ptr %34, ptr @"$string.726", i32 -1)
   %35 = load %4, ptr %10, align 1
   %36 = load ptr, ptr %self, align 8
   %37 = load ptr, ptr %self, align 8
@@ -82120,7 +82135,7 @@ merge2:                                           ; preds = %else4, %dead5
 
 then7:                                            ; preds = %merge2
   %70 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %70, ptr @"$string.725", i32 -1)
+  call void @"$Rank.enter"(ptr %70, ptr @"$string.727", i32 -1)
   %71 = load %4, ptr %8, align 1
   %72 = load ptr, ptr %self, align 8
   %73 = load ptr, ptr %self, align 8
@@ -82175,7 +82190,7 @@ merge6:                                           ; preds = %else8, %merge10
 
 then15:                                           ; preds = %merge6
   %101 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %101, ptr @"$string.726", i32 -1)
+  call void @"$Rank.enter"(ptr %101, ptr @"$string.728", i32 -1)
   %102 = load %4, ptr %6, align 1
   %103 = load ptr, ptr %self, align 8
   %104 = load ptr, ptr %self, align 8
@@ -82279,7 +82294,7 @@ entry:
   store ptr %3, ptr %memory, align 8
   store ptr %4, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %7, ptr @"$string.723", i32 -1)
+  call void @"$Rank.enter"(ptr %7, ptr @"$string.725", i32 -1)
   %8 = load %4, ptr %6, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = load ptr, ptr %self, align 8
@@ -82389,7 +82404,7 @@ entry:
   %8 = load ptr, ptr %shape, align 8
   %9 = getelementptr %177, ptr %8, i32 0, i32 16
   %10 = load ptr, ptr %base, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).560"(ptr %7, ptr %9, ptr %10)
+  call void @"$anon (./terra/scheduling/batch.t:114).562"(ptr %7, ptr %9, ptr %10)
   %11 = load %4, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %62, ptr %12, i32 0, i32 1
@@ -82402,7 +82417,7 @@ entry:
   %19 = load ptr, ptr %base, align 8
   %20 = load ptr, ptr %shape, align 8
   %21 = getelementptr %177, ptr %20, i32 0, i32 16
-  %22 = call i64 @"$anon (./terra/scheduling/batch.t:108).559"(ptr %21)
+  %22 = call i64 @"$anon (./terra/scheduling/batch.t:108).561"(ptr %21)
   %23 = call i64 @"$aligned"(i64 %22)
   %24 = getelementptr i8, ptr %19, i64 %23
   %25 = load ptr, ptr %self, align 8
@@ -82461,7 +82476,7 @@ entry:
   %31 = getelementptr %197, ptr %args, i32 0, i32 4
   store ptr %30, ptr %31, align 8
   %32 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %32, ptr @"$string.727", i32 -1)
+  call void @"$Rank.enter"(ptr %32, ptr @"$string.729", i32 -1)
   %33 = load %4, ptr %4, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = load ptr, ptr %self, align 8
@@ -82757,7 +82772,7 @@ merge14:                                          ; preds = %merge23, %merge18
   %135 = getelementptr %63, ptr %134, i32 0, i32 8
   store ptr %132, ptr %135, align 8
   %136 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %136, ptr @"$string.738", i32 -1)
+  call void @"$Rank.enter"(ptr %136, ptr @"$string.740", i32 -1)
   %137 = load %4, ptr %5, align 1
   %138 = load ptr, ptr %self, align 8
   %139 = load ptr, ptr %self, align 8
@@ -83033,7 +83048,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
   %42 = load i32, ptr %count, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.728", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.730", i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -83407,7 +83422,7 @@ then:                                             ; preds = %entry
   %36 = getelementptr %5, ptr %cause, i32 0, i32 0
   %37 = getelementptr [1024 x i8], ptr %36, i32 0, i32 0
   %38 = getelementptr i8, ptr %37, i64 0
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.729", ptr %30, i32 %35, ptr %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.731", ptr %30, i32 %35, ptr %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -83518,7 +83533,7 @@ entry:
 then:                                             ; preds = %entry
   %26 = load ptr, ptr %self, align 8
   %27 = load i32, ptr %code, align 4
-  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.730")
+  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.732")
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -84129,14 +84144,14 @@ entry:
   store i32 %41, ptr %39, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %6, i64 48, i1 false)
   %42 = load ptr, ptr %model, align 8
-  %43 = call i32 @"$place_model.731"(ptr %placer, ptr %42)
+  %43 = call i32 @"$place_model.733"(ptr %placer, ptr %42)
   ret i32 %43
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_model.731"(ptr %0, ptr %1) {
+define internal i32 @"$place_model.733"(ptr %0, ptr %1) {
 entry:
   %code18 = alloca i32, align 4
   %layer = alloca i32, align 4
@@ -84296,7 +84311,7 @@ forbody:                                          ; preds = %forcond
   %77 = load i32, ptr %layer, align 4
   %78 = sext i32 %77 to i64
   %79 = getelementptr %82, ptr %76, i64 %78
-  %80 = call i32 @"$place_layer.734"(ptr %73, ptr %79)
+  %80 = call i32 @"$place_layer.736"(ptr %73, ptr %79)
   store i32 %80, ptr %code18, align 4
   %81 = load i32, ptr %code18, align 4
   %82 = icmp ne i32 %81, 0
@@ -84629,7 +84644,7 @@ then2:                                            ; preds = %then
   %39 = load ptr, ptr %38, align 8
   %40 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.732", ptr %39, ptr %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.734", ptr %39, ptr %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -84932,7 +84947,7 @@ then:                                             ; preds = %entry
   %43 = getelementptr %5, ptr %cause, i32 0, i32 0
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.733", ptr %34, ptr %37, i32 %42, ptr %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.735", ptr %34, ptr %37, i32 %42, ptr %45)
   %47 = load ptr, ptr %target, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -85053,7 +85068,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_layer.734"(ptr %0, ptr %1) {
+define internal i32 @"$place_layer.736"(ptr %0, ptr %1) {
 entry:
   %code5 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -85063,7 +85078,7 @@ entry:
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %weights, align 8
-  %4 = call i32 @"$place_attention.735"(ptr %2, ptr %3)
+  %4 = call i32 @"$place_attention.737"(ptr %2, ptr %3)
   store i32 %4, ptr %code, align 4
   %5 = load i32, ptr %code, align 4
   %6 = icmp ne i32 %5, 0
@@ -85162,14 +85177,14 @@ merge10:                                          ; preds = %else12, %dead13
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %173, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).737"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).739"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_attention.735"(ptr %0, ptr %1) {
+define internal i32 @"$place_attention.737"(ptr %0, ptr %1) {
 entry:
   %code29 = alloca i32, align 4
   %code24 = alloca i32, align 4
@@ -85695,7 +85710,7 @@ forbody:                                          ; preds = %forcond
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).736"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).738"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -85772,7 +85787,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).736"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).738"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -85847,7 +85862,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).737"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).739"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -86201,7 +86216,7 @@ then3:                                            ; preds = %then
   %34 = load ptr, ptr %shard, align 8
   %35 = getelementptr %152, ptr %34, i32 0, i32 0
   %36 = load ptr, ptr %35, align 8
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.739", ptr %33, ptr %36)
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.741", ptr %33, ptr %36)
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -86448,7 +86463,7 @@ entry:
   %10 = getelementptr %46, ptr %plan, i32 0, i32 10
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %10, ptr align 4 %9, i64 28, i1 false)
   %11 = load ptr, ptr %shape, align 8
-  %12 = call i64 @"$anon (./terra/scheduling/batch.t:108).559"(ptr %11)
+  %12 = call i64 @"$anon (./terra/scheduling/batch.t:108).561"(ptr %11)
   store i64 %12, ptr %input_bytes, align 8
   %13 = load i64, ptr %input_bytes, align 8
   %14 = load ptr, ptr %shape, align 8
@@ -86476,7 +86491,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.740")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.742")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -86501,7 +86516,7 @@ merge:                                            ; preds = %else, %dead
   %37 = getelementptr %46, ptr %plan, i32 0, i32 11
   %38 = load ptr, ptr %shape, align 8
   %39 = load ptr, ptr %memory, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).560"(ptr %37, ptr %38, ptr %39)
+  call void @"$anon (./terra/scheduling/batch.t:114).562"(ptr %37, ptr %38, ptr %39)
   %40 = load %4, ptr %6, align 1
   %41 = getelementptr %46, ptr %plan, i32 0, i32 12
   %42 = load ptr, ptr %shape, align 8
@@ -86637,7 +86652,7 @@ then2:                                            ; preds = %then
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
   %56 = getelementptr i8, ptr %55, i64 0
   %57 = load i32, ptr %most, align 4
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.741", i32 %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.743", i32 %57)
   %59 = load ptr, ptr %target, align 8
   %60 = getelementptr %5, ptr %59, i32 0, i32 0
   %61 = getelementptr [1024 x i8], ptr %60, i32 0, i32 0
@@ -86719,7 +86734,7 @@ merge5:                                           ; preds = %else7, %dead8
 
 merge4:                                           ; preds = %forcond
   %95 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %95, ptr @"$string.743", i32 -1)
+  call void @"$Rank.enter"(ptr %95, ptr @"$string.745", i32 -1)
   %96 = load %4, ptr %4, align 1
   %97 = load ptr, ptr %self, align 8
   %98 = load ptr, ptr %self, align 8
@@ -86824,7 +86839,7 @@ entry:
   store ptr %2, ptr %graph, align 8
   store ptr %3, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %8, ptr @"$string.742", i32 -1)
+  call void @"$Rank.enter"(ptr %8, ptr @"$string.744", i32 -1)
   %9 = load %4, ptr %7, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %self, align 8
@@ -86891,7 +86906,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %47 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %47, ptr @"$string.742", i32 -1)
+  call void @"$Rank.enter"(ptr %47, ptr @"$string.744", i32 -1)
   %48 = load %4, ptr %5, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = load ptr, ptr %self, align 8
@@ -86949,7 +86964,7 @@ entry:
   store ptr %4, ptr %planned, align 8
   %5 = load ptr, ptr %planned, align 8
   %6 = getelementptr %29, ptr %5, i32 0, i32 20
-  %7 = call i64 @"$anon (./terra/scheduling/batch.t:108).559"(ptr %6)
+  %7 = call i64 @"$anon (./terra/scheduling/batch.t:108).561"(ptr %6)
   store i64 %7, ptr %input_bytes, align 8
   %8 = load i64, ptr %input_bytes, align 8
   %9 = load ptr, ptr %planned, align 8
@@ -86982,7 +86997,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.740")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.742")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -87287,7 +87302,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %47 = getelementptr %37, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.744"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.746"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
@@ -87299,7 +87314,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %56 = getelementptr %37, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.744"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.746"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
@@ -87311,7 +87326,7 @@ and.lhs.true2:                                    ; preds = %entry
   %65 = getelementptr %37, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.744"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.746"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -87333,7 +87348,7 @@ then4:                                            ; preds = %then
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %37, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.745", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.747", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -87384,7 +87399,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.746", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.748", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -87438,7 +87453,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.744"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.746"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -87622,7 +87637,7 @@ entry:
   %18 = load ptr, ptr %o, align 8
   %19 = getelementptr %38, ptr %18, i32 0, i32 10
   %20 = load ptr, ptr %19, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).560"(ptr %14, ptr %17, ptr %20)
+  call void @"$anon (./terra/scheduling/batch.t:114).562"(ptr %14, ptr %17, ptr %20)
   %21 = load %4, ptr %4, align 1
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %37, ptr %22, i32 0, i32 4
@@ -87756,7 +87771,7 @@ then2:                                            ; preds = %then
   %42 = getelementptr %46, ptr %41, i32 0, i32 10
   %43 = getelementptr %32, ptr %42, i32 0, i32 1
   %44 = load i32, ptr %43, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.747", i32 %40, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.749", i32 %40, i32 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = getelementptr %5, ptr %46, i32 0, i32 0
   %48 = getelementptr [1024 x i8], ptr %47, i32 0, i32 0
@@ -87871,7 +87886,7 @@ then21:                                           ; preds = %then17
   %99 = load ptr, ptr %options, align 8
   %100 = getelementptr %40, ptr %99, i32 0, i32 5
   %101 = load i32, ptr %100, align 4
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %98, i64 1024, ptr @"$string.753", i32 %101)
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %98, i64 1024, ptr @"$string.755", i32 %101)
   %103 = load ptr, ptr %target19, align 8
   %104 = getelementptr %5, ptr %103, i32 0, i32 0
   %105 = getelementptr [1024 x i8], ptr %104, i32 0, i32 0
@@ -87946,7 +87961,7 @@ then2:                                            ; preds = %then
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %capacity, align 4
   %27 = load i32, ptr %page_size, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.748", i32 %26, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.750", i32 %26, i32 %27)
   %29 = load ptr, ptr %target, align 8
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
@@ -88124,7 +88139,7 @@ then15:                                           ; preds = %then5
   %148 = getelementptr i8, ptr %147, i64 0
   %149 = load i32, ptr %capacity, align 4
   %150 = load i32, ptr %page_size, align 4
-  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.749", i32 %149, i32 %150)
+  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.751", i32 %149, i32 %150)
   %152 = load ptr, ptr %target13, align 8
   %153 = getelementptr %5, ptr %152, i32 0, i32 0
   %154 = getelementptr [1024 x i8], ptr %153, i32 0, i32 0
@@ -88341,7 +88356,7 @@ then3:                                            ; preds = %then
   %73 = getelementptr i8, ptr %72, i64 0
   %74 = load i32, ptr %num_pages, align 4
   %75 = load i32, ptr %page_size, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.750", i32 %74, i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.752", i32 %74, i32 %75)
   %77 = load ptr, ptr %target, align 8
   %78 = getelementptr %5, ptr %77, i32 0, i32 0
   %79 = getelementptr [1024 x i8], ptr %78, i32 0, i32 0
@@ -88385,7 +88400,7 @@ then9:                                            ; preds = %then5
   %97 = call ptr @__errno_location()
   %98 = load i32, ptr %97, align 4
   %99 = call ptr @strerror(i32 %98)
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.746", ptr %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.748", ptr %99)
   %101 = load ptr, ptr %target7, align 8
   %102 = getelementptr %5, ptr %101, i32 0, i32 0
   %103 = getelementptr [1024 x i8], ptr %102, i32 0, i32 0
@@ -88472,7 +88487,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %40, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.744"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.746"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true8, label %and.end
@@ -88484,7 +88499,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %40, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.752"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.754"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -88502,7 +88517,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %40, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.752"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.754"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -88514,7 +88529,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %40, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.744"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.746"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -88526,7 +88541,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %40, ptr %65, i32 0, i32 3
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.744"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.746"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -88538,7 +88553,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %75 = getelementptr %40, ptr %74, i32 0, i32 5
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
-  %78 = call zeroext i1 @"$Vector.reserve.744"(ptr %73, i64 %77)
+  %78 = call zeroext i1 @"$Vector.reserve.746"(ptr %73, i64 %77)
   %79 = zext i1 %78 to i8
   %80 = trunc i8 %79 to i1
   br i1 %80, label %and.lhs.true3, label %and.end
@@ -88551,7 +88566,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = load i32, ptr %84, align 4
   %86 = mul i32 4, %85
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.751"(ptr %82, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.753"(ptr %82, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -88563,7 +88578,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %40, ptr %93, i32 0, i32 5
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.744"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.746"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -88575,7 +88590,7 @@ and.lhs.true7:                                    ; preds = %and.lhs.true8
   %103 = getelementptr %40, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.744"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.746"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -88587,7 +88602,7 @@ and.lhs.true8:                                    ; preds = %merge
   %112 = getelementptr %40, ptr %111, i32 0, i32 3
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
-  %115 = call zeroext i1 @"$Vector.reserve.744"(ptr %110, i64 %114)
+  %115 = call zeroext i1 @"$Vector.reserve.746"(ptr %110, i64 %114)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %and.lhs.true7, label %and.end
@@ -88596,7 +88611,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.751"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.753"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -88695,7 +88710,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.752"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.754"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -88798,24 +88813,24 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$5135" = alloca ptr, align 8
-  %"$5134" = alloca i64, align 8
+  %"$5136" = alloca ptr, align 8
+  %"$5135" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5134", align 8
-  store ptr %2, ptr %"$5135", align 8
+  store i64 %1, ptr %"$5135", align 8
+  store ptr %2, ptr %"$5136", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %210, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$5134", align 8
-  %6 = load ptr, ptr %"$5135", align 8
-  %7 = call i32 @"$Loop.cancel.756"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$5135", align 8
+  %6 = load ptr, ptr %"$5136", align 8
+  %7 = call i32 @"$Loop.cancel.758"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.756"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.758"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -88826,14 +88841,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.757"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.759"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.757"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.759"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
@@ -88855,11 +88870,11 @@ entry:
   call void @"$status.clear"(ptr %10)
   %11 = load %4, ptr %8, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.758"(ptr %12)
+  call void @"$Loop.lock.760"(ptr %12)
   %13 = load %4, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i64, ptr %request_id, align 8
-  %16 = call ptr @"$Loop.find_live.759"(ptr %14, i64 %15)
+  %16 = call ptr @"$Loop.find_live.761"(ptr %14, i64 %15)
   store ptr %16, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = icmp eq ptr %17, null
@@ -88869,7 +88884,7 @@ entry:
 
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.760"(ptr %21)
+  call void @"$Loop.unlock.762"(ptr %21)
   %22 = load %4, ptr %6, align 1
   %23 = load ptr, ptr %message, align 8
   store ptr %23, ptr %target, align 8
@@ -88931,7 +88946,7 @@ merge4:                                           ; preds = %else6, %then5
   %48 = getelementptr %211, ptr %47, i32 0, i32 7
   %49 = call i32 @pthread_cond_signal(ptr %48)
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.760"(ptr %50)
+  call void @"$Loop.unlock.762"(ptr %50)
   %51 = load %4, ptr %4, align 1
   ret i32 0
 
@@ -88939,7 +88954,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.758"(ptr %0) {
+define internal void @"$Loop.lock.760"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -88949,7 +88964,7 @@ entry:
   ret void
 }
 
-define internal ptr @"$Loop.find_live.759"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.761"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -89016,7 +89031,7 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.760"(ptr %0) {
+define internal void @"$Loop.unlock.762"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -89056,7 +89071,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %210, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.761"(ptr %14)
+  call void @"$Loop.free.763"(ptr %14)
   %15 = load %4, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %210, ptr %16, i32 0, i32 1
@@ -89073,7 +89088,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.761"(ptr %0) {
+define internal void @"$Loop.free.763"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -89109,7 +89124,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.762"(ptr %19)
+  call void @"$Loop.stop.764"(ptr %19)
   %20 = load %4, ptr %10, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %211, ptr %21, i32 0, i32 17
@@ -89144,15 +89159,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %211, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.709"(ptr %41)
+  call void @"$Vector.free.711"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %211, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.709"(ptr %44)
+  call void @"$Vector.free.711"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %211, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.709"(ptr %47)
+  call void @"$Vector.free.711"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %211, ptr %49, i32 0, i32 3
@@ -89206,7 +89221,7 @@ merge2:                                           ; preds = %else4, %then3
   ret void
 }
 
-define internal void @"$Loop.stop.762"(ptr %0) {
+define internal void @"$Loop.stop.764"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -89231,7 +89246,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.758"(ptr %9)
+  call void @"$Loop.lock.760"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %211, ptr %11, i32 0, i32 11
@@ -89240,7 +89255,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %211, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.760"(ptr %16)
+  call void @"$Loop.unlock.762"(ptr %16)
   %17 = load %4, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %211, ptr %18, i32 0, i32 9
@@ -89285,30 +89300,30 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
+  %"$5166" = alloca ptr, align 8
   %"$5165" = alloca ptr, align 8
-  %"$5164" = alloca ptr, align 8
-  %"$5163" = alloca i32, align 4
-  %"$5162" = alloca ptr, align 8
+  %"$5164" = alloca i32, align 4
+  %"$5163" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5162", align 8
-  store i32 %2, ptr %"$5163", align 4
-  store ptr %3, ptr %"$5164", align 8
-  store ptr %4, ptr %"$5165", align 8
+  store ptr %1, ptr %"$5163", align 8
+  store i32 %2, ptr %"$5164", align 4
+  store ptr %3, ptr %"$5165", align 8
+  store ptr %4, ptr %"$5166", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %210, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$5162", align 8
-  %8 = load i32, ptr %"$5163", align 4
-  %9 = load ptr, ptr %"$5164", align 8
-  %10 = load ptr, ptr %"$5165", align 8
-  %11 = call i32 @"$Loop.decode_step.763"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %7 = load ptr, ptr %"$5163", align 8
+  %8 = load i32, ptr %"$5164", align 4
+  %9 = load ptr, ptr %"$5165", align 8
+  %10 = load ptr, ptr %"$5166", align 8
+  %11 = call i32 @"$Loop.decode_step.765"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.763"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.765"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -89343,17 +89358,17 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %12)
   %13 = load %4, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.764"(ptr %14)
+  call void @"$Loop.enter_turn.766"(ptr %14)
   %15 = load %4, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = load i32, ptr %token, align 4
   %19 = load ptr, ptr %logits, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.decode_in_turn.767"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.decode_in_turn.769"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   store i32 %21, ptr %code, align 4
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.779"(ptr %22)
+  call void @"$Loop.leave_turn.781"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -89362,7 +89377,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.enter_turn.764"(ptr %0) {
+define internal void @"$Loop.enter_turn.766"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -89373,12 +89388,12 @@ entry:
   call void @"$Turnstile.enter"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.765"(ptr %6)
+  call void @"$Loop.land.767"(ptr %6)
   %7 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.land.765"(ptr %0) {
+define internal void @"$Loop.land.767"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -89443,7 +89458,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %36 = load ptr, ptr %self, align 8
   %37 = load i64, ptr %now, align 8
-  call void @"$Loop.record_step.766"(ptr %36, i64 %37)
+  call void @"$Loop.record_step.768"(ptr %36, i64 %37)
   %38 = load %4, ptr %3, align 1
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %211, ptr %39, i32 0, i32 3
@@ -89514,7 +89529,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.record_step.766"(ptr %0, i64 %1) {
+define internal void @"$Loop.record_step.768"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -89543,14 +89558,14 @@ entry:
   %18 = getelementptr %53, ptr %step, i32 0, i32 8
   store i32 %17, ptr %18, align 4
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.758"(ptr %19)
+  call void @"$Loop.lock.760"(ptr %19)
   %20 = load %4, ptr %4, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %211, ptr %21, i32 0, i32 33
   call void @"$StepRing.push"(ptr %22, ptr %step)
   %23 = load %4, ptr %3, align 1
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.760"(ptr %24)
+  call void @"$Loop.unlock.762"(ptr %24)
   %25 = load %4, ptr %2, align 1
   ret void
 }
@@ -89575,7 +89590,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.767"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.769"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -89595,7 +89610,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.768"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.770"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -89617,7 +89632,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.770"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.772"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -89670,7 +89685,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.771"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.773"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -89700,7 +89715,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.774"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.776"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -89734,7 +89749,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.774"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.776"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -89760,7 +89775,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.768"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.770"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -89770,14 +89785,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.758"(ptr %4)
+  call void @"$Loop.lock.760"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.769"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.771"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.760"(ptr %9)
+  call void @"$Loop.unlock.762"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -89786,7 +89801,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.769"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.771"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -89847,7 +89862,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.770"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.772"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %target7 = alloca ptr, align 8
@@ -89981,7 +89996,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.771"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.773"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %i = alloca i32, align 4
@@ -89998,12 +90013,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.772"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.774"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.773"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.775"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -90056,7 +90071,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.772"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.774"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -90088,7 +90103,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.773"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.775"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -90159,7 +90174,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.774"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.776"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %4, align 8
@@ -90217,7 +90232,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.775"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.777"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -90257,14 +90272,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.778"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.780"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.775"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.777"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %counters = alloca ptr, align 8
@@ -90312,7 +90327,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.777"(ptr %26)
+  call void @"$Loop.check_ranks.779"(ptr %26)
   %27 = load %4, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -90478,7 +90493,7 @@ then2:                                            ; preds = %then
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr %212, ptr %41, i32 0, i32 8
   %43 = load i32, ptr %42, align 4
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.776", i32 %43)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.778", i32 %43)
   %45 = load ptr, ptr %target, align 8
   %46 = getelementptr %5, ptr %45, i32 0, i32 0
   %47 = getelementptr [1024 x i8], ptr %46, i32 0, i32 0
@@ -91652,7 +91667,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.check_ranks.777"(ptr %0) {
+define internal void @"$Loop.check_ranks.779"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -91696,13 +91711,13 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.758"(ptr %24)
+  call void @"$Loop.lock.760"(ptr %24)
   %25 = load %4, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %211, ptr %26, i32 0, i32 15
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.760"(ptr %28)
+  call void @"$Loop.unlock.762"(ptr %28)
   %29 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -91713,7 +91728,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.778"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.780"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -91788,7 +91803,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.779"(ptr %0) {
+define internal void @"$Loop.leave_turn.781"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -91796,10 +91811,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.780"(ptr %4)
+  call void @"$Loop.publish.782"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.786"(ptr %6)
+  call void @"$Loop.wake.788"(ptr %6)
   %7 = load %4, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %211, ptr %8, i32 0, i32 5
@@ -91808,7 +91823,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.publish.780"(ptr %0) {
+define internal void @"$Loop.publish.782"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -91842,19 +91857,19 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.758"(ptr %17)
+  call void @"$Loop.lock.760"(ptr %17)
   %18 = load %4, ptr %8, align 1
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.781"(ptr %19)
+  call void @"$Loop.publish_events.783"(ptr %19)
   %20 = load %4, ptr %7, align 1
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.783"(ptr %21)
+  call void @"$Loop.remove_ended.785"(ptr %21)
   %22 = load %4, ptr %6, align 1
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_outputs.784"(ptr %23)
+  call void @"$Loop.publish_outputs.786"(ptr %23)
   %24 = load %4, ptr %5, align 1
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.785"(ptr %25)
+  call void @"$Loop.publish_counters.787"(ptr %25)
   %26 = load %4, ptr %4, align 1
   %27 = load ptr, ptr %s, align 8
   %28 = call i64 @"$Scheduler.nearest_deadline"(ptr %27)
@@ -91862,7 +91877,7 @@ merge:                                            ; preds = %else, %then
   %30 = getelementptr %211, ptr %29, i32 0, i32 24
   store i64 %28, ptr %30, align 8
   %31 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.760"(ptr %31)
+  call void @"$Loop.unlock.762"(ptr %31)
   %32 = load %4, ptr %3, align 1
   %33 = load ptr, ptr %s, align 8
   %34 = getelementptr %39, ptr %33, i32 0, i32 6
@@ -91902,7 +91917,7 @@ merge1:                                           ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_events.781"(ptr %0) {
+define internal void @"$Loop.publish_events.783"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -91982,7 +91997,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.782"(ptr %54)
+  call void @"$Loop.announce.784"(ptr %54)
   %55 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -91993,7 +92008,7 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.782"(ptr %0) {
+define internal void @"$Loop.announce.784"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -92009,7 +92024,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.remove_ended.783"(ptr %0) {
+define internal void @"$Loop.remove_ended.785"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -92064,7 +92079,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_outputs.784"(ptr %0) {
+define internal void @"$Loop.publish_outputs.786"(ptr %0) {
 entry:
   %item = alloca ptr, align 8
   %i = alloca i64, align 8
@@ -92108,7 +92123,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.785"(ptr %0) {
+define internal void @"$Loop.publish_counters.787"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
@@ -92203,14 +92218,14 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.wake.786"(ptr %0) {
+define internal void @"$Loop.wake.788"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.758"(ptr %3)
+  call void @"$Loop.lock.760"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %211, ptr %5, i32 0, i32 13
@@ -92219,7 +92234,7 @@ entry:
   %8 = getelementptr %211, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.760"(ptr %10)
+  call void @"$Loop.unlock.762"(ptr %10)
   %11 = load %4, ptr %1, align 1
   ret void
 }
@@ -92289,14 +92304,14 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5174" = alloca ptr, align 8
+  %"$5175" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5174", align 8
+  store ptr %1, ptr %"$5175", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %210, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$5174", align 8
-  call void @"$Loop.free_state.787"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$5175", align 8
+  call void @"$Loop.free_state.789"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
 
@@ -92304,7 +92319,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.787"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.789"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -92314,19 +92329,19 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.764"(ptr %5)
+  call void @"$Loop.enter_turn.766"(ptr %5)
   %6 = load %4, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.788"(ptr %7, ptr %8)
+  call void @"$Loop.close_state.790"(ptr %7, ptr %8)
   %9 = load %4, ptr %3, align 1
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.779"(ptr %10)
+  call void @"$Loop.leave_turn.781"(ptr %10)
   %11 = load %4, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.788"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.790"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -92360,14 +92375,14 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5150" = alloca ptr, align 8
+  %"$5151" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5150", align 8
+  store ptr %1, ptr %"$5151", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %210, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$5150", align 8
-  call void @"$Loop.info.789"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$5151", align 8
+  call void @"$Loop.info.791"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
 
@@ -92375,7 +92390,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.789"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.791"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %p = alloca ptr, align 8
@@ -92385,7 +92400,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.758"(ptr %4)
+  call void @"$Loop.lock.760"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %211, ptr %6, i32 0, i32 26
@@ -92534,7 +92549,7 @@ merge:                                            ; preds = %else, %then
   %121 = getelementptr %192, ptr %120, i32 0, i32 37
   store i64 %119, ptr %121, align 8
   %122 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.760"(ptr %122)
+  call void @"$Loop.unlock.762"(ptr %122)
   %123 = load %4, ptr %2, align 1
   ret void
 }
@@ -92580,7 +92595,7 @@ entry:
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %210, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.790"(ptr %3)
+  call void @"$Loop.iterate.792"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret void
 
@@ -92588,7 +92603,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.790"(ptr %0) {
+define internal void @"$Loop.iterate.792"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -92602,14 +92617,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = call zeroext i1 @"$Loop.has_pending_orders.791"(ptr %7)
+  %8 = call zeroext i1 @"$Loop.has_pending_orders.793"(ptr %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.765"(ptr %11)
+  call void @"$Loop.land.767"(ptr %11)
   %12 = load %4, ptr %6, align 1
   br label %merge
 
@@ -92618,10 +92633,10 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.792"(ptr %13)
+  call void @"$Loop.take_orders.794"(ptr %13)
   %14 = load %4, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.777"(ptr %15)
+  call void @"$Loop.check_ranks.779"(ptr %15)
   %16 = load %4, ptr %4, align 1
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %211, ptr %17, i32 0, i32 3
@@ -92635,7 +92650,7 @@ merge:                                            ; preds = %else, %then
   %25 = zext i1 %24 to i8
   store i8 %25, ptr %was_in_flight, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = call zeroext i1 @"$Loop.plan.796"(ptr %26)
+  %27 = call zeroext i1 @"$Loop.plan.798"(ptr %26)
   %28 = zext i1 %27 to i8
   store i8 %28, ptr %has_step, align 1
   %29 = load i8, ptr %has_step, align 1
@@ -92663,13 +92678,13 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %44 = load ptr, ptr %self, align 8
   %45 = load i8, ptr %has_step, align 1
   %46 = icmp ne i8 %45, 0
-  call void @"$Loop.advance_planned.797"(ptr %44, i1 zeroext %46)
+  call void @"$Loop.advance_planned.799"(ptr %44, i1 zeroext %46)
   %47 = load %4, ptr %3, align 1
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.777"(ptr %48)
+  call void @"$Loop.check_ranks.779"(ptr %48)
   %49 = load %4, ptr %2, align 1
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.780"(ptr %50)
+  call void @"$Loop.publish.782"(ptr %50)
   %51 = load %4, ptr %1, align 1
   ret void
 
@@ -92687,7 +92702,7 @@ or.lhs.false1:                                    ; preds = %merge
   br i1 %58, label %or.end, label %or.lhs.false
 }
 
-define internal zeroext i1 @"$Loop.has_pending_orders.791"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_pending_orders.793"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %pending = alloca i8, align 1
@@ -92695,14 +92710,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.758"(ptr %3)
+  call void @"$Loop.lock.760"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %211, ptr %5, i32 0, i32 13
   %7 = load i8, ptr %6, align 1
   store i8 %7, ptr %pending, align 1
   %8 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.760"(ptr %8)
+  call void @"$Loop.unlock.762"(ptr %8)
   %9 = load %4, ptr %1, align 1
   %10 = load i8, ptr %pending, align 1
   %11 = icmp ne i8 %10, 0
@@ -92712,7 +92727,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.take_orders.792"(ptr %0) {
+define internal void @"$Loop.take_orders.794"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -92729,7 +92744,7 @@ entry:
   %10 = getelementptr %39, ptr %9, i32 0, i32 18
   store i64 %7, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.758"(ptr %11)
+  call void @"$Loop.lock.760"(ptr %11)
   %12 = load %4, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %211, ptr %13, i32 0, i32 17
@@ -92784,7 +92799,7 @@ merge:                                            ; preds = %forcond
   call void @"$Vector.clear.95"(ptr %49)
   %50 = load %4, ptr %4, align 1
   %51 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_masks.793"(ptr %51)
+  call void @"$Loop.take_masks.795"(ptr %51)
   %52 = load %4, ptr %3, align 1
   %53 = load ptr, ptr %self, align 8
   %54 = getelementptr %211, ptr %53, i32 0, i32 13
@@ -92794,7 +92809,7 @@ merge:                                            ; preds = %forcond
 
 then:                                             ; preds = %and.lhs.true
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.obey_all.794"(ptr %57)
+  call void @"$Loop.obey_all.796"(ptr %57)
   %58 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -92803,7 +92818,7 @@ else:                                             ; preds = %and.lhs.true, %merg
 
 merge1:                                           ; preds = %else, %then
   %59 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.760"(ptr %59)
+  call void @"$Loop.unlock.762"(ptr %59)
   %60 = load %4, ptr %1, align 1
   ret void
 
@@ -92816,7 +92831,7 @@ and.lhs.true:                                     ; preds = %merge
   br i1 %65, label %else, label %then
 }
 
-define internal void @"$Loop.take_masks.793"(ptr %0) {
+define internal void @"$Loop.take_masks.795"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -92859,7 +92874,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.obey_all.794"(ptr %0) {
+define internal void @"$Loop.obey_all.796"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -92890,7 +92905,7 @@ forbody:                                          ; preds = %forcond
   %17 = load i64, ptr %i, align 8
   %18 = getelementptr ptr, ptr %16, i64 %17
   %19 = load ptr, ptr %18, align 8
-  call void @"$Loop.obey.795"(ptr %12, ptr %19)
+  call void @"$Loop.obey.797"(ptr %12, ptr %19)
   %20 = load %4, ptr %1, align 1
   %21 = add i64 %6, 1
   store i64 %21, ptr %i, align 8
@@ -92903,7 +92918,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.obey.795"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.797"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -92977,7 +92992,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal zeroext i1 @"$Loop.plan.796"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.798"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %4, align 8
@@ -93020,7 +93035,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.advance_planned.797"(ptr %0, i1 zeroext %1) {
+define internal void @"$Loop.advance_planned.799"(ptr %0, i1 zeroext %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -93031,7 +93046,7 @@ entry:
   %4 = zext i1 %1 to i8
   store i8 %4, ptr %has_step, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = call i32 @"$Loop.perform_transfers.798"(ptr %5)
+  %6 = call i32 @"$Loop.perform_transfers.800"(ptr %5)
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -93052,13 +93067,13 @@ and.end:                                          ; preds = %and.rhs, %entry
 
 then:                                             ; preds = %and.end
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.803"(ptr %16)
+  call void @"$Loop.execute.805"(ptr %16)
   %17 = load %4, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %and.end
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.765"(ptr %18)
+  call void @"$Loop.land.767"(ptr %18)
   %19 = load %4, ptr %2, align 1
   br label %merge
 
@@ -93066,7 +93081,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.perform_transfers.798"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.800"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -93128,7 +93143,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.799"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.801"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -93209,7 +93224,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.801"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.803"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -93290,7 +93305,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.802"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.804"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -93342,7 +93357,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.799"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.801"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -93401,7 +93416,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr %72, ptr %38, i32 0, i32 15
   %40 = getelementptr %17, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.649", i64 %37, i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.651", i64 %37, i64 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -93477,7 +93492,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.651", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.653", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -93586,7 +93601,7 @@ then2:                                            ; preds = %then
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %212, ptr %30, i32 0, i32 9
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.800", ptr %29, i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.802", ptr %29, i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -93637,7 +93652,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.801"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.803"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -93696,7 +93711,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.650", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.652", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -93758,7 +93773,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.802"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.804"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -93950,7 +93965,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.803"(ptr %0) {
+define internal void @"$Loop.execute.805"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -93967,7 +93982,7 @@ entry:
   %9 = getelementptr i8, ptr %8, i64 0
   store i8 0, ptr %9, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @"$Loop.launch.804"(ptr %10, ptr %message)
+  %11 = call i32 @"$Loop.launch.806"(ptr %10, ptr %message)
   store i32 %11, ptr %code, align 4
   %12 = load i32, ptr %code, align 4
   %13 = icmp ne i32 %12, 0
@@ -93988,7 +94003,7 @@ then:                                             ; preds = %and.lhs.true
 
 else:                                             ; preds = %and.lhs.true, %entry
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.765"(ptr %23)
+  call void @"$Loop.land.767"(ptr %23)
   %24 = load %4, ptr %5, align 1
   br label %merge
 
@@ -94048,7 +94063,7 @@ merge1:                                           ; preds = %else3, %dead
 
 then5:                                            ; preds = %or.lhs.false, %or.lhs.false7, %merge1
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.765"(ptr %57)
+  call void @"$Loop.land.767"(ptr %57)
   %58 = load %4, ptr %1, align 1
   br label %merge4
 
@@ -94076,7 +94091,7 @@ or.lhs.false7:                                    ; preds = %merge1
   br i1 %69, label %then5, label %or.lhs.false
 }
 
-define internal i32 @"$Loop.launch.804"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.launch.806"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -94155,7 +94170,7 @@ then2:                                            ; preds = %merge
   %49 = load %4, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
   %51 = load i64, ptr %spent, align 8
-  call void @"$Loop.describe_step.805"(ptr %50, i64 %51)
+  call void @"$Loop.describe_step.807"(ptr %50, i64 %51)
   %52 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -94170,7 +94185,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.describe_step.805"(ptr %0, i64 %1) {
+define internal void @"$Loop.describe_step.807"(ptr %0, i64 %1) {
 entry:
   %step = alloca ptr, align 8
   %launch_ns = alloca i64, align 8
@@ -94355,7 +94370,7 @@ merge:                                            ; preds = %else, %then
   %95 = load ptr, ptr %self, align 8
   %96 = getelementptr %210, ptr %95, i32 0, i32 1
   %97 = load ptr, ptr %message, align 8
-  %98 = call i32 @"$Loop.init.806"(ptr %92, ptr %94, ptr %chosen, ptr %96, ptr %97)
+  %98 = call i32 @"$Loop.init.808"(ptr %92, ptr %94, ptr %chosen, ptr %96, ptr %97)
   store i32 %98, ptr %code, align 4
   %99 = load ptr, ptr %self, align 8
   %100 = getelementptr %210, ptr %99, i32 0, i32 4
@@ -94649,7 +94664,7 @@ entry:
   store ptr %0, ptr %target, align 8
   store ptr %1, ptr %shape, align 8
   %2 = load ptr, ptr %shape, align 8
-  %3 = call i64 @"$anon (./terra/scheduling/batch.t:108).559"(ptr %2)
+  %3 = call i64 @"$anon (./terra/scheduling/batch.t:108).561"(ptr %2)
   store i64 %3, ptr %input_bytes, align 8
   %4 = load i64, ptr %input_bytes, align 8
   %5 = load ptr, ptr %shape, align 8
@@ -94678,7 +94693,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.806"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.808"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %code1 = alloca i32, align 4
@@ -94736,7 +94751,7 @@ entry:
   %37 = load %4, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.807"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.809"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -94757,7 +94772,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.808"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.810"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -94777,7 +94792,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.785"(ptr %54)
+  call void @"$Loop.publish_counters.787"(ptr %54)
   %55 = load %4, ptr %5, align 1
   ret i32 0
 
@@ -94785,7 +94800,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.807"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.809"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target9 = alloca ptr, align 8
@@ -94855,7 +94870,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %47 = getelementptr %211, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.744"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.746"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
@@ -94867,7 +94882,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %56 = getelementptr %211, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.744"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.746"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
@@ -94879,7 +94894,7 @@ and.lhs.true2:                                    ; preds = %entry
   %65 = getelementptr %211, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.744"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.746"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -94901,7 +94916,7 @@ then4:                                            ; preds = %then
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %211, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.745", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.747", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -94952,7 +94967,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.746", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.748", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -94980,7 +94995,7 @@ dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.808"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.810"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %40, align 8
   %2 = alloca %4, align 8
@@ -95009,7 +95024,7 @@ entry:
   %18 = load ptr, ptr %o, align 8
   %19 = getelementptr %38, ptr %18, i32 0, i32 10
   %20 = load ptr, ptr %19, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).560"(ptr %14, ptr %17, ptr %20)
+  call void @"$anon (./terra/scheduling/batch.t:114).562"(ptr %14, ptr %17, ptr %20)
   %21 = load %4, ptr %4, align 1
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %211, ptr %22, i32 0, i32 4
@@ -95080,27 +95095,27 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$5146" = alloca ptr, align 8
-  %"$5145" = alloca i32, align 4
-  %"$5144" = alloca ptr, align 8
+  %"$5147" = alloca ptr, align 8
+  %"$5146" = alloca i32, align 4
+  %"$5145" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5144", align 8
-  store i32 %2, ptr %"$5145", align 4
-  store ptr %3, ptr %"$5146", align 8
+  store ptr %1, ptr %"$5145", align 8
+  store i32 %2, ptr %"$5146", align 4
+  store ptr %3, ptr %"$5147", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %210, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5144", align 8
-  %7 = load i32, ptr %"$5145", align 4
-  %8 = load ptr, ptr %"$5146", align 8
-  %9 = call i32 @"$Loop.poll.809"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$5145", align 8
+  %7 = load i32, ptr %"$5146", align 4
+  %8 = load ptr, ptr %"$5147", align 8
+  %9 = call i32 @"$Loop.poll.811"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.809"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.811"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %value = alloca i64, align 8
@@ -95151,7 +95166,7 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.758"(ptr %22)
+  call void @"$Loop.lock.760"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %211, ptr %24, i32 0, i32 21
@@ -95184,7 +95199,7 @@ merge2:                                           ; preds = %else4, %then3
   %42 = getelementptr %211, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.760"(ptr %44)
+  call void @"$Loop.unlock.762"(ptr %44)
   %45 = load %4, ptr %4, align 1
   ret i32 0
 
@@ -95194,24 +95209,24 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$5138" = alloca ptr, align 8
-  %"$5137" = alloca i64, align 8
+  %"$5139" = alloca ptr, align 8
+  %"$5138" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5137", align 8
-  store ptr %2, ptr %"$5138", align 8
+  store i64 %1, ptr %"$5138", align 8
+  store ptr %2, ptr %"$5139", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %210, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$5137", align 8
-  %6 = load ptr, ptr %"$5138", align 8
-  %7 = call i32 @"$Loop.preempt.810"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$5138", align 8
+  %6 = load ptr, ptr %"$5139", align 8
+  %7 = call i32 @"$Loop.preempt.812"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.810"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.812"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -95222,7 +95237,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.757"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.759"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -95231,29 +95246,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
+  %"$5161" = alloca ptr, align 8
   %"$5160" = alloca ptr, align 8
   %"$5159" = alloca ptr, align 8
-  %"$5158" = alloca ptr, align 8
-  %"$5157" = alloca i8, align 1
-  %"$5156" = alloca i32, align 4
-  %"$5155" = alloca ptr, align 8
+  %"$5158" = alloca i8, align 1
+  %"$5157" = alloca i32, align 4
+  %"$5156" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5155", align 8
-  store i32 %2, ptr %"$5156", align 4
+  store ptr %1, ptr %"$5156", align 8
+  store i32 %2, ptr %"$5157", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$5157", align 1
-  store ptr %4, ptr %"$5158", align 8
-  store ptr %5, ptr %"$5159", align 8
-  store ptr %6, ptr %"$5160", align 8
+  store i8 %7, ptr %"$5158", align 1
+  store ptr %4, ptr %"$5159", align 8
+  store ptr %5, ptr %"$5160", align 8
+  store ptr %6, ptr %"$5161", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %210, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$5155", align 8
-  %11 = load i32, ptr %"$5156", align 4
-  %12 = load i8, ptr %"$5157", align 1
-  %13 = load ptr, ptr %"$5158", align 8
-  %14 = load ptr, ptr %"$5159", align 8
-  %15 = load ptr, ptr %"$5160", align 8
+  %10 = load ptr, ptr %"$5156", align 8
+  %11 = load i32, ptr %"$5157", align 4
+  %12 = load i8, ptr %"$5158", align 1
+  %13 = load ptr, ptr %"$5159", align 8
+  %14 = load ptr, ptr %"$5160", align 8
+  %15 = load ptr, ptr %"$5161", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -95323,7 +95338,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.811")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.813")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -95348,7 +95363,7 @@ merge1:                                           ; preds = %else3, %dead
   %37 = load ptr, ptr %result, align 8
   store ptr null, ptr %37, align 8
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.764"(ptr %38)
+  call void @"$Loop.enter_turn.766"(ptr %38)
   %39 = load %4, ptr %8, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %tokens, align 8
@@ -95361,7 +95376,7 @@ merge1:                                           ; preds = %else3, %dead
   %48 = call i32 @"$Loop.prefill_in_turn"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.779"(ptr %49)
+  call void @"$Loop.leave_turn.781"(ptr %49)
   %50 = load %4, ptr %7, align 1
   %51 = load i32, ptr %code, align 4
   ret i32 %51
@@ -95398,7 +95413,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.768"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.770"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -95418,7 +95433,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.812"(ptr noalias sret(%187) %8, ptr %18)
+  call void @"$Loop.limits.814"(ptr noalias sret(%187) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -95506,7 +95521,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.788"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.790"(ptr %60, ptr %61)
   %62 = load %4, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -95527,7 +95542,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.812"(ptr noalias sret(%187) %0, ptr %1) {
+define internal void @"$Loop.limits.814"(ptr noalias sret(%187) %0, ptr %1) {
 entry:
   %2 = alloca %187, align 8
   %3 = alloca %215, align 8
@@ -95647,7 +95662,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %211, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.813", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.815", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -95726,7 +95741,7 @@ then12:                                           ; preds = %merge7
   %72 = getelementptr %211, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.814", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.816", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -95799,7 +95814,7 @@ entry:
   %9 = getelementptr %72, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.771"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.773"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -95992,7 +96007,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.775"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.777"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -96049,7 +96064,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.778"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.780"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -96073,7 +96088,7 @@ entry:
   %8 = getelementptr %46, ptr %7, i32 0, i32 10
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.815"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.817"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %211, ptr %12, i32 0, i32 2
@@ -96090,7 +96105,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %211, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.815"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.817"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -96109,7 +96124,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %46, ptr %29, i32 0, i32 10
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.815"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.817"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -96124,7 +96139,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.815"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.817"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -96146,24 +96161,24 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$5153" = alloca ptr, align 8
-  %"$5152" = alloca i32, align 4
+  %"$5154" = alloca ptr, align 8
+  %"$5153" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5152", align 4
-  store ptr %2, ptr %"$5153", align 8
+  store i32 %1, ptr %"$5153", align 4
+  store ptr %2, ptr %"$5154", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %210, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$5152", align 4
-  %6 = load ptr, ptr %"$5153", align 8
-  %7 = call i32 @"$Loop.resize_pool.816"(ptr %4, i32 %5, ptr %6)
+  %5 = load i32, ptr %"$5153", align 4
+  %6 = load ptr, ptr %"$5154", align 8
+  %7 = call i32 @"$Loop.resize_pool.818"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.816"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.818"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -96194,15 +96209,15 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %10)
   %11 = load %4, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.764"(ptr %12)
+  call void @"$Loop.enter_turn.766"(ptr %12)
   %13 = load %4, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %message, align 8
-  %17 = call i32 @"$Loop.resize_in_turn.817"(ptr %14, i32 %15, ptr %16)
+  %17 = call i32 @"$Loop.resize_in_turn.819"(ptr %14, i32 %15, ptr %16)
   store i32 %17, ptr %code, align 4
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.779"(ptr %18)
+  call void @"$Loop.leave_turn.781"(ptr %18)
   %19 = load %4, ptr %3, align 1
   %20 = load i32, ptr %code, align 4
   ret i32 %20
@@ -96211,7 +96226,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.817"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.819"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code11 = alloca i32, align 4
@@ -96229,7 +96244,7 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load i32, ptr %num_pages, align 4
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.begin_resize.818"(ptr %5, i32 %6, ptr %7)
+  %8 = call i32 @"$Loop.begin_resize.820"(ptr %5, i32 %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -96276,7 +96291,7 @@ then5:                                            ; preds = %then2
   %32 = getelementptr %41, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
   %34 = load i32, ptr %num_pages, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.648", i32 %33, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.650", i32 %33, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -96299,7 +96314,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %41 = load ptr, ptr %self, align 8
-  %42 = call i32 @"$Loop.perform_transfers.798"(ptr %41)
+  %42 = call i32 @"$Loop.perform_transfers.800"(ptr %41)
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %211, ptr %43, i32 0, i32 3
   %45 = getelementptr %39, ptr %44, i32 0, i32 1
@@ -96363,7 +96378,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.818"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.820"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -96375,12 +96390,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.758"(ptr %5)
+  call void @"$Loop.lock.760"(ptr %5)
   %6 = load %4, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.819"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.821"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -96401,7 +96416,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.760"(ptr %19)
+  call void @"$Loop.unlock.762"(ptr %19)
   %20 = load %4, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -96421,7 +96436,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.819"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.821"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %3 = alloca %4, align 8
@@ -96473,7 +96488,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %211, ptr %28, i32 0, i32 2
   %30 = getelementptr %38, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.642", i32 %27, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.644", i32 %27, i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -96526,7 +96541,7 @@ then9:                                            ; preds = %then5
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %num_pages, align 4
   %60 = load i64, ptr %held, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.643", i32 %59, i64 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.645", i32 %59, i64 %60)
   %62 = load ptr, ptr %target7, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -96578,7 +96593,7 @@ then17:                                           ; preds = %then13
   %87 = getelementptr %211, ptr %86, i32 0, i32 21
   %88 = getelementptr %51, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.644", i64 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.646", i64 %89)
   %91 = load ptr, ptr %target15, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -96602,7 +96617,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %96 = load ptr, ptr %self, align 8
   %97 = load ptr, ptr %message, align 8
-  %98 = call i32 @"$Loop.check_usable.769"(ptr %96, ptr %97)
+  %98 = call i32 @"$Loop.check_usable.771"(ptr %96, ptr %97)
   store i32 %98, ptr %code, align 4
   %99 = load i32, ptr %code, align 4
   %100 = icmp ne i32 %99, 0
@@ -96624,14 +96639,14 @@ merge20:                                          ; preds = %else22, %dead23
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_pages, align 4
   %106 = load ptr, ptr %message, align 8
-  %107 = call i32 @"$Loop.check_live_fit.820"(ptr %104, i32 %105, ptr %106)
+  %107 = call i32 @"$Loop.check_live_fit.822"(ptr %104, i32 %105, ptr %106)
   ret i32 %107
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.820"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.822"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -96704,7 +96719,7 @@ then3:                                            ; preds = %then
   %45 = getelementptr %72, ptr %44, i32 0, i32 0
   %46 = load i64, ptr %45, align 8
   %47 = load i32, ptr %needed, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.645", i32 %43, i64 %46, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.647", i32 %43, i64 %46, i32 %47)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %5, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -96753,7 +96768,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.656", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.658", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -96826,28 +96841,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
+  %"$5173" = alloca ptr, align 8
   %"$5172" = alloca ptr, align 8
-  %"$5171" = alloca ptr, align 8
-  %"$5170" = alloca i32, align 4
+  %"$5171" = alloca i32, align 4
+  %"$5170" = alloca ptr, align 8
   %"$5169" = alloca ptr, align 8
-  %"$5168" = alloca ptr, align 8
-  %"$5167" = alloca i32, align 4
+  %"$5168" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5167", align 4
-  store ptr %2, ptr %"$5168", align 8
-  store ptr %3, ptr %"$5169", align 8
-  store i32 %4, ptr %"$5170", align 4
-  store ptr %5, ptr %"$5171", align 8
-  store ptr %6, ptr %"$5172", align 8
+  store i32 %1, ptr %"$5168", align 4
+  store ptr %2, ptr %"$5169", align 8
+  store ptr %3, ptr %"$5170", align 8
+  store i32 %4, ptr %"$5171", align 4
+  store ptr %5, ptr %"$5172", align 8
+  store ptr %6, ptr %"$5173", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %210, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$5167", align 4
-  %10 = load ptr, ptr %"$5168", align 8
-  %11 = load ptr, ptr %"$5169", align 8
-  %12 = load i32, ptr %"$5170", align 4
-  %13 = load ptr, ptr %"$5171", align 8
-  %14 = load ptr, ptr %"$5172", align 8
+  %9 = load i32, ptr %"$5168", align 4
+  %10 = load ptr, ptr %"$5169", align 8
+  %11 = load ptr, ptr %"$5170", align 8
+  %12 = load i32, ptr %"$5171", align 4
+  %13 = load ptr, ptr %"$5172", align 8
+  %14 = load ptr, ptr %"$5173", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -96894,7 +96909,7 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %14)
   %15 = load %4, ptr %9, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.764"(ptr %16)
+  call void @"$Loop.enter_turn.766"(ptr %16)
   %17 = load %4, ptr %8, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load i32, ptr %num_states, align 4
@@ -96906,7 +96921,7 @@ merge:                                            ; preds = %else, %then
   %25 = call i32 @"$Loop.batch_in_turn"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.779"(ptr %26)
+  call void @"$Loop.leave_turn.781"(ptr %26)
   %27 = load %4, ptr %7, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -96944,7 +96959,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.768"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.770"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -97039,7 +97054,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.772"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.774"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -97050,7 +97065,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.773"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.775"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -97140,7 +97155,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %4, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.775"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.777"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -97381,7 +97396,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.821", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.823", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %5, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -97424,7 +97439,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.822", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.824", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -97477,7 +97492,7 @@ then17:                                           ; preds = %then13
   %83 = getelementptr %46, ptr %82, i32 0, i32 10
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.823", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.825", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -97547,7 +97562,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %5, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.824")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.826")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %5, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -97601,7 +97616,7 @@ entry:
   %12 = load ptr, ptr %11, align 8
   %13 = load i32, ptr %num_steps, align 4
   %14 = load ptr, ptr %message, align 8
-  %15 = call i32 @"$Loop.check_state.770"(ptr %7, ptr %12, i32 %13, ptr %14)
+  %15 = call i32 @"$Loop.check_state.772"(ptr %7, ptr %12, i32 %13, ptr %14)
   store i32 %15, ptr %code, align 4
   %16 = load i32, ptr %code, align 4
   %17 = icmp ne i32 %16, 0
@@ -97665,7 +97680,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.825", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.827", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -97730,7 +97745,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.771"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.773"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -97759,7 +97774,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.802"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.804"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -98073,7 +98088,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %17, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.826", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.828", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -98126,7 +98141,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %17, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.827", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.829", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -98211,27 +98226,27 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_set_masks(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$5142" = alloca ptr, align 8
-  %"$5141" = alloca i32, align 4
-  %"$5140" = alloca ptr, align 8
+  %"$5143" = alloca ptr, align 8
+  %"$5142" = alloca i32, align 4
+  %"$5141" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5140", align 8
-  store i32 %2, ptr %"$5141", align 4
-  store ptr %3, ptr %"$5142", align 8
+  store ptr %1, ptr %"$5141", align 8
+  store i32 %2, ptr %"$5142", align 4
+  store ptr %3, ptr %"$5143", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %210, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5140", align 8
-  %7 = load i32, ptr %"$5141", align 4
-  %8 = load ptr, ptr %"$5142", align 8
-  %9 = call i32 @"$Loop.set_masks.828"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$5141", align 8
+  %7 = load i32, ptr %"$5142", align 4
+  %8 = load ptr, ptr %"$5143", align 8
+  %9 = call i32 @"$Loop.set_masks.830"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.set_masks.828"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.set_masks.830"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -98285,7 +98300,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i32, ptr %num_masks, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.657", i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.659", i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -98308,19 +98323,19 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.758"(ptr %38)
+  call void @"$Loop.lock.760"(ptr %38)
   %39 = load %4, ptr %5, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %masks, align 8
   %42 = load i32, ptr %num_masks, align 4
   %43 = load ptr, ptr %message, align 8
-  %44 = call i32 @"$Loop.give_masks.829"(ptr %40, ptr %41, i32 %42, ptr %43)
+  %44 = call i32 @"$Loop.give_masks.831"(ptr %40, ptr %41, i32 %42, ptr %43)
   store i32 %44, ptr %code, align 4
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %211, ptr %45, i32 0, i32 7
   %47 = call i32 @pthread_cond_signal(ptr %46)
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.760"(ptr %48)
+  call void @"$Loop.unlock.762"(ptr %48)
   %49 = load %4, ptr %4, align 1
   %50 = load i32, ptr %code, align 4
   ret i32 %50
@@ -98329,7 +98344,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_masks.829"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.give_masks.831"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %own = alloca %5, align 8
@@ -98363,7 +98378,7 @@ forbody:                                          ; preds = %forcond
   %13 = load i32, ptr %i, align 4
   %14 = sext i32 %13 to i64
   %15 = getelementptr %186, ptr %12, i64 %14
-  %16 = call i32 @"$Loop.give_mask.830"(ptr %11, ptr %15, ptr %own)
+  %16 = call i32 @"$Loop.give_mask.832"(ptr %11, ptr %15, ptr %own)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -98421,7 +98436,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_mask.830"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.give_mask.832"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -98438,7 +98453,7 @@ entry:
   %6 = load ptr, ptr %mask, align 8
   %7 = getelementptr %186, ptr %6, i32 0, i32 0
   %8 = load i64, ptr %7, align 8
-  %9 = call ptr @"$Loop.find_live.759"(ptr %5, i64 %8)
+  %9 = call ptr @"$Loop.find_live.761"(ptr %5, i64 %8)
   store ptr %9, ptr %item, align 8
   %10 = load ptr, ptr %item, align 8
   %11 = icmp eq ptr %10, null
@@ -98491,7 +98506,7 @@ merge:                                            ; preds = %else, %dead
   %35 = getelementptr %186, ptr %34, i32 0, i32 2
   %36 = load i32, ptr %35, align 4
   %37 = load ptr, ptr %message, align 8
-  %38 = call i32 @"$Loop.check_mask.831"(ptr %32, ptr %33, i32 %36, ptr %37)
+  %38 = call i32 @"$Loop.check_mask.833"(ptr %32, ptr %33, i32 %36, ptr %37)
   store i32 %38, ptr %code, align 4
   %39 = load i32, ptr %code, align 4
   %40 = icmp ne i32 %39, 0
@@ -98525,7 +98540,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_mask.831"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_mask.833"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %target15 = alloca ptr, align 8
@@ -98564,7 +98579,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %72, ptr %20, i32 0, i32 0
   %22 = load i64, ptr %21, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.658", i64 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.660", i64 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -98616,7 +98631,7 @@ then9:                                            ; preds = %then5
   %49 = load ptr, ptr %item, align 8
   %50 = getelementptr %72, ptr %49, i32 0, i32 29
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.659", i32 %45, i64 %48, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.661", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -98668,7 +98683,7 @@ then17:                                           ; preds = %then13
   %78 = load ptr, ptr %item, align 8
   %79 = getelementptr %72, ptr %78, i32 0, i32 31
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.660", i32 %74, i64 %77, i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.662", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
   %83 = getelementptr %5, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -98698,27 +98713,27 @@ dead20:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
+  %"$5133" = alloca ptr, align 8
   %"$5132" = alloca ptr, align 8
   %"$5131" = alloca ptr, align 8
-  %"$5130" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5130", align 8
-  store ptr %2, ptr %"$5131", align 8
-  store ptr %3, ptr %"$5132", align 8
+  store ptr %1, ptr %"$5131", align 8
+  store ptr %2, ptr %"$5132", align 8
+  store ptr %3, ptr %"$5133", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %210, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5130", align 8
-  %7 = load ptr, ptr %"$5131", align 8
-  %8 = load ptr, ptr %"$5132", align 8
-  %9 = call i32 @"$Loop.submit.832"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %6 = load ptr, ptr %"$5131", align 8
+  %7 = load ptr, ptr %"$5132", align 8
+  %8 = load ptr, ptr %"$5133", align 8
+  %9 = call i32 @"$Loop.submit.834"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.832"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.834"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
@@ -98743,13 +98758,13 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %4, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.758"(ptr %13)
+  call void @"$Loop.lock.760"(ptr %13)
   %14 = load %4, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.812"(ptr noalias sret(%187) %8, ptr %15)
+  call void @"$Loop.limits.814"(ptr noalias sret(%187) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.760"(ptr %16)
+  call void @"$Loop.unlock.762"(ptr %16)
   %17 = load %4, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
@@ -98776,12 +98791,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.758"(ptr %29)
+  call void @"$Loop.lock.760"(ptr %29)
   %30 = load %4, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.833"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.835"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -98802,7 +98817,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.760"(ptr %43)
+  call void @"$Loop.unlock.762"(ptr %43)
   %44 = load %4, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -98834,7 +98849,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.833"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.835"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -98855,7 +98870,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %message, align 8
-  %9 = call i32 @"$Loop.check_usable.769"(ptr %7, ptr %8)
+  %9 = call i32 @"$Loop.check_usable.771"(ptr %7, ptr %8)
   store i32 %9, ptr %code, align 4
   %10 = load i32, ptr %code, align 4
   %11 = icmp ne i32 %10, 0
@@ -98875,7 +98890,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.812"(ptr noalias sret(%187) %6, ptr %15)
+  call void @"$Loop.limits.814"(ptr noalias sret(%187) %6, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %6, i64 20, i1 false)
   %16 = load ptr, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
@@ -98907,7 +98922,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %30 = load ptr, ptr %self, align 8
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$Loop.check_queue.834"(ptr %30, ptr %31)
+  %32 = call i32 @"$Loop.check_queue.836"(ptr %30, ptr %31)
   store i32 %32, ptr %code6, align 4
   %33 = load i32, ptr %code6, align 4
   %34 = icmp ne i32 %33, 0
@@ -98937,7 +98952,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$Loop.prepare_capture.835"(ptr %44, ptr %45)
+  %46 = call i32 @"$Loop.prepare_capture.837"(ptr %44, ptr %45)
   store i32 %46, ptr %code14, align 4
   %47 = load i32, ptr %code14, align 4
   %48 = icmp ne i32 %47, 0
@@ -98964,7 +98979,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  %54 = call i32 @"$Loop.start.836"(ptr %52, ptr %53)
+  %54 = call i32 @"$Loop.start.838"(ptr %52, ptr %53)
   store i32 %54, ptr %code19, align 4
   %55 = load i32, ptr %code19, align 4
   %56 = icmp ne i32 %55, 0
@@ -99033,7 +99048,7 @@ dead27:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.834"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.836"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -99080,7 +99095,7 @@ then2:                                            ; preds = %then
   %32 = getelementptr %211, ptr %31, i32 0, i32 2
   %33 = getelementptr %38, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.698", i64 %26, i32 %30, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.700", i64 %26, i32 %30, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -99108,7 +99123,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.835"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.837"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -99182,7 +99197,7 @@ then5:                                            ; preds = %then2
   %44 = getelementptr %38, ptr %43, i32 0, i32 9
   %45 = getelementptr %32, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.699", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.701", i32 %46)
   %48 = load ptr, ptr %target, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -99210,7 +99225,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.836"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.838"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -99242,7 +99257,7 @@ merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %211, ptr %9, i32 0, i32 9
   %11 = load ptr, ptr %self, align 8
-  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.837", ptr %11)
+  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.839", ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %14 = load i32, ptr %code, align 4
@@ -99267,7 +99282,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.706", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.708", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -99298,7 +99313,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.837"(ptr %0) {
+define internal ptr @"$engine_thread.839"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %loop = alloca ptr, align 8
@@ -99307,7 +99322,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.838"(ptr %3)
+  call void @"$Loop.run.840"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret ptr null
 
@@ -99315,7 +99330,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.838"(ptr %0) {
+define internal void @"$Loop.run.840"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -99328,7 +99343,7 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call zeroext i1 @"$Loop.await_work.839"(ptr %6)
+  %7 = call zeroext i1 @"$Loop.await_work.841"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %whilebody, label %merge
@@ -99339,7 +99354,7 @@ whilebody:                                        ; preds = %condition
   call void @"$Turnstile.enter"(ptr %11)
   %12 = load %4, ptr %5, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.790"(ptr %13)
+  call void @"$Loop.iterate.792"(ptr %13)
   %14 = load %4, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %211, ptr %15, i32 0, i32 5
@@ -99349,7 +99364,7 @@ whilebody:                                        ; preds = %condition
 
 merge:                                            ; preds = %condition
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.764"(ptr %18)
+  call void @"$Loop.enter_turn.766"(ptr %18)
   %19 = load %4, ptr %2, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %211, ptr %20, i32 0, i32 5
@@ -99358,7 +99373,7 @@ merge:                                            ; preds = %condition
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.839"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.841"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %stopping = alloca i8, align 1
@@ -99367,7 +99382,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.758"(ptr %3)
+  call void @"$Loop.lock.760"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %211, ptr %5, i32 0, i32 21
@@ -99419,7 +99434,7 @@ merge:                                            ; preds = %and.lhs.true1, %con
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.760"(ptr %42)
+  call void @"$Loop.unlock.762"(ptr %42)
   %43 = load %4, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -99434,7 +99449,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.840"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.842"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -99443,7 +99458,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.840"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.842"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -99514,21 +99529,21 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$5148" = alloca i64, align 8
+  %"$5149" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5148", align 8
+  store i64 %1, ptr %"$5149", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %210, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$5148", align 8
-  %5 = call i32 @"$Loop.wait.841"(ptr %3, i64 %4)
+  %4 = load i64, ptr %"$5149", align 8
+  %5 = call i32 @"$Loop.wait.843"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.841"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.843"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %has_events = alloca i8, align 1
@@ -99558,7 +99573,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.758"(ptr %11)
+  call void @"$Loop.lock.760"(ptr %11)
   %12 = load %4, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -99600,7 +99615,7 @@ merge1:                                           ; preds = %and.lhs.true2, %con
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.760"(ptr %37)
+  call void @"$Loop.unlock.762"(ptr %37)
   %38 = load %4, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -99647,7 +99662,7 @@ entry:
   store i64 0, ptr %num_wrong, align 8
   call void @"$Arena.init"(ptr %arena)
   %6 = load %4, ptr %5, align 1
-  call void @"$Vector.init.842"(ptr %blocks)
+  call void @"$Vector.init.844"(ptr %blocks)
   %7 = load %4, ptr %4, align 1
   %8 = load i64, ptr %count, align 8
   store i64 0, ptr %i, align 8
@@ -99700,7 +99715,7 @@ merge:                                            ; preds = %forcond
 
 or.lhs.false:                                     ; preds = %or.lhs.false2
   %32 = load ptr, ptr %block, align 8
-  %33 = call zeroext i1 @"$Vector.push.843"(ptr %blocks, ptr %32)
+  %33 = call zeroext i1 @"$Vector.push.845"(ptr %blocks, ptr %32)
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
   br i1 %35, label %else, label %then
@@ -99739,7 +99754,7 @@ forcond7:                                         ; preds = %merge10, %forbody5
 
 forbody8:                                         ; preds = %forcond7
   %55 = load i64, ptr %i3, align 8
-  %56 = call ptr @"$Vector.at.845"(ptr %blocks, i64 %55)
+  %56 = call ptr @"$Vector.at.847"(ptr %blocks, i64 %55)
   %57 = load ptr, ptr %56, align 8
   %58 = load i64, ptr %j, align 8
   %59 = getelementptr i8, ptr %57, i64 %58
@@ -99772,7 +99787,7 @@ merge9:                                           ; preds = %forcond7
   br label %forcond4
 
 merge6:                                           ; preds = %forcond4
-  call void @"$Vector.free.846"(ptr %blocks)
+  call void @"$Vector.free.848"(ptr %blocks)
   %71 = load %4, ptr %3, align 1
   call void @"$Arena.free"(ptr %arena)
   %72 = load %4, ptr %2, align 1
@@ -99783,7 +99798,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Vector.init.842"(ptr %0) {
+define internal void @"$Vector.init.844"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -99799,7 +99814,7 @@ entry:
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.843"(ptr %0, ptr %1) {
+define internal zeroext i1 @"$Vector.push.845"(ptr %0, ptr %1) {
 entry:
   %value = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -99810,7 +99825,7 @@ entry:
   %4 = getelementptr %216, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.844"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.846"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -99847,7 +99862,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.844"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.846"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -99946,7 +99961,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.845"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.847"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -99989,7 +100004,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.846"(ptr %0) {
+define internal void @"$Vector.free.848"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -100001,7 +100016,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.842"(ptr %7)
+  call void @"$Vector.init.844"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -100028,7 +100043,7 @@ entry:
   store i64 %0, ptr %count, align 8
   call void @"$Arena.init"(ptr %arena)
   %12 = load %4, ptr %11, align 1
-  call void @"$Map.init.847"(ptr %map)
+  call void @"$Map.init.849"(ptr %map)
   %13 = load %4, ptr %10, align 1
   %14 = load i64, ptr %count, align 8
   %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
@@ -100055,7 +100070,7 @@ forbody:                                          ; preds = %forcond
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call ptr @"$Map.find.850"(ptr %map, i64 %26, i64 %28)
+  %29 = call ptr @"$Map.find.852"(ptr %map, i64 %26, i64 %28)
   store ptr %29, ptr %found, align 8
   %30 = load ptr, ptr %found, align 8
   %31 = icmp eq ptr %30, null
@@ -100107,7 +100122,7 @@ else4:                                            ; preds = %or.lhs.false5
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  call void @"$Map.clear.859"(ptr %map)
+  call void @"$Map.clear.861"(ptr %map)
   %53 = load %4, ptr %5, align 1
   %54 = load i64, ptr %count, align 8
   %55 = icmp sgt i64 %54, 0
@@ -100124,7 +100139,7 @@ or.lhs.false5:                                    ; preds = %merge
   %61 = load i64, ptr %60, align 8
   %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %63 = load i64, ptr %62, align 8
-  %64 = call ptr @"$Map.find.850"(ptr %map, i64 %61, i64 %63)
+  %64 = call ptr @"$Map.find.852"(ptr %map, i64 %61, i64 %63)
   %65 = icmp ne ptr %64, null
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
@@ -100140,7 +100155,7 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %then7
-  call void @"$Map.free.861"(ptr %map)
+  call void @"$Map.free.863"(ptr %map)
   %70 = load %4, ptr %2, align 1
   call void @"$Arena.free"(ptr %arena)
   %71 = load %4, ptr %1, align 1
@@ -100155,7 +100170,7 @@ and.lhs.true:                                     ; preds = %merge2
   %75 = load i64, ptr %74, align 8
   %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %77 = load i64, ptr %76, align 8
-  %78 = call ptr @"$Map.find.850"(ptr %map, i64 %75, i64 %77)
+  %78 = call ptr @"$Map.find.852"(ptr %map, i64 %75, i64 %77)
   %79 = icmp ne ptr %78, null
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
@@ -100165,7 +100180,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Map.init.847"(ptr %0) {
+define internal void @"$Map.init.849"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -100179,7 +100194,7 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %3, i64 16, i1 false)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %217, ptr %7, i32 0, i32 1
-  call void @"$Vector.init.848"(ptr %8)
+  call void @"$Vector.init.850"(ptr %8)
   %9 = load %4, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %217, ptr %10, i32 0, i32 2
@@ -100188,7 +100203,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.848"(ptr %0) {
+define internal void @"$Vector.init.850"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -100245,7 +100260,7 @@ forbody:                                          ; preds = %forcond
   %19 = load i64, ptr %18, align 8
   %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %21 = load i64, ptr %20, align 8
-  %22 = call ptr @"$Map.find.850"(ptr %17, i64 %19, i64 %21)
+  %22 = call ptr @"$Map.find.852"(ptr %17, i64 %19, i64 %21)
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
@@ -100278,7 +100293,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false2
   %34 = load i64, ptr %33, align 8
   %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %36 = load i64, ptr %35, align 8
-  %37 = call zeroext i1 @"$Map.insert.854"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %37 = call zeroext i1 @"$Map.insert.856"(ptr %30, i64 %34, i64 %36, i64 %32)
   %38 = zext i1 %37 to i8
   %39 = trunc i8 %38 to i1
   br i1 %39, label %else, label %then
@@ -100291,7 +100306,7 @@ or.lhs.false2:                                    ; preds = %forbody
   %43 = load i64, ptr %42, align 8
   %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  %46 = call zeroext i1 @"$Map.insert.854"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %46 = call zeroext i1 @"$Map.insert.856"(ptr %40, i64 %43, i64 %45, i64 %41)
   %47 = zext i1 %46 to i8
   %48 = trunc i8 %47 to i1
   br i1 %48, label %or.lhs.false, label %then
@@ -100314,7 +100329,7 @@ entry:
   %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load i64, ptr %number, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.849", i64 %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.851", i64 %8)
   %10 = load ptr, ptr %arena, align 8
   %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %12 = getelementptr i8, ptr %11, i64 0
@@ -100336,7 +100351,7 @@ dead:                                             ; No predecessors!
   ret { i64, i64 } undef
 }
 
-define internal ptr @"$Map.find.850"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.852"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %56, align 8
@@ -100380,13 +100395,13 @@ merge:                                            ; preds = %else, %dead
   %21 = load i64, ptr %20, align 8
   %22 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %23 = load i64, ptr %22, align 8
-  %24 = call i64 @"$Map.hash.853"(ptr %19, i64 %21, i64 %23)
+  %24 = call i64 @"$Map.hash.855"(ptr %19, i64 %21, i64 %23)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %"<aggcopy>", i64 16, i1 false)
   %25 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call i64 @"$Map.position.851"(ptr %18, i64 %26, i64 %28, i64 %24)
+  %29 = call i64 @"$Map.position.853"(ptr %18, i64 %26, i64 %28, i64 %24)
   %30 = getelementptr i32, ptr %17, i64 %29
   %31 = load i32, ptr %30, align 4
   store i32 %31, ptr %index, align 4
@@ -100410,7 +100425,7 @@ merge1:                                           ; preds = %else3, %dead4
   %37 = getelementptr %217, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %index, align 4
   %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.852"(ptr %37, i64 %39)
+  %40 = call ptr @"$Vector.at.854"(ptr %37, i64 %39)
   %41 = getelementptr %219, ptr %40, i32 0, i32 2
   ret ptr %41
 
@@ -100418,7 +100433,7 @@ dead5:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.851"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.853"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %56, align 8
   %4 = alloca %56, align 8
@@ -100471,7 +100486,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.852"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.854"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %219, ptr %37, i32 0, i32 1
@@ -100527,7 +100542,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal ptr @"$Vector.at.852"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.854"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -100570,7 +100585,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.hash.853"(ptr %0, i64 %1, i64 %2) {
+define internal i64 @"$Map.hash.855"(ptr %0, i64 %1, i64 %2) {
 entry:
   %3 = alloca %15, align 8
   %key = alloca %56, align 8
@@ -100598,7 +100613,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal zeroext i1 @"$Map.insert.854"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal zeroext i1 @"$Map.insert.856"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %4 = alloca %219, align 8
   %5 = alloca %219, align 8
@@ -100623,7 +100638,7 @@ entry:
   %14 = getelementptr %218, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
-  %17 = call zeroext i1 @"$Map.reserve.855"(ptr %11, i64 %16)
+  %17 = call zeroext i1 @"$Map.reserve.857"(ptr %11, i64 %16)
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
   br i1 %19, label %else, label %then
@@ -100644,7 +100659,7 @@ merge:                                            ; preds = %else, %dead
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i64 @"$Map.hash.853"(ptr %20, i64 %22, i64 %24)
+  %25 = call i64 @"$Map.hash.855"(ptr %20, i64 %22, i64 %24)
   store i64 %25, ptr %hashed, align 8
   %26 = load ptr, ptr %self, align 8
   %27 = load i64, ptr %hashed, align 8
@@ -100653,7 +100668,7 @@ merge:                                            ; preds = %else, %dead
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call i64 @"$Map.position.851"(ptr %26, i64 %29, i64 %31, i64 %27)
+  %32 = call i64 @"$Map.position.853"(ptr %26, i64 %29, i64 %31, i64 %27)
   store i64 %32, ptr %position, align 8
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %217, ptr %33, i32 0, i32 2
@@ -100679,7 +100694,7 @@ then2:                                            ; preds = %merge
   %51 = getelementptr i32, ptr %49, i64 %50
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  %54 = call ptr @"$Vector.at.852"(ptr %45, i64 %53)
+  %54 = call ptr @"$Vector.at.854"(ptr %45, i64 %53)
   %55 = getelementptr %219, ptr %54, i32 0, i32 2
   store i64 %43, ptr %55, align 8
   ret i1 true
@@ -100717,7 +100732,7 @@ merge1:                                           ; preds = %else3, %dead4
   %73 = load i64, ptr %72, align 8
   store i64 %73, ptr %71, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %74 = call zeroext i1 @"$Vector.push.858"(ptr %57, ptr byval(%219) %4)
+  %74 = call zeroext i1 @"$Vector.push.860"(ptr %57, ptr byval(%219) %4)
   %75 = zext i1 %74 to i8
   %76 = trunc i8 %75 to i1
   br i1 %76, label %else7, label %then6
@@ -100751,7 +100766,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.855"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.857"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -100791,7 +100806,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %217, ptr %18, i32 0, i32 1
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.856"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.858"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -100799,7 +100814,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.857"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.859"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -100820,7 +100835,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.856"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.858"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -100919,7 +100934,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.857"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.859"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %56, align 8
   %entry6 = alloca ptr, align 8
@@ -100993,7 +101008,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %217, ptr %33, i32 0, i32 1
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.852"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.854"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -101012,7 +101027,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.851"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.853"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -101026,7 +101041,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.858"(ptr %0, ptr byval(%219) %1) {
+define internal zeroext i1 @"$Vector.push.860"(ptr %0, ptr byval(%219) %1) {
 entry:
   %value = alloca %219, align 8
   %self = alloca ptr, align 8
@@ -101037,7 +101052,7 @@ entry:
   %4 = getelementptr %218, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.856"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.858"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -101073,7 +101088,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Map.clear.859"(ptr %0) {
+define internal void @"$Map.clear.861"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -101081,7 +101096,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %217, ptr %3, i32 0, i32 1
-  call void @"$Vector.clear.860"(ptr %4)
+  call void @"$Vector.clear.862"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %217, ptr %6, i32 0, i32 2
@@ -101090,7 +101105,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.860"(ptr %0) {
+define internal void @"$Vector.clear.862"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -101100,7 +101115,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.861"(ptr %0) {
+define internal void @"$Map.free.863"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -101108,7 +101123,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %217, ptr %3, i32 0, i32 1
-  call void @"$Vector.free.862"(ptr %4)
+  call void @"$Vector.free.864"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %217, ptr %6, i32 0, i32 2
@@ -101117,7 +101132,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.862"(ptr %0) {
+define internal void @"$Vector.free.864"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -101129,7 +101144,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.848"(ptr %7)
+  call void @"$Vector.init.850"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -101375,7 +101390,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.863", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.865", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -101403,7 +101418,7 @@ merge:                                            ; preds = %else, %dead
   %27 = getelementptr %225, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
   %28 = getelementptr %225, ptr %6, i32 0, i32 2
-  store ptr @"$string.863", ptr %28, align 8
+  store ptr @"$string.865", ptr %28, align 8
   %29 = getelementptr %225, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
   %30 = load %225, ptr %6, align 8
@@ -101446,7 +101461,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.864")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.866")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -101499,7 +101514,7 @@ entry:
   %21 = getelementptr %162, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %21, align 8
   %22 = getelementptr %162, ptr %reader, i32 0, i32 4
-  store ptr @"$string.863", ptr %22, align 8
+  store ptr @"$string.865", ptr %22, align 8
   %23 = load ptr, ptr %data, align 8
   %24 = load i64, ptr %size, align 8
   %25 = getelementptr %226, ptr %9, i32 0, i32 0
@@ -101549,7 +101564,7 @@ then2:                                            ; preds = %then
   %53 = getelementptr %5, ptr %52, i32 0, i32 0
   %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
   %55 = getelementptr i8, ptr %54, i64 0
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.865")
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.867")
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -101688,7 +101703,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.863", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.865", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %4, ptr %3, align 1
@@ -101782,15 +101797,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
+  %"$5070" = alloca i32, align 4
   %"$5069" = alloca i32, align 4
-  %"$5068" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5068", align 4
-  store i32 %2, ptr %"$5069", align 4
+  store i32 %1, ptr %"$5069", align 4
+  store i32 %2, ptr %"$5070", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$5068", align 4
-  %6 = load i32, ptr %"$5069", align 4
+  %5 = load i32, ptr %"$5069", align 4
+  %6 = load i32, ptr %"$5070", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %4, ptr %3, align 1
   ret void
@@ -101899,15 +101914,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$5059" = alloca ptr, align 8
-  %"$5058" = alloca i32, align 4
+  %"$5060" = alloca ptr, align 8
+  %"$5059" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5058", align 4
-  store ptr %2, ptr %"$5059", align 8
+  store i32 %1, ptr %"$5059", align 4
+  store ptr %2, ptr %"$5060", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5058", align 4
-  %5 = load ptr, ptr %"$5059", align 8
+  %4 = load i32, ptr %"$5059", align 4
+  %5 = load ptr, ptr %"$5060", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -101917,12 +101932,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$5072" = alloca i32, align 4
+  %"$5073" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5072", align 4
+  store i32 %1, ptr %"$5073", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$5072", align 4
+  %3 = load i32, ptr %"$5073", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -102034,12 +102049,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$5066" = alloca i32, align 4
+  %"$5067" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5066", align 4
+  store i32 %1, ptr %"$5067", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$5066", align 4
+  %3 = load i32, ptr %"$5067", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -102049,18 +102064,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$5063" = alloca ptr, align 8
+  %"$5064" = alloca ptr, align 8
+  %"$5063" = alloca i32, align 4
   %"$5062" = alloca i32, align 4
-  %"$5061" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5061", align 4
-  store i32 %2, ptr %"$5062", align 4
-  store ptr %3, ptr %"$5063", align 8
+  store i32 %1, ptr %"$5062", align 4
+  store i32 %2, ptr %"$5063", align 4
+  store ptr %3, ptr %"$5064", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$5061", align 4
-  %6 = load i32, ptr %"$5062", align 4
-  %7 = load ptr, ptr %"$5063", align 8
+  %5 = load i32, ptr %"$5062", align 4
+  %6 = load i32, ptr %"$5063", align 4
+  %7 = load ptr, ptr %"$5064", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -102071,12 +102086,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5056" = alloca i32, align 4
+  %"$5057" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5056", align 4
+  store i32 %1, ptr %"$5057", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5056", align 4
+  %4 = load i32, ptr %"$5057", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -102088,12 +102103,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5054" = alloca i32, align 4
+  %"$5055" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5054", align 4
+  store i32 %1, ptr %"$5055", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5054", align 4
+  %4 = load i32, ptr %"$5055", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -102196,7 +102211,7 @@ then2:                                            ; preds = %then
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.633", ptr @"$string.866")
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.635", ptr @"$string.868")
   %25 = load ptr, ptr %target, align 8
   %26 = getelementptr %5, ptr %25, i32 0, i32 0
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
@@ -102277,7 +102292,7 @@ merge4:                                           ; preds = %else6, %dead11
   %60 = load ptr, ptr %logits, align 8
   %61 = load ptr, ptr %message, align 8
   %62 = icmp ne i8 %59, 0
-  %63 = call i32 @"$Loop.prefill.867"(ptr %54, ptr %55, i32 %56, i1 zeroext %62, ptr %60, ptr %item, ptr %61)
+  %63 = call i32 @"$Loop.prefill.869"(ptr %54, ptr %55, i32 %56, i1 zeroext %62, ptr %60, ptr %item, ptr %61)
   store i32 %63, ptr %code, align 4
   %64 = load i32, ptr %code, align 4
   %65 = icmp ne i32 %64, 0
@@ -102327,7 +102342,7 @@ then22:                                           ; preds = %then18
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
   %90 = getelementptr i8, ptr %89, i64 0
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.873")
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.875")
   %92 = load ptr, ptr %target20, align 8
   %93 = getelementptr %5, ptr %92, i32 0, i32 0
   %94 = getelementptr [1024 x i8], ptr %93, i32 0, i32 0
@@ -102355,7 +102370,7 @@ dead25:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.867"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.869"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -102416,7 +102431,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.811")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.813")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -102451,7 +102466,7 @@ merge1:                                           ; preds = %else3, %dead
   %45 = load ptr, ptr %result, align 8
   %46 = load ptr, ptr %message, align 8
   %47 = icmp ne i8 %43, 0
-  %48 = call i32 @"$Loop.prefill_in_turn.868"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
+  %48 = call i32 @"$Loop.prefill_in_turn.870"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %49)
@@ -102463,7 +102478,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.868"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.870"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code16 = alloca i32, align 4
@@ -102563,7 +102578,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.869"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.871"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -102588,7 +102603,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.870"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.872"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -102620,7 +102635,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.869"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.871"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %6 = alloca %4, align 8
@@ -102672,7 +102687,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %37, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.813", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.815", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -102751,7 +102766,7 @@ then12:                                           ; preds = %merge7
   %72 = getelementptr %37, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.814", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.816", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -102803,7 +102818,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.870"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.872"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -102860,7 +102875,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.871"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.873"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -102888,7 +102903,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.871"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.873"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -102915,7 +102930,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.872"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.874"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -103081,7 +103096,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.872"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.874"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -103098,7 +103113,7 @@ entry:
   %8 = getelementptr %46, ptr %7, i32 0, i32 10
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.815"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.817"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %37, ptr %12, i32 0, i32 2
@@ -103115,7 +103130,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %37, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.815"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.817"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -103134,7 +103149,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %46, ptr %29, i32 0, i32 10
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.815"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.817"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -103257,7 +103272,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load i32, ptr %num_steps, align 4
   %38 = load ptr, ptr %tokens, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.check_batch_arguments.874"(ptr %33, i32 %34, ptr %35, ptr %36, i32 %37, ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.check_batch_arguments.876"(ptr %33, i32 %34, ptr %35, ptr %36, i32 %37, ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -103301,7 +103316,7 @@ then14:                                           ; preds = %then10
   %60 = getelementptr [1024 x i8], ptr %59, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
   %62 = load i32, ptr %num_states, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 1024, ptr @"$string.875", i32 %62)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 1024, ptr @"$string.877", i32 %62)
   %64 = load ptr, ptr %target12, align 8
   %65 = getelementptr %5, ptr %64, i32 0, i32 0
   %66 = getelementptr [1024 x i8], ptr %65, i32 0, i32 0
@@ -103331,7 +103346,7 @@ merge9:                                           ; preds = %else11, %dead16
   %74 = load i32, ptr %num_steps, align 4
   %75 = load ptr, ptr %tokens, align 8
   %76 = load ptr, ptr %message, align 8
-  %77 = call i32 @"$Loop.run_batch_decode.876"(ptr %70, i32 %71, ptr %72, ptr %73, i32 %74, ptr %75, ptr %76)
+  %77 = call i32 @"$Loop.run_batch_decode.878"(ptr %70, i32 %71, ptr %72, ptr %73, i32 %74, ptr %75, ptr %76)
   store i32 %77, ptr %code17, align 4
   %78 = load ptr, ptr %items, align 8
   call void @free(ptr %78)
@@ -103343,7 +103358,7 @@ dead18:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_arguments.874"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch_arguments.876"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %target26 = alloca ptr, align 8
@@ -103404,7 +103419,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.821", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.823", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %5, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -103447,7 +103462,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.822", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.824", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -103500,7 +103515,7 @@ then17:                                           ; preds = %then13
   %83 = getelementptr %46, ptr %82, i32 0, i32 10
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.823", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.825", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -103570,7 +103585,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %5, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.824")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.826")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %5, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -103662,7 +103677,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.876"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.878"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -103710,7 +103725,7 @@ merge:                                            ; preds = %else, %then
   %22 = load i32, ptr %num_steps, align 4
   %23 = load ptr, ptr %tokens, align 8
   %24 = load ptr, ptr %message, align 8
-  %25 = call i32 @"$Loop.batch_in_turn.877"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
+  %25 = call i32 @"$Loop.batch_in_turn.879"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %26)
@@ -103722,7 +103737,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.877"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.879"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -103777,7 +103792,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.878"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.880"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -103902,7 +103917,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %73, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.880"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.882"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -103943,7 +103958,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.881"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.883"(ptr %104, i32 %105, ptr %106)
   %107 = load %4, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -103977,7 +103992,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.883"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.885"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -104007,7 +104022,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.878"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.880"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code7 = alloca i32, align 4
   %code2 = alloca i32, align 4
@@ -104034,7 +104049,7 @@ entry:
   %11 = load i32, ptr %num_steps, align 4
   %12 = load ptr, ptr %tokens, align 8
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_batch_arguments.874"(ptr %7, i32 %8, ptr %9, ptr %10, i32 %11, ptr %12, ptr %13)
+  %14 = call i32 @"$Loop.check_batch_arguments.876"(ptr %7, i32 %8, ptr %9, ptr %10, i32 %11, ptr %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -104073,7 +104088,7 @@ forbody:                                          ; preds = %forcond
   %30 = load i32, ptr %i, align 4
   %31 = load i32, ptr %num_steps, align 4
   %32 = load ptr, ptr %message, align 8
-  %33 = call i32 @"$Loop.check_batch_state.879"(ptr %27, i32 %28, ptr %29, i32 %30, i32 %31, ptr %32)
+  %33 = call i32 @"$Loop.check_batch_state.881"(ptr %27, i32 %28, ptr %29, i32 %30, i32 %31, ptr %32)
   store i32 %33, ptr %code2, align 4
   %34 = load i32, ptr %code2, align 4
   %35 = icmp ne i32 %34, 0
@@ -104127,7 +104142,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.879"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.881"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %6 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -104217,7 +104232,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.825", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.827", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -104250,7 +104265,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.880"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.882"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -104327,7 +104342,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.881"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.883"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %i2 = alloca i32, align 4
@@ -104375,7 +104390,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.882"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.884"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %4, ptr %4, align 1
   br label %merge1
 
@@ -104419,7 +104434,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.882"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.884"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %4, ptr %3, align 1
   br label %merge6
 
@@ -104435,7 +104450,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.882"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.884"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -104511,7 +104526,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.883"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.885"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i12 = alloca i32, align 4
   %5 = alloca %4, align 8
@@ -104597,7 +104612,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %17, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.826", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.828", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -104650,7 +104665,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %17, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.827", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.829", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -104864,7 +104879,7 @@ entry:
   %9 = getelementptr %46, ptr %8, i32 0, i32 11
   %10 = getelementptr %38, ptr %bound, i32 0, i32 10
   %11 = load ptr, ptr %10, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).560"(ptr %9, ptr %shape, ptr %11)
+  call void @"$anon (./terra/scheduling/batch.t:114).562"(ptr %9, ptr %shape, ptr %11)
   %12 = load %4, ptr %4, align 1
   %13 = load ptr, ptr %step, align 8
   %14 = getelementptr %46, ptr %13, i32 0, i32 12
@@ -105363,7 +105378,7 @@ then4:                                            ; preds = %then
   %63 = getelementptr %46, ptr %62, i32 0, i32 1
   %64 = load i32, ptr %63, align 4
   %65 = load i32, ptr %num_sequences, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.885", i32 %59, i32 %64, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.887", i32 %59, i32 %64, i32 %65)
   %67 = load ptr, ptr %target, align 8
   %68 = getelementptr %5, ptr %67, i32 0, i32 0
   %69 = getelementptr [1024 x i8], ptr %68, i32 0, i32 0
@@ -105454,7 +105469,7 @@ merge:                                            ; preds = %forcond
   %34 = load %4, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %39, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.884"(ptr %36)
+  call void @"$Vector.clear.886"(ptr %36)
   %37 = load %4, ptr %1, align 1
   ret void
 }
@@ -105481,7 +105496,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.884"(ptr %0) {
+define internal void @"$Vector.clear.886"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8

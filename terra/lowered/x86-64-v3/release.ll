@@ -514,231 +514,233 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.470" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
 @"$string.471" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
 @"$string.472" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.473" = private unnamed_addr constant [99 x i8] c"an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.474" = private unnamed_addr constant [81 x i8] c"%sthe library of device %s cannot be opened: %.700s; `scons engine %s` builds it\00", align 1
-@"$string.475" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.476" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.477" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.478" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.479" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.480" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.481" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.482" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.483" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.484" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.485" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.486" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.487" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.488" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.489" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.490" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.491" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
-@"$string.492" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
-@"$string.493" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
-@"$string.494" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
-@"$string.495" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
-@"$string.496" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
-@"$string.497" = private unnamed_addr constant [54 x i8] c"option ranks_per_device is %lld, outside %lld to %lld\00", align 1
-@"$string.498" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.499" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
-@"$string.500" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.501" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
-@"$string.502" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
-@"$string.503" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.504" = private unnamed_addr constant [71 x i8] c"world_size is %d; expected a multiple of ranks_per_device, which is %d\00", align 1
-@"$string.505" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
-@"$string.506" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
-@"$string.507" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
-@"$string.508" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.509" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.510" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.511" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.512" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.513" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.514" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.515" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.516" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.520" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.521" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.522" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.523" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.524" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.525" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.526" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.527" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.528" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.529" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.530" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.531" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.532" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.533" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.534" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.535" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.536" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.537" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
-@"$string.538" = private unnamed_addr constant [7 x i8] c"option\00", align 1
-@"$string.539" = private unnamed_addr constant [6 x i8] c"model\00", align 1
-@"$string.540" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.541" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
-@"$string.542" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
-@"$string.543" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.544" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
-@"$string.545" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.546" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.547" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.548" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.549" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.550" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.551" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.552" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.553" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.554" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.555" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.556" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.557" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.558" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.559" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.560" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.561" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.562" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.563" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.564" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.565" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.566" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.567" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.568" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.569" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.570" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.571" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.572" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.573" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.574" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.575" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.576" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.577" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.578" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.579" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.580" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.581" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.582" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.583" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.584" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.585" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.586" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.587" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.588" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.589" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.590" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.591" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
-@"$string.592" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.593" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.594" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.595" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.596" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.597" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.598" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.599" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.600" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.601" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.602" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.603" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.604" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.605" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.606" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.607" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.608" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.609" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.610" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.611" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.612" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.613" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.614" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.615" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.616" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.617" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.618" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.619" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.620" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.621" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.622" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.623" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.624" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.625" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.626" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.627" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.628" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.629" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.630" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.631" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.632" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.633" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.634" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.635" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.636" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.637" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.638" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.639" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.640" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.641" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.642" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.643" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.644" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.645" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.646" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.647" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.650" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.651" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.652" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.653" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.655" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.664" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.665" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.666" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
-@"$string.667" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.668" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.669" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.670" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.671" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.672" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.673" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.674" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.675" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.676" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.677" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.678" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.679" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.681" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.682" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.687" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.688" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.689" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.690" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.691" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.692" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.694" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.695" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.696" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.697" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.698" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.699" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.702" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.703" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.704" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.705" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.707" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.708" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.710" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.711" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.712" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.713" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.714" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.715" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.716" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.717" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.718" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.867" = private unnamed_addr constant [6 x ptr] [ptr @"$string.151", ptr @"$string.150", ptr @"$string.149", ptr @"$string.154", ptr @"$string.155", ptr @"$string.156"], align 8
-@"switch.table.$Checkpoint.read_shards.870" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
-@"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.547" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.362" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.363" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.364" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.365" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.366" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.367" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.368" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.369" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.370" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.371" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.372" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.373" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
+@"$string.473" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
+@"$string.474" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
+@"$string.475" = private unnamed_addr constant [99 x i8] c"an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.476" = private unnamed_addr constant [82 x i8] c"%sthe library of device %s cannot be opened: %.700s; in a checkout `%s` builds it\00", align 1
+@"$string.477" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.478" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.479" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.480" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.481" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.482" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.483" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.484" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.485" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.486" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.487" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.488" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.489" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.490" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.491" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.492" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.493" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
+@"$string.494" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
+@"$string.495" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
+@"$string.496" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
+@"$string.497" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
+@"$string.498" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
+@"$string.499" = private unnamed_addr constant [54 x i8] c"option ranks_per_device is %lld, outside %lld to %lld\00", align 1
+@"$string.500" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.501" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
+@"$string.502" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.503" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
+@"$string.504" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
+@"$string.505" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.506" = private unnamed_addr constant [71 x i8] c"world_size is %d; expected a multiple of ranks_per_device, which is %d\00", align 1
+@"$string.507" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
+@"$string.508" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
+@"$string.509" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
+@"$string.510" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
+@"$string.511" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.512" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.513" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.514" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.515" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.516" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.517" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.518" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.522" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.523" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.524" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.525" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.526" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.527" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.528" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.529" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.530" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.531" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.532" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.533" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.534" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.535" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.536" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.537" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.538" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.539" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.540" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.541" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.542" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.543" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.544" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.545" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.546" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.547" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.548" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.549" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.550" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.551" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.552" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.553" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.554" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.555" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.556" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.557" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.558" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.559" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.560" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.561" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.562" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.563" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.564" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.565" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.566" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.567" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.568" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.569" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.570" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.571" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.572" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.573" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.574" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.575" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.576" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.577" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.578" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.579" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.580" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.581" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.582" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.583" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.584" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.585" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.586" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.587" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.588" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.589" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.590" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.591" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.592" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.593" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
+@"$string.594" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.595" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.596" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.597" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.598" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.599" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.600" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.601" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.602" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.603" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.604" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.605" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.606" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.607" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.608" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.609" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.610" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.611" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.612" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.613" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.614" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.615" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.616" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.617" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.618" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.619" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.620" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.621" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.622" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.623" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.624" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.625" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.626" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.627" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.628" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.629" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.630" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.631" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.632" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.633" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.634" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.635" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.636" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.637" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.638" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.639" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.640" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.641" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.642" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.643" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.644" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.645" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.646" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.647" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.648" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.649" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.652" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.653" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.654" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.655" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.657" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.666" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.667" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.668" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.669" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.670" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.671" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.672" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.673" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.674" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.675" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.676" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.677" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.678" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.679" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.680" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.681" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.683" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.684" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.689" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.690" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.691" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.692" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.693" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.694" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.696" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.697" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.698" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.699" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.700" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.701" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.704" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.705" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.706" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.707" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.709" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.710" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.712" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.713" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.714" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.715" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.716" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.717" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.718" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.719" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.720" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.869" = private unnamed_addr constant [6 x ptr] [ptr @"$string.151", ptr @"$string.150", ptr @"$string.149", ptr @"$string.154", ptr @"$string.155", ptr @"$string.156"], align 8
+@"switch.table.$Checkpoint.read_shards.872" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.549" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.212" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.362" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.363" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.364" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.365" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.366" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.367" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.368" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.369" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.370" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.371" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.372" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.373" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
 @"switch.table.$Planning.make" = private unnamed_addr constant [32 x ptr] [ptr @"$string.359", ptr @"$string.360", ptr @"$string.361", ptr @"$string.359", ptr @"$string.359", ptr @"$string.359", ptr @"$string.359", ptr @"$string.359", ptr @"$string.359", ptr @"$string.359", ptr @"$string.359", ptr @"$string.359", ptr @"$string.359", ptr @"$string.359", ptr @"$string.359", ptr @"$string.359", ptr @"$string.359", ptr @"$string.359", ptr @"$string.359", ptr @"$string.359", ptr @"$string.362", ptr @"$string.363", ptr @"$string.364", ptr @"$string.365", ptr @"$string.366", ptr @"$string.367", ptr @"$string.368", ptr @"$string.369", ptr @"$string.370", ptr @"$string.371", ptr @"$string.372", ptr @"$string.373"], align 8
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
@@ -16435,7 +16437,7 @@ then6.i.i:                                        ; preds = %then2.i.i
 
 switch.lookup:                                    ; preds = %then6.i.i
   %17 = zext nneg i32 %15 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.867", i64 0, i64 %17
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.869", i64 0, i64 %17
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i"
 
@@ -20642,7 +20644,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %11 = zext nneg i32 %8 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.867", i64 0, i64 %11
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.869", i64 0, i64 %11
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit"
 
@@ -28563,7 +28565,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.867", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.869", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i.i"
 
@@ -28822,7 +28824,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.867", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.869", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$json.kind_name.exit.i.i.i.i"
 
@@ -29417,7 +29419,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.870", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.872", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$dtypes.bytes.exit125.i.i.i.i.i.i"
 
@@ -32315,8 +32317,8 @@ merge9:                                           ; preds = %"$Problems.describe
 
 define internal fastcc i32 @"$Library.open"(ptr %0, ptr %1, ptr readonly %2, ptr %3) unnamed_addr {
 entry:
+  %raw.i73.i = alloca [1024 x i8], align 1
   %raw.i69.i = alloca [1024 x i8], align 1
-  %raw.i65.i = alloca [1024 x i8], align 1
   %raw.i.i35 = alloca [1024 x i8], align 1
   %info.i.i.i = alloca %48, align 8
   %raw.i.i24 = alloca [1024 x i8], align 1
@@ -32402,7 +32404,7 @@ then2.i.i.i:                                      ; preds = %then13.i
   br label %common.ret
 
 common.ret:                                       ; preds = %or.lhs.false.i41, %"$Library.locate.exit", %"$device.resolve_kind.exit.thread", %"$Library.close.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i26, %"$Library.locate.exit" ], [ %common.ret.op.i40.ph, %"$Library.close.exit" ], [ %common.ret.op.i.ph, %"$device.resolve_kind.exit.thread" ], [ 0, %or.lhs.false.i41 ]
+  %common.ret.op = phi i32 [ %common.ret.op.i26, %"$Library.locate.exit" ], [ %common.ret.op.i40.ph57, %"$Library.close.exit" ], [ %common.ret.op.i.ph, %"$device.resolve_kind.exit.thread" ], [ 0, %or.lhs.false.i41 ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %then9.i, %then5.i
@@ -32585,34 +32587,29 @@ merge.i37:                                        ; preds = %then.i36, %"$device
   br i1 %73, label %then2.i, label %merge1.i38
 
 then2.i:                                          ; preds = %merge.i37
-  br i1 %67, label %and.lhs.true.i47, label %merge4.i42
+  %.not67.i = icmp eq ptr %3, null
+  br i1 %.not67.i, label %"$Library.close.exit", label %then11.i
 
-merge4.i42:                                       ; preds = %and.lhs.true.i47, %then2.i
-  %hint.0.i = phi ptr [ @"$string.80", %then2.i ], [ %spec.select.i, %and.lhs.true.i47 ]
-  %.not64.i = icmp eq ptr %3, null
-  br i1 %.not64.i, label %then8, label %then8.i43
-
-and.lhs.true.i47:                                 ; preds = %then2.i
+then11.i:                                         ; preds = %then2.i
   %74 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %4, ptr noundef nonnull dereferenceable(4) @"$string.90")
   %75 = icmp eq i32 %74, 0
-  %spec.select.i = select i1 %75, ptr @"$string.80", ptr @"$string.473"
-  br label %merge4.i42
-
-then8.i43:                                        ; preds = %merge4.i42
+  %spec.select68.i = select i1 %75, ptr @"$string.80", ptr @"$string.475"
+  %spec.select77.i = select i1 %67, ptr %spec.select68.i, ptr @"$string.80"
+  %spec.select.i = select i1 %75, ptr @"$string.473", ptr @"$string.474"
   %76 = call ptr @dlerror()
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.474", ptr nonnull %hint.0.i, ptr %4, ptr %76, ptr %4)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.476", ptr nonnull %spec.select77.i, ptr %4, ptr %76, ptr nonnull %spec.select.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i35)
   %78 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i44 = call i64 @llvm.smin.i64(i64 %78, i64 1023)
+  %spec.select.i.i.i42 = call i64 @llvm.smin.i64(i64 %78, i64 1023)
   %79 = icmp sgt i64 %78, 0
-  br i1 %79, label %then2.i.i.i46, label %"$printable.clean.exit.i45"
+  br i1 %79, label %then2.i.i.i44, label %"$printable.clean.exit.i43"
 
-then2.i.i.i46:                                    ; preds = %then8.i43
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i35, ptr nonnull align 1 %3, i64 %spec.select.i.i.i44, i1 false)
-  br label %"$printable.clean.exit.i45"
+then2.i.i.i44:                                    ; preds = %then11.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i35, ptr nonnull align 1 %3, i64 %spec.select.i.i.i42, i1 false)
+  br label %"$printable.clean.exit.i43"
 
-"$printable.clean.exit.i45":                      ; preds = %then2.i.i.i46, %then8.i43
-  %80 = getelementptr i8, ptr %raw.i.i35, i64 %spec.select.i.i.i44
+"$printable.clean.exit.i43":                      ; preds = %then2.i.i.i44, %then11.i
+  %80 = getelementptr i8, ptr %raw.i.i35, i64 %spec.select.i.i.i42
   store i8 0, ptr %80, align 1
   %81 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i35)
   %82 = ptrtoint ptr %raw.i.i35 to i64
@@ -32621,93 +32618,94 @@ then2.i.i.i46:                                    ; preds = %then8.i43
   br label %then8
 
 merge1.i38:                                       ; preds = %merge.i37
-  %83 = call ptr @dlsym(ptr nonnull %72, ptr nonnull @"$string.475")
+  %83 = call ptr @dlsym(ptr nonnull %72, ptr nonnull @"$string.477")
   %84 = icmp eq ptr %83, null
-  br i1 %84, label %then11.i, label %merge10.i
+  br i1 %84, label %then14.i, label %merge13.i
 
-then11.i:                                         ; preds = %merge1.i38
-  %.not63.i = icmp eq ptr %3, null
-  br i1 %.not63.i, label %then8, label %then15.i
+then14.i:                                         ; preds = %merge1.i38
+  %.not66.i = icmp eq ptr %3, null
+  br i1 %.not66.i, label %then8, label %then18.i
 
-then15.i:                                         ; preds = %then11.i
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.476", ptr %71, ptr nonnull @"$string.475")
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i65.i)
-  %86 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i66.i = call i64 @llvm.smin.i64(i64 %86, i64 1023)
-  %87 = icmp sgt i64 %86, 0
-  br i1 %87, label %then2.i.i67.i, label %"$printable.clean.exit68.i"
-
-then2.i.i67.i:                                    ; preds = %then15.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i65.i, ptr nonnull align 1 %3, i64 %spec.select.i.i66.i, i1 false)
-  br label %"$printable.clean.exit68.i"
-
-"$printable.clean.exit68.i":                      ; preds = %then2.i.i67.i, %then15.i
-  %88 = getelementptr i8, ptr %raw.i65.i, i64 %spec.select.i.i66.i
-  store i8 0, ptr %88, align 1
-  %89 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i65.i)
-  %90 = ptrtoint ptr %raw.i65.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %90, i64 %89)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i65.i)
-  br label %then8
-
-merge10.i:                                        ; preds = %merge1.i38
-  %91 = getelementptr i8, ptr %0, i64 8
-  %92 = call i32 %83(i32 6, ptr %91, ptr %3)
-  %.not.i39 = icmp eq i32 %92, 0
-  br i1 %.not.i39, label %merge18.i, label %then8
-
-merge18.i:                                        ; preds = %merge10.i
-  %93 = load ptr, ptr %91, align 8
-  %94 = icmp eq ptr %93, null
-  br i1 %94, label %then23.i, label %or.lhs.false25.i
-
-then23.i:                                         ; preds = %or.lhs.false25.i, %or.lhs.false.i41, %merge18.i
-  %.not62.i = icmp eq ptr %3, null
-  br i1 %.not62.i, label %then8, label %then28.i
-
-or.lhs.false.i41:                                 ; preds = %or.lhs.false25.i
-  %95 = getelementptr i8, ptr %93, i64 4
-  %96 = load i32, ptr %95, align 4
-  %.not61.i = icmp eq i32 %96, 456
-  br i1 %.not61.i, label %common.ret, label %then23.i
-
-or.lhs.false25.i:                                 ; preds = %merge18.i
-  %97 = load i32, ptr %93, align 4
-  %.not60.i = icmp eq i32 %97, 6
-  br i1 %.not60.i, label %or.lhs.false.i41, label %then23.i
-
-then28.i:                                         ; preds = %then23.i
-  %98 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.477", ptr %71)
+then18.i:                                         ; preds = %then14.i
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.478", ptr %71, ptr nonnull @"$string.477")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i69.i)
-  %99 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i70.i = call i64 @llvm.smin.i64(i64 %99, i64 1023)
-  %100 = icmp sgt i64 %99, 0
-  br i1 %100, label %then2.i.i71.i, label %"$printable.clean.exit72.i"
+  %86 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i70.i = call i64 @llvm.smin.i64(i64 %86, i64 1023)
+  %87 = icmp sgt i64 %86, 0
+  br i1 %87, label %then2.i.i71.i, label %"$printable.clean.exit72.i"
 
-then2.i.i71.i:                                    ; preds = %then28.i
+then2.i.i71.i:                                    ; preds = %then18.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i69.i, ptr nonnull align 1 %3, i64 %spec.select.i.i70.i, i1 false)
   br label %"$printable.clean.exit72.i"
 
-"$printable.clean.exit72.i":                      ; preds = %then2.i.i71.i, %then28.i
-  %101 = getelementptr i8, ptr %raw.i69.i, i64 %spec.select.i.i70.i
-  store i8 0, ptr %101, align 1
-  %102 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i69.i)
-  %103 = ptrtoint ptr %raw.i69.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %103, i64 %102)
+"$printable.clean.exit72.i":                      ; preds = %then2.i.i71.i, %then18.i
+  %88 = getelementptr i8, ptr %raw.i69.i, i64 %spec.select.i.i70.i
+  store i8 0, ptr %88, align 1
+  %89 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i69.i)
+  %90 = ptrtoint ptr %raw.i69.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %90, i64 %89)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i69.i)
   br label %then8
 
-then8:                                            ; preds = %merge4.i42, %"$printable.clean.exit.i45", %then11.i, %"$printable.clean.exit68.i", %then23.i, %"$printable.clean.exit72.i", %merge10.i
-  %common.ret.op.i40.ph = phi i32 [ %92, %merge10.i ], [ 4, %"$printable.clean.exit72.i" ], [ 4, %then23.i ], [ 4, %"$printable.clean.exit68.i" ], [ 4, %then11.i ], [ 4, %"$printable.clean.exit.i45" ], [ 4, %merge4.i42 ]
-  %104 = load ptr, ptr %0, align 8
-  %.not.i48 = icmp eq ptr %104, null
-  br i1 %.not.i48, label %"$Library.close.exit", label %then.i49
+merge13.i:                                        ; preds = %merge1.i38
+  %91 = getelementptr i8, ptr %0, i64 8
+  %92 = call i32 %83(i32 6, ptr %91, ptr %3)
+  %.not.i39 = icmp eq i32 %92, 0
+  br i1 %.not.i39, label %merge21.i, label %then8
 
-then.i49:                                         ; preds = %then8
-  %105 = call i32 @dlclose(ptr nonnull %104)
+merge21.i:                                        ; preds = %merge13.i
+  %93 = load ptr, ptr %91, align 8
+  %94 = icmp eq ptr %93, null
+  br i1 %94, label %then26.i, label %or.lhs.false28.i
+
+then26.i:                                         ; preds = %or.lhs.false28.i, %or.lhs.false.i41, %merge21.i
+  %.not65.i = icmp eq ptr %3, null
+  br i1 %.not65.i, label %then8, label %then31.i
+
+or.lhs.false.i41:                                 ; preds = %or.lhs.false28.i
+  %95 = getelementptr i8, ptr %93, i64 4
+  %96 = load i32, ptr %95, align 4
+  %.not64.i = icmp eq i32 %96, 456
+  br i1 %.not64.i, label %common.ret, label %then26.i
+
+or.lhs.false28.i:                                 ; preds = %merge21.i
+  %97 = load i32, ptr %93, align 4
+  %.not63.i = icmp eq i32 %97, 6
+  br i1 %.not63.i, label %or.lhs.false.i41, label %then26.i
+
+then31.i:                                         ; preds = %then26.i
+  %98 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.479", ptr %71)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i)
+  %99 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i74.i = call i64 @llvm.smin.i64(i64 %99, i64 1023)
+  %100 = icmp sgt i64 %99, 0
+  br i1 %100, label %then2.i.i75.i, label %"$printable.clean.exit76.i"
+
+then2.i.i75.i:                                    ; preds = %then31.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i73.i, ptr nonnull align 1 %3, i64 %spec.select.i.i74.i, i1 false)
+  br label %"$printable.clean.exit76.i"
+
+"$printable.clean.exit76.i":                      ; preds = %then2.i.i75.i, %then31.i
+  %101 = getelementptr i8, ptr %raw.i73.i, i64 %spec.select.i.i74.i
+  store i8 0, ptr %101, align 1
+  %102 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i73.i)
+  %103 = ptrtoint ptr %raw.i73.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %103, i64 %102)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i73.i)
+  br label %then8
+
+then8:                                            ; preds = %"$printable.clean.exit.i43", %then14.i, %"$printable.clean.exit72.i", %then26.i, %"$printable.clean.exit76.i", %merge13.i
+  %common.ret.op.i40.ph.ph = phi i32 [ 4, %"$printable.clean.exit.i43" ], [ 4, %then14.i ], [ 4, %"$printable.clean.exit72.i" ], [ 4, %then26.i ], [ 4, %"$printable.clean.exit76.i" ], [ %92, %merge13.i ]
+  %.pr = load ptr, ptr %0, align 8
+  %.not.i45 = icmp eq ptr %.pr, null
+  br i1 %.not.i45, label %"$Library.close.exit", label %then.i46
+
+then.i46:                                         ; preds = %then8
+  %104 = call i32 @dlclose(ptr nonnull %.pr)
   br label %"$Library.close.exit"
 
-"$Library.close.exit":                            ; preds = %then8, %then.i49
+"$Library.close.exit":                            ; preds = %then2.i, %then8, %then.i46
+  %common.ret.op.i40.ph57 = phi i32 [ %common.ret.op.i40.ph.ph, %then8 ], [ %common.ret.op.i40.ph.ph, %then.i46 ], [ 4, %then2.i ]
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4128) %0, i8 0, i64 4128, i1 false)
   br label %common.ret
 }
@@ -32983,7 +32981,7 @@ then2.i.i.i.i1046:                                ; preds = %merge.i.i.i.i1045
   %69 = getelementptr i8, ptr %13, i64 768
   %70 = load i64, ptr %69, align 8
   %71 = add i64 %70, %68
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.529")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.531")
   %72 = load i64, ptr %9, align 8
   %73 = add i64 %72, 1
   %74 = load i64, ptr %10, align 8
@@ -33148,7 +33146,7 @@ then2.i.i.i.i1004:                                ; preds = %merge.i.i.i.i1003
   %124 = load i64, ptr %97, align 8
   %125 = getelementptr i8, ptr %13, i64 784
   %126 = load i64, ptr %125, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.530")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.532")
   %127 = load i64, ptr %9, align 8
   %128 = add i64 %127, 1
   %129 = load i64, ptr %10, align 8
@@ -33232,7 +33230,7 @@ then2.i.i.i.i983:                                 ; preds = %merge.i.i.i.i982
   %153 = getelementptr i8, ptr %13, i64 752
   %154 = load i8, ptr %153, align 1
   %155 = icmp ne i8 %154, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.531", i1 zeroext %155)
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.533", i1 zeroext %155)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.88")
   %156 = load i64, ptr %9, align 8
   %157 = add i64 %156, 1
@@ -33276,7 +33274,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   %168 = getelementptr inbounds i8, ptr %made, i64 164
   %169 = load i32, ptr %168, align 4
   %170 = sext i32 %169 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.532")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.534")
   %171 = load i64, ptr %9, align 8
   %172 = add i64 %171, 1
   %173 = load i64, ptr %10, align 8
@@ -33360,9 +33358,9 @@ then2.i.i.i.i962:                                 ; preds = %merge.i.i.i.i961
   %197 = load i32, ptr %196, align 8
   %198 = icmp eq i32 %197, 1
   %199 = icmp eq i32 %197, 2
-  %spec.select.i.i = select i1 %199, ptr @"$string.535", ptr @"$string.204"
-  %common.ret.op.i.i = select i1 %198, ptr @"$string.534", ptr %spec.select.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.533")
+  %spec.select.i.i = select i1 %199, ptr @"$string.537", ptr @"$string.204"
+  %common.ret.op.i.i = select i1 %198, ptr @"$string.536", ptr %spec.select.i.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.535")
   %200 = load i64, ptr %9, align 8
   %201 = add i64 %200, 1
   %202 = load i64, ptr %10, align 8
@@ -33405,7 +33403,7 @@ then.i.i.i46.i:                                   ; preds = %merge.i.i.i.i.i41.i
   %212 = getelementptr inbounds i8, ptr %made, i64 196
   %213 = load i32, ptr %212, align 4
   %214 = sext i32 %213 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.536")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.538")
   %215 = load i64, ptr %9, align 8
   %216 = add i64 %215, 1
   %217 = load i64, ptr %10, align 8
@@ -33518,12 +33516,12 @@ merge.i.i.i.i:                                    ; preds = %else2.i.i.i
 "$Plan.positions_of_pool.exit.i.i.i":             ; preds = %merge.i.i.i.i, %else2.i.i.i
   %common.ret.op.i.i.i.i = phi i64 [ %256, %merge.i.i.i.i ], [ %246, %else2.i.i.i ]
   %257 = icmp eq i64 %common.ret.op.i.i.i.i, %244
-  %spec.select.i52.i = select i1 %257, ptr @"$string.540", ptr @"$string.541"
+  %spec.select.i52.i = select i1 %257, ptr @"$string.542", ptr @"$string.543"
   br label %"$source_name.exit.i.i"
 
 "$source_name.exit.i.i":                          ; preds = %"$Plan.positions_of_pool.exit.i.i.i", %else.i.i.i, %"$JsonWriter.integer.exit957"
-  %common.ret.op.i9.i.i = phi ptr [ @"$string.539", %else.i.i.i ], [ @"$string.538", %"$JsonWriter.integer.exit957" ], [ %spec.select.i52.i, %"$Plan.positions_of_pool.exit.i.i.i" ]
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.537")
+  %common.ret.op.i9.i.i = phi ptr [ @"$string.541", %else.i.i.i ], [ @"$string.540", %"$JsonWriter.integer.exit957" ], [ %spec.select.i52.i, %"$Plan.positions_of_pool.exit.i.i.i" ]
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.539")
   %258 = load i64, ptr %9, align 8
   %259 = add i64 %258, 1
   %260 = load i64, ptr %10, align 8
@@ -33567,7 +33565,7 @@ then.i.i.i18.i.i:                                 ; preds = %merge.i.i.i.i.i13.i
   %270 = getelementptr i8, ptr %.val.i.i, i64 132
   %.val.val.i.i = load i32, ptr %270, align 4
   %271 = sext i32 %.val.val.i.i to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.542")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.544")
   %272 = load i64, ptr %9, align 8
   %273 = add i64 %272, 1
   %274 = load i64, ptr %10, align 8
@@ -33650,7 +33648,7 @@ then2.i.i.i.i920:                                 ; preds = %merge.i.i.i.i919
   %297 = getelementptr inbounds i8, ptr %made, i64 192
   %298 = load i32, ptr %297, align 8
   %299 = sext i32 %298 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.543")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.545")
   %300 = load i64, ptr %9, align 8
   %301 = add i64 %300, 1
   %302 = load i64, ptr %10, align 8
@@ -33748,12 +33746,12 @@ else2.i41.i.i:                                    ; preds = %else.i39.i.i
   %333 = getelementptr inbounds i8, ptr %made, i64 60
   %334 = load i32, ptr %333, align 4
   %335 = icmp sgt i32 %334, 0
-  %spec.select71.i.i = select i1 %335, ptr @"$string.540", ptr @"$string.541"
+  %spec.select71.i.i = select i1 %335, ptr @"$string.542", ptr @"$string.543"
   br label %"$source_name.exit49.i.i"
 
 "$source_name.exit49.i.i":                        ; preds = %else2.i41.i.i, %else.i39.i.i, %"$JsonWriter.integer.exit915"
-  %common.ret.op.i45.i.i = phi ptr [ @"$string.204", %else.i39.i.i ], [ @"$string.538", %"$JsonWriter.integer.exit915" ], [ %spec.select71.i.i, %else2.i41.i.i ]
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.544")
+  %common.ret.op.i45.i.i = phi ptr [ @"$string.204", %else.i39.i.i ], [ @"$string.540", %"$JsonWriter.integer.exit915" ], [ %spec.select71.i.i, %else2.i41.i.i ]
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.546")
   %336 = load i64, ptr %9, align 8
   %337 = add i64 %336, 1
   %338 = load i64, ptr %10, align 8
@@ -33796,7 +33794,7 @@ then.i.i.i58.i.i:                                 ; preds = %merge.i.i.i.i.i53.i
   %348 = getelementptr inbounds i8, ptr %made, i64 216
   %349 = load i32, ptr %348, align 8
   %350 = sext i32 %349 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.545")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.547")
   %351 = load i64, ptr %9, align 8
   %352 = add i64 %351, 1
   %353 = load i64, ptr %10, align 8
@@ -33899,7 +33897,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 "$kv_dtype_name.exit.i.i":                        ; preds = %switch.lookup, %merge53.i.i.i.i
   %common.ret.op.i.i.i = phi ptr [ %spec.select.i.i.i.i, %merge53.i.i.i.i ], [ %reltable.intrinsic, %switch.lookup ]
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.546")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.548")
   %381 = load i64, ptr %9, align 8
   %382 = add i64 %381, 1
   %383 = load i64, ptr %10, align 8
@@ -33975,7 +33973,7 @@ switch.lookup1089:                                ; preds = %switch.hole_check10
   %407 = sext i32 %399 to i64
   %408 = mul i64 %406, %407
   %409 = mul i64 %408, %common.ret.op.i.i.i74.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.548")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.550")
   %410 = load i64, ptr %9, align 8
   %411 = add i64 %410, 1
   %412 = load i64, ptr %10, align 8
@@ -34068,7 +34066,7 @@ then2.i.i.i.i857:                                 ; preds = %merge.i.i.i.i856
   %444 = shl nsw i64 %441, 2
   %445 = mul i64 %444, %442
   %446 = mul i64 %445, %443
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.549")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.551")
   %447 = load i64, ptr %9, align 8
   %448 = add i64 %447, 1
   %449 = load i64, ptr %10, align 8
@@ -34151,7 +34149,7 @@ then2.i.i.i.i836:                                 ; preds = %merge.i.i.i.i835
   %472 = getelementptr inbounds i8, ptr %made, i64 200
   %473 = load i32, ptr %472, align 8
   %474 = sext i32 %473 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.550")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.552")
   %475 = load i64, ptr %9, align 8
   %476 = add i64 %475, 1
   %477 = load i64, ptr %10, align 8
@@ -34233,7 +34231,7 @@ then2.i.i.i.i815:                                 ; preds = %merge.i.i.i.i814
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i811)
   %500 = getelementptr inbounds i8, ptr %made, i64 352
   %501 = load i64, ptr %500, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.551")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.553")
   %502 = load i64, ptr %9, align 8
   %503 = add i64 %502, 1
   %504 = load i64, ptr %10, align 8
@@ -34316,7 +34314,7 @@ then2.i.i.i.i794:                                 ; preds = %merge.i.i.i.i793
   %527 = getelementptr inbounds i8, ptr %made, i64 344
   %528 = load i32, ptr %527, align 8
   %529 = sext i32 %528 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.540")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.542")
   %530 = load i64, ptr %9, align 8
   %531 = add i64 %530, 1
   %532 = load i64, ptr %10, align 8
@@ -34401,7 +34399,7 @@ then2.i.i.i.i773:                                 ; preds = %merge.i.i.i.i772
   %557 = load i32, ptr %472, align 8
   %558 = sext i32 %557 to i64
   %559 = mul nsw i64 %558, %556
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.552")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.554")
   %560 = load i64, ptr %9, align 8
   %561 = add i64 %560, 1
   %562 = load i64, ptr %10, align 8
@@ -34485,7 +34483,7 @@ then2.i.i.i.i752:                                 ; preds = %merge.i.i.i.i751
   %586 = getelementptr inbounds i8, ptr %made, i64 328
   %587 = load i32, ptr %586, align 8
   %588 = load i32, ptr %297, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.553")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.555")
   %589 = load i64, ptr %9, align 8
   %590 = add i64 %589, 1
   %591 = load i64, ptr %10, align 8
@@ -34570,7 +34568,7 @@ then2.i.i.i.i731:                                 ; preds = %merge.i.i.i.i730
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i727)
   %616 = getelementptr inbounds i8, ptr %made, i64 320
   %617 = load i64, ptr %616, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.554")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.556")
   %618 = load i64, ptr %9, align 8
   %619 = add i64 %618, 1
   %620 = load i64, ptr %10, align 8
@@ -34653,9 +34651,9 @@ then2.i.i.i.i710:                                 ; preds = %merge.i.i.i.i709
   %643 = getelementptr inbounds i8, ptr %made, i64 480
   %644 = load i8, ptr %643, align 8
   %645 = icmp ne i8 %644, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.555", i1 zeroext %645)
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.557", i1 zeroext %645)
   %646 = getelementptr inbounds i8, ptr %made, i64 481
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.556")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.558")
   %647 = load i64, ptr %9, align 8
   %648 = add i64 %647, 1
   %649 = load i64, ptr %10, align 8
@@ -34728,7 +34726,7 @@ then.i.i.i101.i:                                  ; preds = %merge.i.i.i.i.i96.i
   %shape.sroa.63.0.copyload.i.i = load i64, ptr %shape.sroa.63.0..sroa_idx.i.i, align 8
   %shape.sroa.65.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %5, i64 120
   %shape.sroa.65.0.copyload.i.i = load i64, ptr %shape.sroa.65.0..sroa_idx.i.i, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.557")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.559")
   %659 = load i64, ptr %9, align 8
   %660 = add i64 %659, 1
   %661 = load i64, ptr %10, align 8
@@ -34808,7 +34806,7 @@ then.i3.i694:                                     ; preds = %merge.i.i.i.i689
   store i8 0, ptr %7, align 8
   %683 = mul i64 %shape.sroa.20.0.copyload.i.i, %shape.sroa.5.0.copyload.i.i
   %684 = mul i64 %683, %shape.sroa.29.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.558")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.560")
   %685 = load i64, ptr %9, align 8
   %686 = add i64 %685, 1
   %687 = load i64, ptr %10, align 8
@@ -34888,7 +34886,7 @@ then2.i.i.i.i668:                                 ; preds = %merge.i.i.i.i667
 
 "$JsonWriter.integer.exit684":                    ; preds = %then.i.i.i.i673, %merge.i.i.i.i667, %then2.i.i.i.i668
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i664)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.559")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.561")
   %710 = load i64, ptr %9, align 8
   %711 = add i64 %710, 1
   %712 = load i64, ptr %10, align 8
@@ -34968,7 +34966,7 @@ then2.i.i.i.i647:                                 ; preds = %merge.i.i.i.i646
 
 "$JsonWriter.integer.exit663":                    ; preds = %then.i.i.i.i652, %merge.i.i.i.i646, %then2.i.i.i.i647
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i643)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.560")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.562")
   %735 = load i64, ptr %9, align 8
   %736 = add i64 %735, 1
   %737 = load i64, ptr %10, align 8
@@ -35051,7 +35049,7 @@ then2.i.i.i.i626:                                 ; preds = %merge.i.i.i.i625
   %760 = mul i64 %shape.sroa.40.0.copyload.i.i, %shape.sroa.35.0.copyload.i.i
   %761 = call i64 @llvm.smax.i64(i64 %shape.sroa.29.0.copyload.i.i, i64 %760)
   %762 = mul i64 %761, %shape.sroa.5.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.561")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.563")
   %763 = load i64, ptr %9, align 8
   %764 = add i64 %763, 1
   %765 = load i64, ptr %10, align 8
@@ -35132,7 +35130,7 @@ then2.i.i.i.i605:                                 ; preds = %merge.i.i.i.i604
 "$JsonWriter.integer.exit621":                    ; preds = %then.i.i.i.i610, %merge.i.i.i.i604, %then2.i.i.i.i605
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i601)
   %788 = shl i64 %shape.sroa.5.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.562")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.564")
   %789 = load i64, ptr %9, align 8
   %790 = add i64 %789, 1
   %791 = load i64, ptr %10, align 8
@@ -35216,7 +35214,7 @@ then2.i.i.i.i584:                                 ; preds = %merge.i.i.i.i583
   %815 = add i64 %814, %shape.sroa.40.0.copyload.i.i
   %816 = mul i64 %shape.sroa.35.0.copyload.i.i, %683
   %817 = mul i64 %816, %815
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.563")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.565")
   %818 = load i64, ptr %9, align 8
   %819 = add i64 %818, 1
   %820 = load i64, ptr %10, align 8
@@ -35297,7 +35295,7 @@ then2.i.i.i.i563:                                 ; preds = %merge.i.i.i.i562
 "$JsonWriter.integer.exit579":                    ; preds = %then.i.i.i.i568, %merge.i.i.i.i562, %then2.i.i.i.i563
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i559)
   %843 = mul i64 %760, %683
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.564")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.566")
   %844 = load i64, ptr %9, align 8
   %845 = add i64 %844, 1
   %846 = load i64, ptr %10, align 8
@@ -35377,7 +35375,7 @@ then2.i.i.i.i542:                                 ; preds = %merge.i.i.i.i541
 
 "$JsonWriter.integer.exit558":                    ; preds = %then.i.i.i.i547, %merge.i.i.i.i541, %then2.i.i.i.i542
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i538)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.565")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.567")
   %869 = load i64, ptr %9, align 8
   %870 = add i64 %869, 1
   %871 = load i64, ptr %10, align 8
@@ -35459,7 +35457,7 @@ then2.i.i.i.i521:                                 ; preds = %merge.i.i.i.i520
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i517)
   %894 = shl i64 %683, 1
   %895 = mul i64 %894, %shape.sroa.46.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.566")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.568")
   %896 = load i64, ptr %9, align 8
   %897 = add i64 %896, 1
   %898 = load i64, ptr %10, align 8
@@ -35541,7 +35539,7 @@ then2.i.i.i.i500:                                 ; preds = %merge.i.i.i.i499
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i496)
   %921 = mul i64 %shape.sroa.46.0.copyload.i.i, %shape.sroa.5.0.copyload.i.i
   %922 = mul i64 %921, %shape.sroa.20.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.567")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.569")
   %923 = load i64, ptr %9, align 8
   %924 = add i64 %923, 1
   %925 = load i64, ptr %10, align 8
@@ -35621,7 +35619,7 @@ then2.i.i.i.i479:                                 ; preds = %merge.i.i.i.i478
 
 "$JsonWriter.integer.exit495":                    ; preds = %then.i.i.i.i484, %merge.i.i.i.i478, %then2.i.i.i.i479
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i475)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.568")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.570")
   %948 = load i64, ptr %9, align 8
   %949 = add i64 %948, 1
   %950 = load i64, ptr %10, align 8
@@ -35701,7 +35699,7 @@ then2.i.i.i.i458:                                 ; preds = %merge.i.i.i.i457
 
 "$JsonWriter.integer.exit474":                    ; preds = %then.i.i.i.i463, %merge.i.i.i.i457, %then2.i.i.i.i458
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i454)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.569")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.571")
   %973 = load i64, ptr %9, align 8
   %974 = add i64 %973, 1
   %975 = load i64, ptr %10, align 8
@@ -35781,7 +35779,7 @@ then2.i.i.i.i437:                                 ; preds = %merge.i.i.i.i436
 
 "$JsonWriter.integer.exit453":                    ; preds = %then.i.i.i.i442, %merge.i.i.i.i436, %then2.i.i.i.i437
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i433)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.570")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.572")
   %998 = load i64, ptr %9, align 8
   %999 = add i64 %998, 1
   %1000 = load i64, ptr %10, align 8
@@ -35862,7 +35860,7 @@ then2.i.i.i.i416:                                 ; preds = %merge.i.i.i.i415
 "$JsonWriter.integer.exit432":                    ; preds = %then.i.i.i.i421, %merge.i.i.i.i415, %then2.i.i.i.i416
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i412)
   %1023 = mul i64 %shape.sroa.49.0.copyload.i.i, %788
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.571")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.573")
   %1024 = load i64, ptr %9, align 8
   %1025 = add i64 %1024, 1
   %1026 = load i64, ptr %10, align 8
@@ -35942,7 +35940,7 @@ then2.i.i.i.i395:                                 ; preds = %merge.i.i.i.i394
 
 "$JsonWriter.integer.exit411":                    ; preds = %then.i.i.i.i400, %merge.i.i.i.i394, %then2.i.i.i.i395
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i391)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.572")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.574")
   %1049 = load i64, ptr %9, align 8
   %1050 = add i64 %1049, 1
   %1051 = load i64, ptr %10, align 8
@@ -36026,7 +36024,7 @@ then2.i.i.i.i374:                                 ; preds = %merge.i.i.i.i373
   %1075 = shl i64 %shape.sroa.51.0.copyload.i.i, 2
   %1076 = mul i64 %1075, %shape.sroa.54.0.copyload.i.i
   %1077 = select i1 %1074, i64 %1076, i64 0
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.573")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.575")
   %1078 = load i64, ptr %9, align 8
   %1079 = add i64 %1078, 1
   %1080 = load i64, ptr %10, align 8
@@ -36192,7 +36190,7 @@ then2.i.i.i.i332:                                 ; preds = %merge.i.i.i.i331
 "$JsonWriter.integer.exit348":                    ; preds = %then.i.i.i.i337, %merge.i.i.i.i331, %then2.i.i.i.i332
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i328)
   %1133 = shl i64 %shape.sroa.60.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.574")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.576")
   %1134 = load i64, ptr %9, align 8
   %1135 = add i64 %1134, 1
   %1136 = load i64, ptr %10, align 8
@@ -36276,7 +36274,7 @@ then2.i.i.i.i311:                                 ; preds = %merge.i.i.i.i310
   %1160 = shl i64 %shape.sroa.0.0.copyload.i.i, 2
   %1161 = mul i64 %1160, %1105
   %1162 = select i1 %1159, i64 %1161, i64 0
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.575")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.577")
   %1163 = load i64, ptr %9, align 8
   %1164 = add i64 %1163, 1
   %1165 = load i64, ptr %10, align 8
@@ -36358,7 +36356,7 @@ then2.i.i.i.i290:                                 ; preds = %merge.i.i.i.i289
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i286)
   %1188 = sdiv i64 %shape.sroa.63.0.copyload.i.i, 2
   %1189 = mul i64 %1188, %1133
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.576")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.578")
   %1190 = load i64, ptr %9, align 8
   %1191 = add i64 %1190, 1
   %1192 = load i64, ptr %10, align 8
@@ -36438,7 +36436,7 @@ then2.i.i.i.i269:                                 ; preds = %merge.i.i.i.i268
 
 "$JsonWriter.integer.exit285":                    ; preds = %then.i.i.i.i274, %merge.i.i.i.i268, %then2.i.i.i.i269
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i265)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.577")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.579")
   %1215 = load i64, ptr %9, align 8
   %1216 = add i64 %1215, 1
   %1217 = load i64, ptr %10, align 8
@@ -36518,7 +36516,7 @@ then2.i.i.i.i248:                                 ; preds = %merge.i.i.i.i247
 
 "$JsonWriter.integer.exit264":                    ; preds = %then.i.i.i.i253, %merge.i.i.i.i247, %then2.i.i.i.i248
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i244)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.578")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.580")
   %1240 = load i64, ptr %9, align 8
   %1241 = add i64 %1240, 1
   %1242 = load i64, ptr %10, align 8
@@ -36599,7 +36597,7 @@ then2.i.i.i.i227:                                 ; preds = %merge.i.i.i.i226
 "$JsonWriter.integer.exit243":                    ; preds = %then.i.i.i.i232, %merge.i.i.i.i226, %then2.i.i.i.i227
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i223)
   %1265 = mul i64 %1106, %shape.sroa.59.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.579")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.581")
   %1266 = load i64, ptr %9, align 8
   %1267 = add i64 %1266, 1
   %1268 = load i64, ptr %10, align 8
@@ -36718,7 +36716,7 @@ then.i.i.i303.i.i:                                ; preds = %merge.i.i.i.i.i298.
 "$write_buffers.exit.i":                          ; preds = %then.i.i.i303.i.i, %"$Vector.push.82.exit.thread.i.i.i297.i.i"
   store i8 1, ptr %7, align 8
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %5)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.580")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.582")
   %1303 = load i64, ptr %9, align 8
   %1304 = add i64 %1303, 1
   %1305 = load i64, ptr %10, align 8
@@ -36915,7 +36913,7 @@ then.i3.i:                                        ; preds = %merge.i.i.i.i169
 
 "$JsonWriter.open.exit":                          ; preds = %"$Vector.push.82.exit.thread.i.i", %then.i3.i
   store i8 0, ptr %7, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.581")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.583")
   %1374 = load i64, ptr %9, align 8
   %1375 = add i64 %1374, 1
   %1376 = load i64, ptr %10, align 8
@@ -36993,7 +36991,7 @@ then2.i.i.i.i151:                                 ; preds = %merge.i.i.i.i150
 
 "$JsonWriter.integer.exit167":                    ; preds = %then.i.i.i.i156, %merge.i.i.i.i150, %then2.i.i.i.i151
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i147)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.582")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.584")
   %1397 = load i64, ptr %9, align 8
   %1398 = add i64 %1397, 1
   %1399 = load i64, ptr %10, align 8
@@ -37071,7 +37069,7 @@ then2.i.i.i.i130:                                 ; preds = %merge.i.i.i.i129
 
 "$JsonWriter.integer.exit146":                    ; preds = %then.i.i.i.i135, %merge.i.i.i.i129, %then2.i.i.i.i130
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i126)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.583")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.585")
   %1420 = load i64, ptr %9, align 8
   %1421 = add i64 %1420, 1
   %1422 = load i64, ptr %10, align 8
@@ -37149,7 +37147,7 @@ then2.i.i.i.i109:                                 ; preds = %merge.i.i.i.i108
 
 "$JsonWriter.integer.exit125":                    ; preds = %then.i.i.i.i114, %merge.i.i.i.i108, %then2.i.i.i.i109
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i105)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.584")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.586")
   %1443 = load i64, ptr %9, align 8
   %1444 = add i64 %1443, 1
   %1445 = load i64, ptr %10, align 8
@@ -37227,7 +37225,7 @@ then2.i.i.i.i88:                                  ; preds = %merge.i.i.i.i87
 
 "$JsonWriter.integer.exit104":                    ; preds = %then.i.i.i.i93, %merge.i.i.i.i87, %then2.i.i.i.i88
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i84)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.585")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.587")
   %1466 = load i64, ptr %9, align 8
   %1467 = add i64 %1466, 1
   %1468 = load i64, ptr %10, align 8
@@ -37305,7 +37303,7 @@ then2.i.i.i.i67:                                  ; preds = %merge.i.i.i.i66
 
 "$JsonWriter.integer.exit83":                     ; preds = %then.i.i.i.i72, %merge.i.i.i.i66, %then2.i.i.i.i67
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i63)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.586")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.588")
   %1489 = load i64, ptr %9, align 8
   %1490 = add i64 %1489, 1
   %1491 = load i64, ptr %10, align 8
@@ -37383,7 +37381,7 @@ then2.i.i.i.i46:                                  ; preds = %merge.i.i.i.i45
 
 "$JsonWriter.integer.exit62":                     ; preds = %then.i.i.i.i51, %merge.i.i.i.i45, %then2.i.i.i.i46
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i42)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.587")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.589")
   %1512 = load i64, ptr %9, align 8
   %1513 = add i64 %1512, 1
   %1514 = load i64, ptr %10, align 8
@@ -37461,7 +37459,7 @@ then2.i.i.i.i25:                                  ; preds = %merge.i.i.i.i24
 
 "$JsonWriter.integer.exit41":                     ; preds = %then.i.i.i.i30, %merge.i.i.i.i24, %then2.i.i.i.i25
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i21)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.588")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.590")
   %1535 = load i64, ptr %9, align 8
   %1536 = add i64 %1535, 1
   %1537 = load i64, ptr %10, align 8
@@ -37781,7 +37779,7 @@ then8.i:                                          ; preds = %merge3.i
   %38 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %37)
   %39 = getelementptr i8, ptr %37, i64 %38
   %40 = sub i64 512, %38
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 %40, ptr nonnull @"$string.528", ptr nonnull %refusal.i)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 %40, ptr nonnull @"$string.530", ptr nonnull %refusal.i)
   br label %"$Planning.grow.exit"
 
 merge7.i:                                         ; preds = %merge3.i
@@ -37875,7 +37873,7 @@ then.i:                                           ; preds = %"$options.fill_defa
 
 then2.i:                                          ; preds = %then.i
   %23 = sext i32 %22 to i64
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.478", i64 %23, i64 0, i64 64)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.480", i64 %23, i64 0, i64 64)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -37907,7 +37905,7 @@ then5.i:                                          ; preds = %merge.i
 
 then10.i:                                         ; preds = %then5.i
   %32 = sext i32 %31 to i64
-  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.479", i64 %32, i64 0, i64 65536)
+  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.481", i64 %32, i64 0, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i408.i)
   %34 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i409.i = tail call i64 @llvm.smin.i64(i64 %34, i64 1023)
@@ -37939,7 +37937,7 @@ then14.i:                                         ; preds = %merge4.i
 
 then19.i:                                         ; preds = %then14.i
   %41 = sext i32 %40 to i64
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.480", i64 %41, i64 0, i64 67108864)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.482", i64 %41, i64 0, i64 67108864)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i412.i)
   %43 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i413.i = tail call i64 @llvm.smin.i64(i64 %43, i64 1023)
@@ -37970,7 +37968,7 @@ then23.i:                                         ; preds = %merge13.i
 
 then28.i:                                         ; preds = %then23.i
   %49 = sext i32 %8 to i64
-  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.481", i64 %49, i64 1, i64 65536)
+  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.483", i64 %49, i64 1, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i416.i)
   %51 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i417.i = tail call i64 @llvm.smin.i64(i64 %51, i64 1023)
@@ -38002,7 +38000,7 @@ then32.i:                                         ; preds = %merge22.i
 
 then37.i:                                         ; preds = %then32.i
   %58 = sext i32 %57 to i64
-  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.482", i64 %58, i64 0, i64 1073741824)
+  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.484", i64 %58, i64 0, i64 1073741824)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -38018,7 +38016,7 @@ then41.i:                                         ; preds = %merge31.i
 
 then46.i:                                         ; preds = %then41.i
   %62 = sext i32 %61 to i64
-  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.483", i64 %62, i64 0, i64 2)
+  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.485", i64 %62, i64 0, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -38034,7 +38032,7 @@ then50.i:                                         ; preds = %merge40.i
 
 then55.i:                                         ; preds = %then50.i
   %66 = sext i32 %65 to i64
-  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.484", i64 %66, i64 0, i64 4096)
+  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.486", i64 %66, i64 0, i64 4096)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -38049,7 +38047,7 @@ then59.i:                                         ; preds = %merge49.i
 
 then64.i:                                         ; preds = %then59.i
   %69 = sext i32 %12 to i64
-  %70 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.485", i64 %69, i64 1, i64 1048576)
+  %70 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.487", i64 %69, i64 1, i64 1048576)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -38065,7 +38063,7 @@ then68.i:                                         ; preds = %merge58.i
 
 then73.i:                                         ; preds = %then68.i
   %73 = sext i32 %72 to i64
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.486", i64 %73, i64 0, i64 67108864)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.488", i64 %73, i64 0, i64 67108864)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -38080,7 +38078,7 @@ then77.i:                                         ; preds = %merge67.i
 
 then82.i:                                         ; preds = %then77.i
   %76 = sext i32 %16 to i64
-  %77 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.487", i64 %76, i64 1, i64 16777216)
+  %77 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.489", i64 %76, i64 1, i64 16777216)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -38096,7 +38094,7 @@ then86.i:                                         ; preds = %merge76.i
 
 then91.i:                                         ; preds = %then86.i
   %80 = sext i32 %79 to i64
-  %81 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.488", i64 %80, i64 0, i64 1)
+  %81 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.490", i64 %80, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -38113,7 +38111,7 @@ then95.i:                                         ; preds = %merge85.i
 
 then100.i:                                        ; preds = %then95.i
   %85 = sext i32 %83 to i64
-  %86 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.489", i64 %85, i64 -1, i64 2)
+  %86 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.491", i64 %85, i64 -1, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -38129,7 +38127,7 @@ then104.i:                                        ; preds = %merge94.i
 
 then109.i:                                        ; preds = %then104.i
   %89 = sext i32 %88 to i64
-  %90 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.490", i64 %89, i64 0, i64 65536)
+  %90 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.492", i64 %89, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -38146,7 +38144,7 @@ then113.i:                                        ; preds = %merge103.i
 
 then118.i:                                        ; preds = %then113.i
   %94 = sext i32 %92 to i64
-  %95 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.491", i64 %94, i64 -1, i64 1)
+  %95 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.493", i64 %94, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -38163,7 +38161,7 @@ then122.i:                                        ; preds = %merge112.i
 
 then127.i:                                        ; preds = %then122.i
   %99 = sext i32 %97 to i64
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.492", i64 %99, i64 -1, i64 1)
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.494", i64 %99, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -38179,7 +38177,7 @@ then131.i:                                        ; preds = %merge121.i
 
 then136.i:                                        ; preds = %then131.i
   %103 = sext i32 %102 to i64
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.493", i64 %103, i64 0, i64 1)
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.495", i64 %103, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -38195,7 +38193,7 @@ then140.i:                                        ; preds = %merge130.i
 
 then145.i:                                        ; preds = %then140.i
   %107 = sext i32 %106 to i64
-  %108 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.494", i64 %107, i64 0, i64 1)
+  %108 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.496", i64 %107, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -38211,7 +38209,7 @@ then149.i:                                        ; preds = %merge139.i
 
 then154.i:                                        ; preds = %then149.i
   %111 = sext i32 %110 to i64
-  %112 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.495", i64 %111, i64 0, i64 65536)
+  %112 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", i64 %111, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -38227,7 +38225,7 @@ then158.i:                                        ; preds = %merge148.i
 
 then163.i:                                        ; preds = %then158.i
   %115 = sext i32 %114 to i64
-  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.496", i64 %115, i64 0, i64 1)
+  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.498", i64 %115, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -38242,7 +38240,7 @@ then167.i:                                        ; preds = %merge157.i
 
 then172.i:                                        ; preds = %then167.i
   %118 = sext i32 %20 to i64
-  %119 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", i64 %118, i64 1, i64 8)
+  %119 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.499", i64 %118, i64 1, i64 8)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -38260,7 +38258,7 @@ then176.i:                                        ; preds = %merge166.i
   br i1 %.not363.i, label %common.ret, label %then181.i
 
 then181.i:                                        ; preds = %then176.i
-  %125 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.498", i64 %121, i64 0, i64 1152921504606846976)
+  %125 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.500", i64 %121, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -38276,7 +38274,7 @@ then185.i:                                        ; preds = %merge175.i
 
 then190.i:                                        ; preds = %then185.i
   %128 = sext i32 %127 to i64
-  %129 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.499", i64 %128, i64 0, i64 100)
+  %129 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.501", i64 %128, i64 0, i64 100)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -38294,7 +38292,7 @@ then194.i:                                        ; preds = %merge184.i
   br i1 %.not.i, label %common.ret, label %then199.i
 
 then199.i:                                        ; preds = %then194.i
-  %135 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.500", i64 %131, i64 0, i64 1152921504606846976)
+  %135 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.502", i64 %131, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -38309,7 +38307,7 @@ then7:                                            ; preds = %merge2
   br i1 %.not66, label %common.ret, label %then10
 
 then10:                                           ; preds = %then7
-  %137 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.501", i32 %110)
+  %137 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.503", i32 %110)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %138 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %138, i64 1023)
@@ -38340,7 +38338,7 @@ then14:                                           ; preds = %merge6
   br i1 %.not65, label %common.ret, label %then19
 
 then19:                                           ; preds = %then14
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(71) %3, ptr noundef nonnull align 1 dereferenceable(71) @"$string.502", i64 71, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(71) %3, ptr noundef nonnull align 1 dereferenceable(71) @"$string.504", i64 71, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i67)
   %144 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i68 = tail call i64 @llvm.smin.i64(i64 %144, i64 1023)
@@ -38371,7 +38369,7 @@ then23:                                           ; preds = %merge13
   br i1 %.not64, label %common.ret, label %then27
 
 then27:                                           ; preds = %then23
-  %152 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.503", i32 %40, i32 %150)
+  %152 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i32 %40, i32 %150)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
   %153 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %153, i64 1023)
@@ -38452,7 +38450,7 @@ then.i.i:                                         ; preds = %then
   br i1 %.not9.i.i, label %common.ret, label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.504", i32 %1, i32 %11)
+  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.506", i32 %1, i32 %11)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %16 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %16, i64 1023)
@@ -38491,7 +38489,7 @@ then2.i:                                          ; preds = %or.lhs.false2.i.i
   br i1 %.not41.i, label %common.ret, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.505", i32 %1, ptr %21)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.507", i32 %1, ptr %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -38529,7 +38527,7 @@ then10.i:                                         ; preds = %merge1.i
 
 then14.i:                                         ; preds = %then10.i
   %36 = getelementptr i8, ptr %9, i64 32
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.506", ptr %36)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.508", ptr %36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44.i)
   %38 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i45.i = tail call i64 @llvm.smin.i64(i64 %38, i64 1023)
@@ -38576,7 +38574,7 @@ then.i.i13:                                       ; preds = %merge
   br i1 %.not9.i.i14, label %"$Library.describe.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i13
-  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.504", i32 %1, i32 %11)
+  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.506", i32 %1, i32 %11)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i11)
   %51 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i16 = tail call i64 @llvm.smin.i64(i64 %51, i64 1023)
@@ -38982,7 +38980,7 @@ then.i.i:                                         ; preds = %merge1.i
 
 then2.i.i:                                        ; preds = %then.i.i
   %42 = getelementptr i8, ptr %14, i64 52
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.507", ptr %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.509", ptr %42)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %44 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %44, i64 1023)
@@ -39099,7 +39097,7 @@ and.lhs.true12.i.i:                               ; preds = %or.end.i.i
 
 then15.i.i:                                       ; preds = %then10.i.i
   %91 = getelementptr i8, ptr %14, i64 52
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.508", i32 %89, ptr %91, i32 %86)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.510", i32 %89, ptr %91, i32 %86)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i)
   %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i51.i.i = call i64 @llvm.smin.i64(i64 %93, i64 1023)
@@ -39196,7 +39194,7 @@ then.i.i.i.i:                                     ; preds = %"$Plan.layout.exit.
   br i1 %.not9.i.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i.i.i77.i
 
 then2.i.i.i77.i:                                  ; preds = %then.i.i.i.i
-  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.509", i32 %115, ptr nonnull @"$string.173", i32 %126)
+  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.511", i32 %115, ptr nonnull @"$string.173", i32 %126)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %129 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %129, i64 1023)
@@ -39228,7 +39226,7 @@ then.i64.i.i.i:                                   ; preds = %merge.i.i.i
   br i1 %.not9.i65.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i66.i.i.i
 
 then2.i66.i.i.i:                                  ; preds = %then.i64.i.i.i
-  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.509", i32 %115, ptr nonnull @"$string.174", i32 %135)
+  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.511", i32 %115, ptr nonnull @"$string.174", i32 %135)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i.i)
   %138 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i67.i.i.i = call i64 @llvm.smin.i64(i64 %138, i64 1023)
@@ -39266,7 +39264,7 @@ then.i74.i.i.i:                                   ; preds = %then7.i.i.i
   br i1 %.not9.i75.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i76.i.i.i
 
 then2.i76.i.i.i:                                  ; preds = %then.i74.i.i.i
-  %148 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.509", i32 %115, ptr nonnull @"$string.177", i32 %146)
+  %148 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.511", i32 %115, ptr nonnull @"$string.177", i32 %146)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i72.i.i.i)
   %149 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i.i = call i64 @llvm.smin.i64(i64 %149, i64 1023)
@@ -39307,7 +39305,7 @@ then.i84.i.i.i:                                   ; preds = %merge14.i.i.i
   br i1 %.not9.i85.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i86.i.i.i
 
 then2.i86.i.i.i:                                  ; preds = %then.i84.i.i.i
-  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.509", i32 %115, ptr nonnull @"$string.510", i32 %158)
+  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.511", i32 %115, ptr nonnull @"$string.512", i32 %158)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i82.i.i.i)
   %161 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i87.i.i.i = call i64 @llvm.smin.i64(i64 %161, i64 1023)
@@ -39334,11 +39332,11 @@ merge19.i.i.i:                                    ; preds = %merge14.i.i.i
 then24.i.i.i:                                     ; preds = %merge19.i.i.i
   %167 = getelementptr i8, ptr %55, i64 152
   %168 = load i32, ptr %167, align 4
-  %169 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.511", i32 %168, i32 %115, ptr %3)
+  %169 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.513", i32 %168, i32 %115, ptr %3)
   br label %"$Layout.check.exit.i.i"
 
 merge23.i.i.i:                                    ; preds = %merge19.i.i.i
-  %170 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.512", i32 %.val57.i.i.i, i32 %115, ptr %3)
+  %170 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.514", i32 %.val57.i.i.i, i32 %115, ptr %3)
   br label %"$Layout.check.exit.i.i"
 
 "$Layout.check.exit.i.i":                         ; preds = %merge23.i.i.i, %then24.i.i.i
@@ -39432,7 +39430,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %196 = load i32, ptr %.sroa.4.0.cache.sroa_idx.i.i, align 4
   %197 = load i32, ptr %.sroa.5.0.cache.sroa_idx.i.i, align 8
   %198 = load i32, ptr %.sroa.6.0.cache.sroa_idx.i.i, align 4
-  %199 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.515", ptr nonnull %common.ret.op.i.i84.i, i32 %196, i32 %197, i32 %198)
+  %199 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.517", ptr nonnull %common.ret.op.i.i84.i, i32 %196, i32 %197, i32 %198)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i80.i)
   %200 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i85.i = call i64 @llvm.smin.i64(i64 %200, i64 1023)
@@ -39489,7 +39487,7 @@ then:                                             ; preds = %entry
   br i1 %.not9, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.509", i32 %2, ptr %0, i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.511", i32 %2, ptr %0, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -39546,7 +39544,7 @@ then2:                                            ; preds = %then
   %14 = load ptr, ptr %0, align 8
   %15 = getelementptr i8, ptr %14, i64 68
   %16 = load i32, ptr %15, align 4
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.513", i32 %16)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.515", i32 %16)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -40184,7 +40182,7 @@ then2.i:                                          ; preds = %then.i
   %19 = load i32, ptr %10, align 4
   %20 = load i32, ptr %1, align 4
   %21 = load i32, ptr %8, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.514", i32 %18, i32 %19, i32 %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.516", i32 %18, i32 %19, i32 %20, i32 %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %17)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -40287,7 +40285,7 @@ then2.i:                                          ; preds = %then.i
   %21 = load i32, ptr %12, align 4
   %22 = load i32, ptr %2, align 4
   %23 = load i32, ptr %10, align 4
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.514", i32 %20, i32 %21, i32 %22, i32 %23)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.516", i32 %20, i32 %21, i32 %22, i32 %23)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %19)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -40429,8 +40427,8 @@ merge1.i:                                         ; preds = %whilebody.i
   %.pre = load i32, ptr %14, align 4
   br label %merge1
 
-common.ret:                                       ; preds = %"$anon (./terra/plan/sizes.t:30).exit.thread", %"$anon (./terra/plan/sizes.t:30).exit", %merge7, %"$anon (./terra/plan/sizes.t:30).519.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i31, %"$anon (./terra/plan/sizes.t:30).519.exit" ], [ %54, %merge7 ], [ %32, %"$anon (./terra/plan/sizes.t:30).exit" ], [ %27, %"$anon (./terra/plan/sizes.t:30).exit.thread" ]
+common.ret:                                       ; preds = %"$anon (./terra/plan/sizes.t:30).exit.thread", %"$anon (./terra/plan/sizes.t:30).exit", %merge7, %"$anon (./terra/plan/sizes.t:30).521.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i31, %"$anon (./terra/plan/sizes.t:30).521.exit" ], [ %54, %merge7 ], [ %32, %"$anon (./terra/plan/sizes.t:30).exit" ], [ %27, %"$anon (./terra/plan/sizes.t:30).exit.thread" ]
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %"$anon (./terra/plan/sizes.t:30).exit.merge1_crit_edge", %merge
@@ -40461,7 +40459,7 @@ whilebody.i32:                                    ; preds = %then8, %merge1.i37
   %47 = add i64 %.neg.i35, %high.018.i33
   %48 = call fastcc i32 @"$choose_pages_of_context"(ptr nonnull %0, i64 %47, ptr nonnull %fits.i29, ptr %1)
   %.not.i36 = icmp eq i32 %48, 0
-  br i1 %.not.i36, label %merge1.i37, label %"$anon (./terra/plan/sizes.t:30).519.exit"
+  br i1 %.not.i36, label %merge1.i37, label %"$anon (./terra/plan/sizes.t:30).521.exit"
 
 merge1.i37:                                       ; preds = %whilebody.i32
   %49 = load i8, ptr %fits.i29, align 1
@@ -40475,9 +40473,9 @@ merge1.i37:                                       ; preds = %whilebody.i32
 merge.i30:                                        ; preds = %merge1.i37, %then8
   %low.0.lcssa.i = phi i64 [ %44, %then8 ], [ %low.1.i38, %merge1.i37 ]
   %53 = call fastcc i32 @"$choose_pages_of_context"(ptr nonnull %0, i64 %low.0.lcssa.i, ptr nonnull %fits.i29, ptr %1)
-  br label %"$anon (./terra/plan/sizes.t:30).519.exit"
+  br label %"$anon (./terra/plan/sizes.t:30).521.exit"
 
-"$anon (./terra/plan/sizes.t:30).519.exit":       ; preds = %whilebody.i32, %merge.i30
+"$anon (./terra/plan/sizes.t:30).521.exit":       ; preds = %whilebody.i32, %merge.i30
   %common.ret.op.i31 = phi i32 [ %53, %merge.i30 ], [ %48, %whilebody.i32 ]
   call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i29)
   br label %common.ret
@@ -40841,7 +40839,7 @@ then.i52.i:                                       ; preds = %"$Layout.local_mlp_
 then2.i:                                          ; preds = %"$Layout.num_local_experts.exit.i"
   %94 = load i32, ptr %17, align 4
   %95 = load i32, ptr %9, align 4
-  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.516", i32 %94, i32 %95)
+  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.518", i32 %94, i32 %95)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %97 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %97, i64 1023)
@@ -41218,7 +41216,7 @@ entry:
   %80 = sdiv i64 %79, 256
   %reass.add.i = add nsw i64 %69, %80
   %reass.mul.i = shl i64 %reass.add.i, 8
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:114).518"(ptr %0, ptr nonnull %3, ptr %2)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:114).520"(ptr %0, ptr nonnull %3, ptr %2)
   %81 = getelementptr i8, ptr %0, i64 216
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i)
   %82 = load i32, ptr %16, align 4, !noalias !84
@@ -41226,7 +41224,7 @@ entry:
   %.sroa.2.0.narrow.sroa_idx.i = getelementptr inbounds i8, ptr %narrow.i, i64 4
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %16, i64 24, i1 false)
   %83 = load ptr, ptr %0, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:114).518"(ptr %81, ptr nonnull %narrow.i, ptr %83)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:114).520"(ptr %81, ptr nonnull %narrow.i, ptr %83)
   %84 = getelementptr i8, ptr %0, i64 184
   %85 = getelementptr i8, ptr %0, i64 400
   %86 = load <4 x ptr>, ptr %84, align 8
@@ -41667,7 +41665,7 @@ entry:
 }
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: readwrite)
-define internal fastcc void @"$anon (./terra/scheduling/batch.t:114).518"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
+define internal fastcc void @"$anon (./terra/scheduling/batch.t:114).520"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
 entry:
   %3 = getelementptr i8, ptr %0, i64 16
   store ptr %2, ptr %3, align 8
@@ -42084,7 +42082,7 @@ then2:                                            ; preds = %then
   %11 = load i32, ptr %10, align 4
   %12 = getelementptr i8, ptr %0, i64 200
   %13 = load i32, ptr %12, align 4
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.520", i32 %3, i32 %11, i32 %13, i64 2147483647)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.522", i32 %3, i32 %11, i32 %13, i64 2147483647)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -42214,7 +42212,7 @@ then7:                                            ; preds = %"$Plan.most_pages_o
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
   %66 = getelementptr i8, ptr %0, i64 196
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.521", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.523", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
   %69 = getelementptr i8, ptr %0, i64 480
   store i8 0, ptr %69, align 1
   %70 = getelementptr i8, ptr %0, i64 481
@@ -42230,7 +42228,7 @@ then10:                                           ; preds = %else8
   %73 = getelementptr i8, ptr %0, i64 480
   store i8 0, ptr %73, align 1
   %74 = getelementptr i8, ptr %0, i64 481
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %74, ptr noundef nonnull align 1 dereferenceable(52) @"$string.522", i64 52, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %74, ptr noundef nonnull align 1 dereferenceable(52) @"$string.524", i64 52, i1 false)
   br label %merge6
 
 else11:                                           ; preds = %else8
@@ -42310,7 +42308,7 @@ then.i4.i.i:                                      ; preds = %entry
   br i1 %36, label %then.i18, label %else.i
 
 then.i18:                                         ; preds = %"$Plan.room_for_pages.exit.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.523", i64 101, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.525", i64 101, i1 false)
   br label %"$Plan.suggest.exit"
 
 else.i:                                           ; preds = %"$Plan.room_for_pages.exit.i"
@@ -42322,7 +42320,7 @@ else.i:                                           ; preds = %"$Plan.room_for_pag
 then1.i:                                          ; preds = %else.i
   %40 = sext i32 %35 to i64
   %41 = mul i64 %33, %40
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.524", i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.526", i64 %41)
   br label %"$Plan.suggest.exit"
 
 else2.i:                                          ; preds = %else.i
@@ -42333,13 +42331,13 @@ else2.i:                                          ; preds = %else.i
   br i1 %.not.i, label %else4.i, label %then3.i
 
 then3.i:                                          ; preds = %else2.i
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.525", i64 %33)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.527", i64 %33)
   br label %"$Plan.suggest.exit"
 
 else4.i:                                          ; preds = %else2.i
   %47 = sext i32 %35 to i64
   %48 = mul nsw i64 %33, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.526", i64 %33, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.528", i64 %33, i64 %48)
   br label %"$Plan.suggest.exit"
 
 "$Plan.suggest.exit":                             ; preds = %then.i18, %then1.i, %then3.i, %else4.i
@@ -42373,7 +42371,7 @@ then.i26:                                         ; preds = %"$Plan.suggest.exit
   %67 = load i32, ptr %66, align 4
   %68 = load i64, ptr %29, align 8
   %69 = sub i64 %26, %68
-  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.527", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
+  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.529", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
   %71 = getelementptr i8, ptr %0, i64 480
   store i8 0, ptr %71, align 1
   %72 = getelementptr i8, ptr %0, i64 481
@@ -42766,7 +42764,7 @@ then.i.i:                                         ; preds = %"$Loop.enter_turn.e
   br i1 %.not23.i.i, label %"$Engine.begin_profile.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.589", i64 29, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.591", i64 29, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -42824,7 +42822,7 @@ or.lhs.false1.i.i.i:                              ; preds = %merge.i.i
   br i1 %or.cond.i.i.i12, label %then.i.i.i14, label %merge.i.i.i13
 
 then3.i.i.i:                                      ; preds = %then.i.i.i14
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.590", i32 %60)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.592", i32 %60)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %79 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -43095,7 +43093,7 @@ then:                                             ; preds = %entry
   br i1 %.not25, label %common.ret, label %then3
 
 then3:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.591", ptr nonnull @"$string.592")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.593", ptr nonnull @"$string.594")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -43232,7 +43230,7 @@ then.i:                                           ; preds = %"$Loop.enter_turn.e
   br i1 %.not.i, label %"$Engine.end_profile.exit", label %then3.i
 
 then3.i:                                          ; preds = %then.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.593", i64 21, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.595", i64 21, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %59 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -43278,7 +43276,7 @@ then.i3.i.i.i:                                    ; preds = %else.i
   store i8 0, ptr %64, align 8
   %69 = getelementptr i8, ptr %57, i64 1600
   %70 = load i64, ptr %69, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.594")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.596")
   %71 = load i64, ptr %65, align 8
   %72 = add i64 %71, 1
   %73 = load i64, ptr %66, align 8
@@ -43356,7 +43354,7 @@ then2.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i82.i.i
 
 "$JsonWriter.integer.exit.i.i":                   ; preds = %then2.i.i.i.i.i.i, %merge.i.i.i.i82.i.i, %then.i.i.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.595")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.597")
   %95 = load i64, ptr %65, align 8
   %96 = add i64 %95, 1
   %97 = load i64, ptr %66, align 8
@@ -43561,7 +43559,7 @@ then.i.i.i14.i.i:                                 ; preds = %merge.i.i.i.i.i9.i.
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr readonly %140)
   %151 = getelementptr i8, ptr %122, i64 8
   %152 = load i64, ptr %151, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.596")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.598")
   %153 = load i64, ptr %65, align 8
   %154 = add i64 %153, 1
   %155 = load i64, ptr %66, align 8
@@ -43639,7 +43637,7 @@ then2.i.i.i.i139.i.i:                             ; preds = %merge.i.i.i.i138.i.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i135.i.i)
   %175 = getelementptr i8, ptr %122, i64 16
   %176 = load i64, ptr %175, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.597")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.599")
   %177 = load i64, ptr %65, align 8
   %178 = add i64 %177, 1
   %179 = load i64, ptr %66, align 8
@@ -43874,7 +43872,7 @@ then:                                             ; preds = %entry
   br i1 %.not23, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.591", ptr nonnull @"$string.598")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.593", ptr nonnull @"$string.600")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -44034,7 +44032,7 @@ merge:                                            ; preds = %entry
   %5 = load i64, ptr %4, align 8
   %spec.store.select = tail call i64 @llvm.smin.i64(i64 %5, i64 8000000000)
   %6 = getelementptr i8, ptr %0, i64 1864
-  store ptr @"$string.599", ptr %6, align 8
+  store ptr @"$string.601", ptr %6, align 8
   %7 = getelementptr i8, ptr %0, i64 1872
   store i32 -1, ptr %7, align 4
   %8 = getelementptr i8, ptr %0, i64 1880
@@ -44198,7 +44196,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.600", i32 %1, i32 %.pre.i)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.602", i32 %1, i32 %.pre.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %53 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %53, i64 1023)
@@ -44375,7 +44373,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %171, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.601", i32 %1, i64 %.lcssa36)
+  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.603", i32 %1, i64 %.lcssa36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56.i.i.i.i)
   %173 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i57.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %173, i64 1023)
@@ -44502,7 +44500,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.602", i64 %184)
+  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.604", i64 %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i)
   %226 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i61.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %226, i64 1023)
@@ -44585,7 +44583,7 @@ forbody.i69.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i71.i.i.i.i:                                 ; preds = %forbody.i69.i.i.i.i
   %258 = load i64, ptr %251, align 8
-  %259 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.603", i32 %1, i64 %258, i32 %256)
+  %259 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.605", i32 %1, i64 %258, i32 %256)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i66.i.i.i.i)
   %260 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i73.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %260, i64 1023)
@@ -44657,7 +44655,7 @@ and.lhs.true.i42.i.i:                             ; preds = %whilebody.i.i5.i
   br i1 %.not.i.i, label %then2.i.i14, label %merge1.i.i
 
 then2.i.i14:                                      ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.604", i32 %286, i32 %1)
+  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.606", i32 %286, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %288 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %288, i64 1023)
@@ -45852,7 +45850,7 @@ then:                                             ; preds = %forbody
 
 then.i:                                           ; preds = %then
   %35 = load i64, ptr %28, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.605", i64 %30, i64 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.607", i64 %30, i64 %35)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -46250,7 +46248,7 @@ entry:
   br i1 %18, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.606", ptr %19, align 8
+  store ptr @"$string.608", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %25 = load i64, ptr %21, align 8
   %26 = add i64 %25, 1
@@ -46283,7 +46281,7 @@ then2:                                            ; preds = %then
   br label %common.ret
 
 else:                                             ; preds = %entry
-  store ptr @"$string.607", ptr %19, align 8
+  store ptr @"$string.609", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %37 = load i64, ptr %21, align 8
   %38 = add i64 %37, 1
@@ -46313,7 +46311,7 @@ then6:                                            ; preds = %else
 
 merge:                                            ; preds = %else, %then
   %49 = getelementptr i8, ptr %0, i64 1864
-  store ptr @"$string.608", ptr %49, align 8
+  store ptr @"$string.610", ptr %49, align 8
   %50 = getelementptr i8, ptr %0, i64 1872
   store i32 -1, ptr %50, align 4
   %51 = getelementptr i8, ptr %0, i64 1880
@@ -46369,7 +46367,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = getelementptr i8, ptr %0, i64 1864
-  store ptr @"$string.609", ptr %13, align 8
+  store ptr @"$string.611", ptr %13, align 8
   %14 = getelementptr i8, ptr %0, i64 1872
   store i32 -1, ptr %14, align 4
   %15 = getelementptr i8, ptr %0, i64 1880
@@ -46418,7 +46416,7 @@ merge:                                            ; preds = %entry, %then
   %39 = getelementptr inbounds i8, ptr %args, i64 24
   store ptr %38, ptr %39, align 8
   %40 = getelementptr i8, ptr %0, i64 1864
-  store ptr @"$string.574", ptr %40, align 8
+  store ptr @"$string.576", ptr %40, align 8
   %41 = getelementptr i8, ptr %0, i64 1872
   store i32 -1, ptr %41, align 4
   %42 = getelementptr i8, ptr %0, i64 1880
@@ -46460,7 +46458,7 @@ entry:
   %3 = getelementptr i8, ptr %0, i64 1888
   store ptr %3, ptr %args, align 8
   %4 = getelementptr i8, ptr %0, i64 1864
-  store ptr @"$string.610", ptr %4, align 8
+  store ptr @"$string.612", ptr %4, align 8
   %5 = getelementptr i8, ptr %0, i64 1872
   store i32 -1, ptr %5, align 4
   %6 = getelementptr i8, ptr %0, i64 1880
@@ -46680,7 +46678,7 @@ merge.i.i.i12:                                    ; preds = %forbody.i.i.i.i
   br i1 %.not1.i.i.i.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge.i.i.i12
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.612", i64 %50)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.614", i64 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %68 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %68, i64 1023)
@@ -46706,7 +46704,7 @@ merge.i.i.i.i:                                    ; preds = %merge.i.i.i12
   br i1 %.not43.i.i.i.i, label %merge4.i.i.i.i, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.613", i32 %65, i64 %50, i32 %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.615", i32 %65, i64 %50, i32 %73)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i46.i.i.i.i)
   %75 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i47.i.i.i.i = call i64 @llvm.smin.i64(i64 %75, i64 1023)
@@ -46732,7 +46730,7 @@ merge4.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   br i1 %81, label %then13.i.i.i.i, label %merge4.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %merge4.i.i.i.i
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.614", i32 %65, i64 %50, i32 %80)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.616", i32 %65, i64 %50, i32 %80)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i.i.i)
   %83 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i51.i.i.i.i = call i64 @llvm.smin.i64(i64 %83, i64 1023)
@@ -46813,7 +46811,7 @@ merge1.i.i:                                       ; preds = %then3.i.i, %and.lhs
   br label %merge.i
 
 then2.i:                                          ; preds = %then.i
-  %108 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.611", i32 %2)
+  %108 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.613", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %109 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %109, i64 1023)
@@ -46981,7 +46979,7 @@ then.i.i.i13:                                     ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i13
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.615", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.617", i64 20, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -47010,7 +47008,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i11
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.616", i32 %59, i32 152)
+  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.618", i32 %59, i32 152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i84.i.i.i)
   %61 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i85.i.i.i = tail call i64 @llvm.smin.i64(i64 %61, i64 1023)
@@ -47049,7 +47047,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.620", i32 %72)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.622", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %75 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %75, i64 1023)
@@ -47079,7 +47077,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.621", i32 %81, i32 %72)
+  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.623", i32 %81, i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i95.i.i.i.i)
   %83 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i96.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %83, i64 1023)
@@ -47109,7 +47107,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.622", i64 %89)
+  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.624", i64 %89)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i99.i.i.i.i)
   %92 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i100.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -47139,7 +47137,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.623", i32 %98)
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.625", i32 %98)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -47157,7 +47155,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %103, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.624", i32 %98, i32 %42)
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.626", i32 %98, i32 %42)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -47177,7 +47175,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i88.i.i.i
 
 then2.i.i88.i.i.i:                                ; preds = %then.i.i.i.i.i
-  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.625", i32 %111, i32 %48, i32 %50)
+  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.627", i32 %111, i32 %48, i32 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %114 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %114, i64 1023)
@@ -47213,14 +47211,14 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.636", i32 %122)
+  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.638", i32 %122)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge21.i.i.i:                                    ; preds = %merge17.i.i.i
   %125 = getelementptr i8, ptr %1, i64 72
   %126 = load ptr, ptr %125, align 8
-  %127 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.637", ptr %126, i32 %122, i32 %42, ptr %3)
+  %127 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.639", ptr %126, i32 %122, i32 %42, ptr %3)
   %.not79.i.i.i = icmp eq i32 %127, 0
   br i1 %.not79.i.i.i, label %merge30.i.i.i, label %"$Loop.submit.exit"
 
@@ -47612,7 +47610,7 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %forcond.i.i.i45.i.i
   %295 = load i64, ptr %279, align 8
   %.not.i.i.i.i38.i.i.i = icmp slt i64 %295, %294
   %.pre.i.i.i.i.i.i = load ptr, ptr %277, align 8
-  br i1 %.not.i.i.i.i38.i.i.i, label %merge.i.i.i.i39.i.i.i, label %"$Vector.push.648.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i38.i.i.i, label %merge.i.i.i.i39.i.i.i, label %"$Vector.push.650.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i39.i.i.i:                            ; preds = %and.lhs.true.i.i.i.i.i
   %296 = shl i64 %295, 1
@@ -47627,9 +47625,9 @@ merge7.i.i.i.i42.i.i.i:                           ; preds = %merge.i.i.i.i39.i.i
   store ptr %298, ptr %277, align 8
   store i64 %spec.store.select.i.i.i.i41.i.i.i, ptr %279, align 8
   %.pre10.i.i.i43.i.i.i = load i64, ptr %278, align 8
-  br label %"$Vector.push.648.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.650.exit.thread.i.i.i.i.i"
 
-"$Vector.push.648.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i42.i.i.i, %and.lhs.true.i.i.i.i.i
+"$Vector.push.650.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i42.i.i.i, %and.lhs.true.i.i.i.i.i
   %300 = phi i64 [ %.pre10.i.i.i43.i.i.i, %merge7.i.i.i.i42.i.i.i ], [ %293, %and.lhs.true.i.i.i.i.i ]
   %301 = phi ptr [ %298, %merge7.i.i.i.i42.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i ]
   %302 = getelementptr %109, ptr %301, i64 %300
@@ -47639,7 +47637,7 @@ merge7.i.i.i.i42.i.i.i:                           ; preds = %merge.i.i.i.i39.i.i
   store i64 %304, ptr %278, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.648.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i48.i.i.i", %forbody.lr.ph.i.i.i44.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.650.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i48.i.i.i", %forbody.lr.ph.i.i.i44.i.i.i
   %305 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %305, %273
   br i1 %exitcond.not.i.i.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i.i.i.i
@@ -47786,7 +47784,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %368 = load i32, ptr %68, align 4
-  %369 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.650", i32 %368)
+  %369 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.652", i32 %368)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %370 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %370, i64 1023)
@@ -47819,7 +47817,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %379 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.651", i64 %376, i32 %46)
+  %379 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.653", i64 %376, i32 %46)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i)
   %380 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i61.i.i = tail call i64 @llvm.smin.i64(i64 %380, i64 1023)
@@ -47887,7 +47885,7 @@ then.i67.i.i:                                     ; preds = %merge.i33.i
   br i1 %.not.i.i, label %then6.i, label %then2.i69.i.i
 
 then2.i69.i.i:                                    ; preds = %then.i67.i.i
-  %403 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.625", i32 %401, i32 %396, i32 %397)
+  %403 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.627", i32 %401, i32 %396, i32 %397)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i)
   %404 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i70.i.i = tail call i64 @llvm.smin.i64(i64 %404, i64 1023)
@@ -47924,7 +47922,7 @@ then2.i76.i.i:                                    ; preds = %then.i75.i.i
   %415 = load i32, ptr %414, align 4
   %416 = getelementptr i8, ptr %25, i64 6468
   %417 = load i32, ptr %416, align 4
-  %418 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.652", i64 %410, i32 %415, i32 %417)
+  %418 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.654", i64 %410, i32 %415, i32 %417)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
   %419 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %419, i64 1023)
@@ -47973,7 +47971,7 @@ then2.i84.i.i:                                    ; preds = %merge.i.i37.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i38.i
 
 then5.i.i38.i:                                    ; preds = %then2.i84.i.i
-  %438 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.653", i32 %429)
+  %438 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.655", i32 %429)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i81.i.i)
   %439 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i85.i.i = tail call i64 @llvm.smin.i64(i64 %439, i64 1023)
@@ -48015,7 +48013,7 @@ then2.i91.i.i:                                    ; preds = %merge.i89.i.i
 
 then5.i93.i.i:                                    ; preds = %then2.i91.i.i
   %452 = call ptr @strerror(i32 %450)
-  %453 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.655", ptr %452)
+  %453 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.657", ptr %452)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i)
   %454 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i94.i.i = call i64 @llvm.smin.i64(i64 %454, i64 1023)
@@ -48127,7 +48125,7 @@ then:                                             ; preds = %entry
   br i1 %.not28, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.617", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.619", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -48162,7 +48160,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.618", i32 %1, i32 %12)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.620", i32 %1, i32 %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i29)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i30 = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -48184,7 +48182,7 @@ then2.i.i31:                                      ; preds = %then9
 
 merge4:                                           ; preds = %merge
   %20 = load i32, ptr %2, align 4
-  %21 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.619", ptr %0, i32 %1, i32 %20, ptr %3)
+  %21 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.621", ptr %0, i32 %1, i32 %20, ptr %3)
   br label %common.ret
 }
 
@@ -48207,7 +48205,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.626", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.628", double %6)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %8 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %8, i64 1023)
@@ -48245,7 +48243,7 @@ then.i:                                           ; preds = %merge
 
 then5.i:                                          ; preds = %then.i
   %16 = fpext float %14 to double
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.627", ptr nonnull @"$string.629", double %16, double 0.000000e+00)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.629", ptr nonnull @"$string.631", double %16, double 0.000000e+00)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -48287,7 +48285,7 @@ and.lhs.true.i110:                                ; preds = %merge4
 
 then9.i:                                          ; preds = %then.i108
   %28 = fpext float %24 to double
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.628", ptr nonnull @"$string.630", double %28, double 0.000000e+00)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.630", ptr nonnull @"$string.632", double %28, double 0.000000e+00)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31.i)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i32.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -48318,7 +48316,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not104, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.631", i32 %36)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.633", i32 %36)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -48337,7 +48335,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %44 = fpext float %40 to double
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.632", double %44)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.634", double %44)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -48354,7 +48352,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %50 = fpext float %47 to double
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.633", double %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.635", double %50)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -48371,7 +48369,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %56 = fpext float %53 to double
-  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.634", double %56)
+  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.636", double %56)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -48387,7 +48385,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not103, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.635", i32 %59, i32 20)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.637", i32 %59, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 }
@@ -48409,7 +48407,7 @@ then:                                             ; preds = %entry
   br i1 %.not70, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.638", i32 %4, i32 1024)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.640", i32 %4, i32 1024)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -48449,7 +48447,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %15 = add nuw nsw i32 %4, 1
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.639", i32 %15)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.641", i32 %15)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
   %17 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -48483,7 +48481,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not68, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.640", i32 %22)
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.642", i32 %22)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75)
   %24 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i76 = tail call i64 @llvm.smin.i64(i64 %24, i64 1023)
@@ -48523,7 +48521,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %34 = trunc nuw nsw i64 %indvars.iv to i32
-  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.641", i32 %34, i32 %32)
+  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.643", i32 %34, i32 %32)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i79)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i80 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -48549,7 +48547,7 @@ merge24:                                          ; preds = %forcond
   %43 = getelementptr i32, ptr %13, i64 %wide.trip.count
   %44 = load i32, ptr %43, align 4
   %45 = load i32, ptr %1, align 4
-  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.642", ptr %42, i32 %44, i32 %45, ptr %2)
+  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.644", ptr %42, i32 %44, i32 %45, ptr %2)
   br label %common.ret
 }
 
@@ -48574,7 +48572,7 @@ then:                                             ; preds = %entry
   br i1 %.not81, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.643", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.645", i32 %7, i32 %5)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -48602,7 +48600,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i8, ptr %0, i64 104
   %17 = load ptr, ptr %16, align 8
   %18 = load i32, ptr %1, align 4
-  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.644", ptr %17, i32 %7, i32 %18, ptr %2)
+  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.646", ptr %17, i32 %7, i32 %18, ptr %2)
   %.not = icmp eq i32 %19, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -48622,7 +48620,7 @@ and.lhs.true:                                     ; preds = %merge4
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.645", i32 %20)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.647", i32 %20)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -48673,7 +48671,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %40 = trunc nuw nsw i64 %indvars.iv102 to i32
   %41 = fpext float %34 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.646", i32 %40, double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.648", i32 %40, double %41)
   tail call fastcc void @"$printable.clean"(ptr nonnull %2, i64 1024)
   br label %common.ret
 
@@ -48695,7 +48693,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %46 = trunc nuw nsw i64 %indvars.iv102 to i32
-  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.647", i32 %46, i32 %39)
+  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.649", i32 %46, i32 %39)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i86)
   %48 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i87 = tail call i64 @llvm.smin.i64(i64 %48, i64 1023)
@@ -54543,7 +54541,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %22 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.704", ptr nonnull %message)
+  %22 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.706", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -54568,7 +54566,7 @@ then:                                             ; preds = %entry
   br i1 %.not30, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.664", i64 49, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.666", i64 49, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %4 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %4, i64 1023)
@@ -54603,7 +54601,7 @@ then5:                                            ; preds = %merge
   br i1 %.not29, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.665", i64 30, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.667", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i32 = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -54643,7 +54641,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %.not.i.i.i, label %then13, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.666", i64 %.val.i.i)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.668", i64 %.val.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %22 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %22, i64 1023)
@@ -54802,7 +54800,7 @@ then2.i:                                          ; preds = %merge.i
   br i1 %.not17.i, label %then13, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.703", i64 39, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.705", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %83 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %83, i64 1023)
@@ -54857,7 +54855,7 @@ then2.i:                                          ; preds = %merge.i
   %11 = getelementptr i8, ptr %10, i64 8
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr i8, ptr %0, i64 5585
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.667", ptr %12, ptr %13)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.669", ptr %12, ptr %13)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -54959,7 +54957,7 @@ or.lhs.false3:                                    ; preds = %entry
   br i1 %or.cond, label %then, label %or.lhs.false1
 
 then5:                                            ; preds = %then
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.668", i32 %2)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.670", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %36 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -55131,7 +55129,7 @@ then.i:                                           ; preds = %forbody.i63
 
 then3.i:                                          ; preds = %then.i
   %89 = trunc nuw nsw i64 %indvars.iv.i64 to i32
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.669", i32 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.671", i32 %89)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %91 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %91, i64 1023)
@@ -55169,7 +55167,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %101 = call ptr @strerror(i32 %100)
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.670", i32 %97, ptr %101)
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.672", i32 %97, ptr %101)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i)
   %103 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i37.i = call i64 @llvm.smin.i64(i64 %103, i64 1023)
@@ -55424,7 +55422,7 @@ merge:                                            ; preds = %entry
   %32 = getelementptr i8, ptr %0, i64 1880
   %33 = getelementptr i8, ptr %0, i64 1800
   %34 = getelementptr i8, ptr %0, i64 1857
-  store ptr @"$string.671", ptr %30, align 8
+  store ptr @"$string.673", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %35 = load i64, ptr %32, align 8
   %36 = add i64 %35, 1
@@ -55441,7 +55439,7 @@ merge:                                            ; preds = %entry
   br i1 %.not.i, label %merge1.i, label %then.i
 
 forcond.i:                                        ; preds = %merge1.i
-  store ptr @"$string.671", ptr %30, align 8
+  store ptr @"$string.673", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %43 = load i64, ptr %32, align 8
   %44 = add i64 %43, 1
@@ -55459,7 +55457,7 @@ forcond.i:                                        ; preds = %merge1.i
   br i1 %.not.1.i, label %merge1.1.i, label %then.i
 
 merge1.1.i:                                       ; preds = %forcond.i
-  store ptr @"$string.671", ptr %30, align 8
+  store ptr @"$string.673", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %52 = load i64, ptr %32, align 8
   %53 = add i64 %52, 1
@@ -55491,7 +55489,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 merge1.i:                                         ; preds = %merge
   %65 = getelementptr i8, ptr %0, i64 1816
-  store ptr @"$string.671", ptr %30, align 8
+  store ptr @"$string.673", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %66 = load i64, ptr %32, align 8
   %67 = add i64 %66, 1
@@ -55528,7 +55526,7 @@ merge2:                                           ; preds = %merge1.1.i
   %78 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i, ptr nonnull readonly %shape.i, ptr null)
   call void @llvm.lifetime.end.p0(i64 1616, ptr nonnull %unbound.i.i)
   %79 = getelementptr i8, ptr %0, i64 1952
-  store ptr @"$string.672", ptr %30, align 8
+  store ptr @"$string.674", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %80 = load i64, ptr %32, align 8
   %81 = add i64 %80, 1
@@ -55560,7 +55558,7 @@ merge.i:                                          ; preds = %merge2
   %92 = getelementptr i8, ptr %0, i64 176
   %93 = load ptr, ptr %79, align 8
   %94 = call fastcc i64 @"$RankBuffers.bind"(ptr %92, ptr nonnull %shape.i, ptr %93)
-  store ptr @"$string.673", ptr %30, align 8
+  store ptr @"$string.675", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %95 = load i64, ptr %32, align 8
   %96 = add i64 %95, 1
@@ -55599,7 +55597,7 @@ merge2.i:                                         ; preds = %merge.i
   br i1 %113, label %then7.i, label %merge6.i
 
 then7.i:                                          ; preds = %merge2.i
-  store ptr @"$string.674", ptr %30, align 8
+  store ptr @"$string.676", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %114 = load i64, ptr %32, align 8
   %115 = add i64 %114, 1
@@ -55634,7 +55632,7 @@ merge6.i:                                         ; preds = %then7.i, %merge2.i
   br i1 %128, label %then15.i, label %merge14.i
 
 then15.i:                                         ; preds = %merge6.i
-  store ptr @"$string.675", ptr %30, align 8
+  store ptr @"$string.677", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %129 = load i64, ptr %32, align 8
   %130 = add i64 %129, 1
@@ -55709,7 +55707,7 @@ merge14.i:                                        ; preds = %merge18.i, %merge6.
   %165 = load i32, ptr %147, align 4
   %166 = sext i32 %165 to i64
   %167 = mul i64 %164, %166
-  store ptr @"$string.672", ptr %30, align 8
+  store ptr @"$string.674", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %168 = load i64, ptr %32, align 8
   %169 = add i64 %168, 1
@@ -55762,7 +55760,7 @@ merge7:                                           ; preds = %merge14.i
   %190 = getelementptr inbounds i8, ptr %args.i, i64 16
   %191 = load <2 x ptr>, ptr %189, align 8
   store <2 x ptr> %191, ptr %190, align 8
-  store ptr @"$string.676", ptr %30, align 8
+  store ptr @"$string.678", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %192 = load i64, ptr %32, align 8
   %193 = add i64 %192, 1
@@ -55906,14 +55904,14 @@ forbody:                                          ; preds = %entry, %forbody
   %84 = mul i64 %reass.mul.i, %reass.add.i
   %85 = getelementptr i8, ptr %2, i64 %84
   call void @llvm.lifetime.start.p0(i64 12, ptr nonnull %.sroa.3.i)
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:114).518"(ptr %13, ptr nonnull readonly %4, ptr %85)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:114).520"(ptr %13, ptr nonnull readonly %4, ptr %85)
   %86 = getelementptr i8, ptr %13, i64 216
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i.i)
   %87 = load i32, ptr %6, align 4, !noalias !113
   store i32 %87, ptr %narrow.i.i, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %6, i64 24, i1 false)
   %88 = load ptr, ptr %13, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:114).518"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:114).520"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
   %89 = getelementptr i8, ptr %13, i64 184
   %90 = getelementptr i8, ptr %13, i64 400
   %91 = load <4 x ptr>, ptr %89, align 8
@@ -56078,7 +56076,7 @@ merge:                                            ; preds = %"$Plan.layout.exit"
   %25 = load i64, ptr %bytes, align 8
   %26 = getelementptr i8, ptr %0, i64 1936
   %27 = getelementptr i8, ptr %0, i64 1864
-  store ptr @"$string.672", ptr %27, align 8
+  store ptr @"$string.674", ptr %27, align 8
   %28 = getelementptr i8, ptr %0, i64 1872
   store i32 -1, ptr %28, align 4
   %29 = getelementptr i8, ptr %0, i64 1880
@@ -56219,7 +56217,7 @@ then.i.i:                                         ; preds = %then15
   br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.677", i32 %67)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.679", i32 %67)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %81 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %81, i64 1023)
@@ -56622,7 +56620,7 @@ then5.i:                                          ; preds = %then2.i
 then.i28.i:                                       ; preds = %then5.i
   %251 = getelementptr i8, ptr %244, i64 28
   %252 = load i32, ptr %251, align 4
-  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %250, i64 1024, ptr nonnull @"$string.678", ptr nonnull @"$string.232", i32 %252, ptr nonnull %cause.i.i93)
+  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %250, i64 1024, ptr nonnull @"$string.680", ptr nonnull @"$string.232", i32 %252, ptr nonnull %cause.i.i93)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i26.i)
   %254 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %250)
   %spec.select.i.i.i29.i = call i64 @llvm.smin.i64(i64 %254, i64 1023)
@@ -56669,7 +56667,7 @@ merge14:                                          ; preds = %else16, %"$layout.p
   %266 = getelementptr i8, ptr %0, i64 1920
   %267 = load <2 x ptr>, ptr %265, align 8
   store <2 x ptr> %267, ptr %266, align 8
-  store ptr @"$string.687", ptr %27, align 8
+  store ptr @"$string.689", ptr %27, align 8
   store i32 -1, ptr %28, align 4
   %268 = load i64, ptr %29, align 8
   %269 = add i64 %268, 1
@@ -56757,7 +56755,7 @@ then.i:                                           ; preds = %then
   %24 = load ptr, ptr %0, align 8
   %25 = getelementptr i8, ptr %24, i64 28
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.678", ptr nonnull @"$string.232", i32 %26, ptr nonnull %cause.i)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.680", ptr nonnull @"$string.232", i32 %26, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %28 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %23)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -56854,7 +56852,7 @@ then.i:                                           ; preds = %then
   %23 = load ptr, ptr %0, align 8
   %24 = getelementptr i8, ptr %23, i64 28
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.678", ptr nonnull @"$string.679", i32 %25, ptr nonnull %cause.i)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.680", ptr nonnull @"$string.681", i32 %25, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -56945,14 +56943,14 @@ merge.i:                                          ; preds = %then.i, %entry
   %19 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.289", ptr nonnull %part.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i)
   %.not.i = icmp eq i32 %19, 0
-  br i1 %.not.i, label %merge4.i, label %"$place_model.680.exit"
+  br i1 %.not.i, label %merge4.i, label %"$place_model.682.exit"
 
 merge4.i:                                         ; preds = %merge.i
   %20 = getelementptr i8, ptr %1, i64 48
   %21 = load ptr, ptr %20, align 8
   %22 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.293", ptr nonnull @"$string.406", ptr %21)
   %.not53.i = icmp eq i32 %22, 0
-  br i1 %.not53.i, label %merge8.i, label %"$place_model.680.exit"
+  br i1 %.not53.i, label %merge8.i, label %"$place_model.682.exit"
 
 merge8.i:                                         ; preds = %merge4.i
   %23 = getelementptr i8, ptr %1, i64 56
@@ -56973,7 +56971,7 @@ merge8.i:                                         ; preds = %merge4.i
   %28 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly %spec.select.i, ptr nonnull %part.i56.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i56.i)
   %.not54.i = icmp eq i32 %28, 0
-  br i1 %.not54.i, label %merge13.i, label %"$place_model.680.exit"
+  br i1 %.not54.i, label %merge13.i, label %"$place_model.682.exit"
 
 merge13.i:                                        ; preds = %merge8.i
   %29 = load ptr, ptr %0, align 8
@@ -57077,14 +57075,14 @@ forbody.i:                                        ; preds = %merge19.i, %forbody
   %54 = load ptr, ptr %53, align 8
   %55 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.296", ptr nonnull @"$string.406", ptr %54)
   %.not.i.i.i = icmp eq i32 %55, 0
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.680.exit"
+  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.682.exit"
 
 merge.i.i.i:                                      ; preds = %forbody.i
   %56 = getelementptr i8, ptr %42, i64 16
   %57 = load ptr, ptr %56, align 8
   %58 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.303", ptr nonnull @"$string.406", ptr %57)
   %.not75.i.i.i = icmp eq i32 %58, 0
-  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.680.exit"
+  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.682.exit"
 
 merge2.i.i.i:                                     ; preds = %merge.i.i.i
   %59 = load ptr, ptr %0, align 8
@@ -57098,14 +57096,14 @@ then7.i.i.i:                                      ; preds = %merge2.i.i.i
   %64 = load ptr, ptr %63, align 8
   %65 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.301", ptr nonnull @"$string.406", ptr %64)
   %.not76.i.i.i = icmp eq i32 %65, 0
-  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.680.exit"
+  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.682.exit"
 
 merge10.i.i.i:                                    ; preds = %then7.i.i.i
   %66 = getelementptr i8, ptr %42, i64 32
   %67 = load ptr, ptr %66, align 8
   %68 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.302", ptr nonnull @"$string.406", ptr %67)
   %.not77.i.i.i = icmp eq i32 %68, 0
-  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.680.exit"
+  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.682.exit"
 
 merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %merge2.i.i.i
   %69 = getelementptr i8, ptr %42, i64 40
@@ -57121,7 +57119,7 @@ merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %mer
   %73 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.297", ptr nonnull %part.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i)
   %.not78.i.i.i = icmp eq i32 %73, 0
-  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.680.exit"
+  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.682.exit"
 
 merge20.i.i.i:                                    ; preds = %merge6.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i84.i.i.i)
@@ -57135,7 +57133,7 @@ merge20.i.i.i:                                    ; preds = %merge6.i.i.i
   %76 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.298", ptr nonnull %part.i84.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i)
   %.not79.i.i.i = icmp eq i32 %76, 0
-  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.680.exit"
+  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.682.exit"
 
 merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %77 = add i32 %52, %49
@@ -57148,9 +57146,9 @@ merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %78 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.299", ptr nonnull %part.i89.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i)
   %.not80.i.i.i = icmp eq i32 %78, 0
-  br i1 %.not80.i.i.i, label %"$place_attention.684.exit.i.i", label %"$place_model.680.exit"
+  br i1 %.not80.i.i.i, label %"$place_attention.686.exit.i.i", label %"$place_model.682.exit"
 
-"$place_attention.684.exit.i.i":                  ; preds = %merge25.i.i.i
+"$place_attention.686.exit.i.i":                  ; preds = %merge25.i.i.i
   %79 = getelementptr i8, ptr %42, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i)
   %80 = getelementptr i8, ptr %42, i64 88
@@ -57167,9 +57165,9 @@ merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %86 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.300", ptr nonnull %part.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i)
   %.not.i.i = icmp eq i32 %86, 0
-  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.680.exit"
+  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.682.exit"
 
-merge.i.i:                                        ; preds = %"$place_attention.684.exit.i.i"
+merge.i.i:                                        ; preds = %"$place_attention.686.exit.i.i"
   %87 = load i8, ptr %42, align 1
   %88 = trunc i8 %87 to i1
   br i1 %88, label %merge1.i.i, label %then2.i.i
@@ -57193,7 +57191,7 @@ then2.i.i:                                        ; preds = %merge.i.i
   %98 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.305", ptr nonnull %part.i.i31.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i)
   %.not.i36.i.i = icmp eq i32 %98, 0
-  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.680.exit"
+  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.682.exit"
 
 merge.i38.i.i:                                    ; preds = %then2.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i)
@@ -57205,7 +57203,7 @@ merge.i38.i.i:                                    ; preds = %then2.i.i
   %99 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.306", ptr nonnull %part.i19.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i)
   %.not18.i.i.i = icmp eq i32 %99, 0
-  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.680.exit"
+  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.682.exit"
 
 merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i)
@@ -57222,7 +57220,7 @@ merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   store i64 %105, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i, align 8
   %106 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.307", ptr nonnull %part.i24.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i)
-  br label %"$place_layer.683.exit.i"
+  br label %"$place_layer.685.exit.i"
 
 merge1.i.i:                                       ; preds = %merge.i.i
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i)
@@ -57286,7 +57284,7 @@ forbody.lr.ph.i.i.i:                              ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i to i64
   br label %forbody.i.i.i
 
-forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).685.exit.i.i.i"
+forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).687.exit.i.i.i"
   %indvars.iv.next.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i, 1
   %exitcond.not.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i, %wide.trip.count.i.i.i
   br i1 %exitcond.not.i.i.i, label %merge6.i.i, label %forbody.i.i.i
@@ -57367,9 +57365,9 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   %157 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.312", ptr nonnull %part.i19.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
   %.not18.i.i.i.i = icmp eq i32 %157, 0
-  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).685.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
+  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).687.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
 
-"$anon (./terra/checkpoint/weights_place.t:165).685.exit.i.i.i": ; preds = %merge.i.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:165).687.exit.i.i.i": ; preds = %merge.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
   %158 = load i32, ptr %34, align 8
   %159 = load i32, ptr %35, align 4
@@ -57385,11 +57383,11 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   %.not40.i.i.i = icmp eq i32 %162, 0
   br i1 %.not40.i.i.i, label %forcond.i.i.i, label %"$place_experts.exit.thread.i.i"
 
-"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:165).685.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
-  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:165).685.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
+"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:165).687.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
+  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:165).687.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i)
-  br label %"$place_model.680.exit"
+  br label %"$place_model.682.exit"
 
 merge6.i.i:                                       ; preds = %forcond.i.i.i, %"$Layout.num_local_experts.exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
@@ -57419,7 +57417,7 @@ merge10.i.i:                                      ; preds = %merge6.i.i
   %176 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.315", ptr nonnull %part.i.i48.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i)
   %.not.i53.i.i = icmp eq i32 %176, 0
-  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.680.exit"
+  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.682.exit"
 
 merge.i55.i.i:                                    ; preds = %merge10.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
@@ -57431,7 +57429,7 @@ merge.i55.i.i:                                    ; preds = %merge10.i.i
   %177 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.316", ptr nonnull %part.i19.i47.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
   %.not18.i60.i.i = icmp eq i32 %177, 0
-  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.680.exit"
+  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.682.exit"
 
 merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
@@ -57448,14 +57446,14 @@ merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
   store i64 %183, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i, align 8
   %184 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.317", ptr nonnull %part.i24.i46.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
-  br label %"$place_layer.683.exit.i"
+  br label %"$place_layer.685.exit.i"
 
-"$place_layer.683.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
+"$place_layer.685.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
   %common.ret.op.i.i = phi i32 [ %106, %merge2.i39.i.i ], [ %184, %merge2.i61.i.i ]
   %.not55.i = icmp eq i32 %common.ret.op.i.i, 0
-  br i1 %.not55.i, label %merge19.i, label %"$place_model.680.exit"
+  br i1 %.not55.i, label %merge19.i, label %"$place_model.682.exit"
 
-merge19.i:                                        ; preds = %"$place_layer.683.exit.i", %merge6.i.i
+merge19.i:                                        ; preds = %"$place_layer.685.exit.i", %merge6.i.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
   br i1 %exitcond.not.i, label %merge17.i, label %forbody.i
@@ -57464,14 +57462,14 @@ merge17.i:                                        ; preds = %merge19.i, %merge13
   %185 = getelementptr i8, ptr %0, i64 37
   %186 = load i8, ptr %185, align 1
   %187 = trunc i8 %186 to i1
-  br i1 %187, label %then24.i, label %"$place_model.680.exit"
+  br i1 %187, label %then24.i, label %"$place_model.682.exit"
 
 then24.i:                                         ; preds = %merge17.i
   %188 = call fastcc i32 @"$place_head_scales"(ptr nonnull %placer, ptr %1)
-  br label %"$place_model.680.exit"
+  br label %"$place_model.682.exit"
 
-"$place_model.680.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.684.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.683.exit.i", %merge.i, %merge4.i, %merge8.i, %"$place_experts.exit.thread.i.i", %merge17.i, %then24.i
-  %common.ret.op.i = phi i32 [ %188, %then24.i ], [ 0, %merge17.i ], [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ %common.ret.op.i.i, %"$place_layer.683.exit.i" ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.684.exit.i.i" ]
+"$place_model.682.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.686.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.685.exit.i", %merge.i, %merge4.i, %merge8.i, %"$place_experts.exit.thread.i.i", %merge17.i, %then24.i
+  %common.ret.op.i = phi i32 [ %188, %then24.i ], [ 0, %merge17.i ], [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ %common.ret.op.i.i, %"$place_layer.685.exit.i" ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.686.exit.i.i" ]
   ret i32 %common.ret.op.i
 }
 
@@ -57761,7 +57759,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.681", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.683", ptr %27, ptr nonnull %name)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -57818,7 +57816,7 @@ then:                                             ; preds = %entry
   %19 = load ptr, ptr %0, align 8
   %20 = getelementptr i8, ptr %19, i64 28
   %21 = load i32, ptr %20, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.682", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.684", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %10)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -58222,7 +58220,7 @@ then:                                             ; preds = %"$MappedFile.is_bro
 then3:                                            ; preds = %then
   %11 = load ptr, ptr %0, align 8
   %12 = load ptr, ptr %6, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.688", ptr %11, ptr %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.690", ptr %11, ptr %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -58380,7 +58378,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not.i.i.i, label %"$warm_up.exit.thread.i.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.689", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.691", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %88 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %88, i64 1023)
@@ -58402,7 +58400,7 @@ then2.i.i.i.i.i:                                  ; preds = %then2.i.i.i
 
 merge.i.i.i:                                      ; preds = %merge.i
   %93 = getelementptr inbounds i8, ptr %plan.i.i.i, i64 72
-  call fastcc void @"$anon (./terra/scheduling/batch.t:114).518"(ptr nonnull %93, ptr nonnull readonly %17, ptr nonnull %86)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:114).520"(ptr nonnull %93, ptr nonnull readonly %17, ptr nonnull %86)
   %94 = getelementptr inbounds i8, ptr %plan.i.i.i, i64 288
   %95 = getelementptr i8, ptr %86, i64 %76
   %96 = getelementptr inbounds i8, ptr %plan.i.i.i, i64 304
@@ -58613,7 +58611,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.690", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.692", i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -58679,7 +58677,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   %36 = load ptr, ptr %12, align 8
   %37 = getelementptr ptr, ptr %36, i64 %indvars.iv
   %38 = getelementptr i8, ptr %37, i64 -8
-  store ptr @"$string.691", ptr %25, align 8
+  store ptr @"$string.693", ptr %25, align 8
   store i32 -1, ptr %26, align 4
   %39 = load i64, ptr %27, align 8
   %40 = add i64 %39, 1
@@ -58721,7 +58719,7 @@ then3.i:                                          ; preds = %merge.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
-  store ptr @"$string.691", ptr %25, align 8
+  store ptr @"$string.693", ptr %25, align 8
   store i32 -1, ptr %26, align 4
   %57 = load i64, ptr %27, align 8
   %58 = add i64 %57, 1
@@ -58757,7 +58755,7 @@ merge5:                                           ; preds = %merge2.i
 
 merge4:                                           ; preds = %merge5, %merge
   %69 = getelementptr i8, ptr %0, i64 1864
-  store ptr @"$string.692", ptr %69, align 8
+  store ptr @"$string.694", ptr %69, align 8
   %70 = getelementptr i8, ptr %0, i64 1872
   store i32 -1, ptr %70, align 4
   %71 = getelementptr i8, ptr %0, i64 1880
@@ -58893,7 +58891,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.689", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.691", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %72 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %72, i64 1023)
@@ -59118,7 +59116,7 @@ then.i.i:                                         ; preds = %merge.i46.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %169 = load i32, ptr %126, align 4
-  %170 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.694", i32 %169)
+  %170 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.696", i32 %169)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %171 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %171, i64 1023)
@@ -59152,7 +59150,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %178 = call ptr @__errno_location()
   %179 = load i32, ptr %178, align 4
   %180 = call ptr @strerror(i32 %179)
-  %181 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.695", ptr %180)
+  %181 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.697", ptr %180)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %182 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i29.i = call i64 @llvm.smin.i64(i64 %182, i64 1023)
@@ -59179,7 +59177,7 @@ merge.i:                                          ; preds = %merge.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %189, ptr noundef nonnull align 4 dereferenceable(28) %187, i64 28, i1 false)
   %190 = getelementptr i8, ptr %0, i64 7192
   %191 = load ptr, ptr %chosen.sroa.11.0..sroa_idx, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:114).518"(ptr %190, ptr %189, ptr %191)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:114).520"(ptr %190, ptr %189, ptr %191)
   %192 = getelementptr i8, ptr %0, i64 7408
   %193 = load ptr, ptr %chosen.sroa.12.0..sroa_idx, align 8
   %194 = getelementptr i8, ptr %0, i64 7424
@@ -59260,7 +59258,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not57.i.i.i, label %common.ret, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %241 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.696", i32 %237, i32 %239)
+  %241 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.698", i32 %237, i32 %239)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %242 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %242, i64 1023)
@@ -59295,7 +59293,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not69.i.i.i.i, label %common.ret, label %then2.i.i.i28.i
 
 then2.i.i.i28.i:                                  ; preds = %then.i.i.i.i
-  %252 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.697", i32 %248, i32 %250)
+  %252 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.699", i32 %248, i32 %250)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %253 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %253, i64 1023)
@@ -59404,7 +59402,7 @@ or.lhs.false12.i.i.i.i:                           ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false10.i.i.i.i
 
 then15.i.i.i.i:                                   ; preds = %then5.i.i.i.i
-  %297 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.698", i32 %248, i32 %250)
+  %297 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.700", i32 %248, i32 %250)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
   %298 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %298, i64 1023)
@@ -59631,7 +59629,7 @@ or.lhs.false1.i.i.i.i:                            ; preds = %then9.i.i.i
   br i1 %400, label %then.i62.i.i.i, label %or.lhs.false.i.i.i.i
 
 then3.i.i.i.i:                                    ; preds = %then.i62.i.i.i
-  %401 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.699", i32 %248, i32 %250)
+  %401 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.701", i32 %248, i32 %250)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i58.i.i.i)
   %402 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i63.i.i.i = call i64 @llvm.smin.i64(i64 %402, i64 1023)
@@ -59663,7 +59661,7 @@ then9.i.i.i.i:                                    ; preds = %then5.i60.i.i.i
   %408 = call ptr @__errno_location()
   %409 = load i32, ptr %408, align 4
   %410 = call ptr @strerror(i32 %409)
-  %411 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.695", ptr %410)
+  %411 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.697", ptr %410)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i.i)
   %412 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i37.i.i.i.i = call i64 @llvm.smin.i64(i64 %412, i64 1023)
@@ -59762,21 +59760,21 @@ and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i
   %448 = getelementptr i8, ptr %0, i64 6992
   %449 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %450 = sext i32 %449 to i64
-  %451 = call fastcc zeroext i1 @"$Vector.reserve.701"(ptr %448, i64 %450)
+  %451 = call fastcc zeroext i1 @"$Vector.reserve.703"(ptr %448, i64 %450)
   br i1 %451, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
   %452 = getelementptr i8, ptr %0, i64 6944
   %453 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %454 = sext i32 %453 to i64
-  %455 = call fastcc zeroext i1 @"$Vector.reserve.693"(ptr %452, i64 %454)
+  %455 = call fastcc zeroext i1 @"$Vector.reserve.695"(ptr %452, i64 %454)
   br i1 %455, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
   %456 = getelementptr i8, ptr %0, i64 6920
   %457 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %458 = sext i32 %457 to i64
-  %459 = call fastcc zeroext i1 @"$Vector.reserve.693"(ptr %456, i64 %458)
+  %459 = call fastcc zeroext i1 @"$Vector.reserve.695"(ptr %456, i64 %458)
   br i1 %459, label %and.lhs.true2.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i39.i.i.i.i, %and.lhs.true5.i.i.i.i
@@ -59907,7 +59905,7 @@ merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
   %509 = getelementptr i8, ptr %0, i64 7016
   %510 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %511 = sext i32 %510 to i64
-  %512 = call fastcc zeroext i1 @"$Vector.reserve.701"(ptr %509, i64 %511)
+  %512 = call fastcc zeroext i1 @"$Vector.reserve.703"(ptr %509, i64 %511)
   br i1 %512, label %merge2.i, label %then17.i.i.i
 
 then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i56.i.i.i.i, %merge.i49.i.i.i.i, %merge.i42.i.i.i.i, %merge.i36.i.i.i.i, %merge.i79.i.i.i, %and.lhs.true3.i.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i33.i.i.i.i
@@ -59915,7 +59913,7 @@ then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not56.i.i.i, label %common.ret, label %then21.i.i.i
 
 then21.i.i.i:                                     ; preds = %then17.i.i.i
-  %513 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.702", i32 %229)
+  %513 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.704", i32 %229)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i)
   %514 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i74.i.i.i = call i64 @llvm.smin.i64(i64 %514, i64 1023)
@@ -59979,7 +59977,7 @@ merge2.i:                                         ; preds = %"$Scheduler.reserve
 }
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.693"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.695"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -60009,7 +60007,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.701"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.703"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -60057,7 +60055,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.591", ptr nonnull @"$string.705")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.593", ptr nonnull @"$string.707")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -60255,7 +60253,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %91, label %then.i.i.i55, label %merge7.i.i
 
 then.i.i.i55:                                     ; preds = %merge2.i.i
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.625", i32 %90, i32 %83, i32 %85)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.627", i32 %90, i32 %83, i32 %85)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %93, i64 1023)
@@ -60284,7 +60282,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %101 = getelementptr i8, ptr %35, i64 6460
   %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.707", i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.709", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -60326,7 +60324,7 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
   %114 = load i32, ptr %78, align 4
-  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.708", i32 %114)
+  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.710", i32 %114)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   %116 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %116, i64 1023)
@@ -60418,7 +60416,7 @@ then18:                                           ; preds = %merge13
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.710", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.712", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %156, i64 1023)
@@ -61018,7 +61016,7 @@ then10:                                           ; preds = %"$find_states.exit"
   br i1 %.not41, label %common.ret, label %then14
 
 then14:                                           ; preds = %then10
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.715", i32 %1)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.717", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i45 = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -61136,7 +61134,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %116 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %117 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.716", i32 %116, i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.718", i32 %116, i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i91.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i93.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -61709,7 +61707,7 @@ forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge
 then.i127.i.i:                                    ; preds = %forbody.i120.i.i
   %430 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %431 = add i64 %420, -1
-  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.717", i32 %430, i64 %431)
+  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.719", i32 %430, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
   %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
@@ -61739,7 +61737,7 @@ else.i.i.i:                                       ; preds = %forbody.i120.i.i
 then5.i.i.i:                                      ; preds = %else.i.i.i
   %442 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %443 = add i64 %420, -1
-  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.718", i32 %442, i64 %443)
+  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.720", i32 %442, i64 %443)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -61862,7 +61860,7 @@ then:                                             ; preds = %entry
   br i1 %.not61, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.711", i32 %1, i32 %9)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.713", i32 %1, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -61895,7 +61893,7 @@ then5:                                            ; preds = %merge
   br i1 %.not60, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.712", i32 %4)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.714", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i65 = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -61925,7 +61923,7 @@ then13:                                           ; preds = %merge4
   br i1 %.not59, label %common.ret, label %then17
 
 then17:                                           ; preds = %then13
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.713", i32 %1, i32 %25)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.715", i32 %1, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i68)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i69 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -61966,7 +61964,7 @@ or.lhs.false23:                                   ; preds = %and.lhs.true
   br i1 %or.cond63, label %common.ret, label %then21
 
 then28:                                           ; preds = %then21
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.714", i64 35, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.716", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)

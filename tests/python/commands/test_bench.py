@@ -51,6 +51,12 @@ def test_expected_experts_of_published_batches():
     assert round(costs.experts_hit(64)) == 154
 
 
+def test_a_folder_without_a_config_is_said_to_be_one(tmp_path):
+    with pytest.raises(BadInputError) as caught:
+        config_path(tmp_path)
+    assert str(caught.value) == f"{tmp_path}: not a checkpoint's folder: it has no config.json"
+
+
 def test_the_configs_of_the_package_are_those_of_the_tests():
     assert SYNTHETIC == ("glm-4.5-air-fp8", "glm-4.7-fp8")
     for name in SYNTHETIC:

@@ -6,6 +6,8 @@ import subprocess
 
 import pytest
 
+from glm_engine.layout import CAPITALS
+from glm_engine.tokenizer import GlmTokenizer
 from tests.endless import NUM_TOKENS, OPTIONS, link_endless_model
 from tests.python.commands.running import (
     CPU,
@@ -17,6 +19,7 @@ from tests.python.commands.running import (
     glm_json,
     refused,
 )
+from tests.python.conversation.terminal import Terminal
 
 
 def test_generate_streams_what_json_reports():
@@ -32,6 +35,18 @@ def test_generate_streams_what_json_reports():
 def test_generate_reads_standard_input(arguments):
     result = glm("generate", *arguments, *CPU, stdin=QUESTION + "\n")
     assert result.stdout.startswith(" Paris")
+
+
+def test_a_terminal_gets_no_character_that_it_would_obey():
+    escape = GlmTokenizer(CAPITALS).encode("\x1b")[-1]
+    forced = [*CPU, "--max-tokens", 2, "--ignore-eos", "--logit-bias", f"{escape}=1000"]
+    assert glm("generate", QUESTION, *forced).stdout == "\x1b\x1b\n"
+    terminal = Terminal(QUESTION, *forced, program=(*GLM, "generate"))
+    try:
+        assert terminal.end() == 0
+        assert terminal.raw.endswith(b"\\x1b\\x1b\r\n")
+    finally:
+        terminal.close()
 
 
 def test_generate_chat():

@@ -44,7 +44,9 @@ def test_auto_never_falls_back_where_a_gpu_is(driver, arguments):
     driver(status=0)
     message = refused(*arguments, code=3)
     assert REFUSAL in message
-    assert message.endswith("; `scons engine cuda` builds it\n")
+    assert message.endswith(
+        "; in a checkout `tools/develop --with cuda scons engine cuda` builds it\n"
+    )
 
 
 def test_auto_refuses_a_driver_that_fails(driver):

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from glm_engine import cli
 from tests.python.commands.running import CONFIGS, CPU, glm, glm_json, refused
 
 GLM_4_7 = {
@@ -48,6 +49,15 @@ def test_plan_of_a_model_that_bench_knows_by_name(name):
     )
     assert named == config
     assert [rank["memory_bytes"] for rank in named["ranks"]] == [2 * 10**12 * 90 // 100 // 4] * 4
+
+
+def test_a_limit_above_the_memory_that_is_planned_for_is_refused(capsys):
+    arguments = ["plan", *CPU, "--device-memory", "100MB", "--memory-limit"]
+    assert cli.main([*arguments, "100MB"]) == 0
+    capsys.readouterr()
+    assert cli.main([*arguments, "101MB"]) == 2
+    said = "--memory-limit: expected at most --device-memory, 100,000,000 bytes, not 101,000,000"
+    assert capsys.readouterr() == ("", f"glm: {said}\n")
 
 
 def test_plan_refuses_with_the_reason():

@@ -1,13 +1,22 @@
 """The line editor's history and completion, without a terminal."""
 
+import io
 from pathlib import Path
 
 import pytest
+from prompt_toolkit.application import Application, create_app_session
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import InMemoryHistory
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output.plain_text import PlainTextOutput
 
-from glm_engine.conversation.editor import CommandCompleter, history_path, opened_history
+from glm_engine.conversation.editor import (
+    CommandCompleter,
+    TerminalReader,
+    history_path,
+    opened_history,
+)
 from glm_engine.conversation.slash import completions
 
 COMPLETED = [
@@ -65,3 +74,24 @@ def test_where_no_history_can_be_written(tmp_path, capfd):
     path = tmp_path / "file" / "chat_history"
     assert type(opened_history(path)) is InMemoryHistory
     assert capfd.readouterr().err == f"glm: {path}: no history is kept: File exists\n"
+
+
+def end_with_error(application, _loop, context):
+    """In the place of a prompt_toolkit that shows a traceback and waits for Enter."""
+    application.exit(exception=context["exception"])
+
+
+def typed(keys):
+    """What a reader takes keys for, ended by Enter."""
+    screen = PlainTextOutput(io.StringIO())
+    with create_pipe_input() as pipe, create_app_session(input=pipe, output=screen):
+        reader = TerminalReader(completions(), keeps_history=False)
+        pipe.send_text(f"{keys}\r")
+        return reader.read()
+
+
+@pytest.mark.parametrize("code", ["[31m", "[0;1M", "[1;2;3;4m", "[<1m", "[M\0\0\0"])
+def test_pasted_colours_and_a_mouse_are_no_keys(monkeypatch, code):
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(Application, "_handle_exception", end_with_error)
+    assert typed(f"red\x1b{code} hat") == "red hat"

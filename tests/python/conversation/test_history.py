@@ -101,3 +101,7 @@ def test_tools_are_checked(tmp_path):
     path.write_text(json.dumps([{"type": "function"}]))
     with pytest.raises(BadInputError, match=r"0\.function"):
         read_tools(path)
+    path.write_text("{}")
+    with pytest.raises(BadInputError) as caught:
+        read_tools(path)
+    assert str(caught.value) == f"{path}: Input should be a valid list"

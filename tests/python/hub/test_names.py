@@ -21,6 +21,7 @@ TAKES_A_MODEL = {
     "bench": ["--model"],
     "serve": ["--model"],
     "load": ["--engine", "--model"],
+    "chat": ["--model"],
 }
 
 
@@ -39,7 +40,7 @@ def storage(cache):
     folder = storage / "snapshots" / COMMIT
     folder.mkdir(parents=True)
     (folder / "config.json").write_bytes(b"abc")
-    record = {"commit": COMMIT, "files": [{"path": "config.json", "size": 3}]}
+    record = {"revision": "main", "commit": COMMIT, "files": [{"path": "config.json", "size": 3}]}
     (storage / "glm.json").write_text(json.dumps(record))
     return storage
 
@@ -93,7 +94,18 @@ def test_files_that_went_are_missed(storage, damage):
         find_checkpoint(MODEL)
 
 
-@pytest.mark.parametrize("record", ["", "[]", "{}", '{"commit": 1, "files": []}', '{"files": 1}'])
+@pytest.mark.parametrize(
+    "record",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"files": 1}',
+        '{"commit": "a", "files": []}',
+        '{"revision": "main", "commit": 1, "files": []}',
+        '{"revision": "main", "commit": "a", "files": [{"path": 5, "size": 1}]}',
+    ],
+)
 def test_a_record_that_is_none(storage, record):
     (storage / "glm.json").write_text(record)
     with pytest.raises(BadInputError, match=r"glm\.json: "):

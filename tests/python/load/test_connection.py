@@ -142,7 +142,7 @@ def test_bodies_of_a_hostile_server_are_bounded(answering):
     record = outcome_of(answering(body), is_streaming=False)
     reason = "the answer has more than 16777216 bytes"
     assert (record.outcome, record.message) == ("connection lost", reason)
-    with pytest.raises(BadInputError, match=reason):
+    with pytest.raises(ServerError, match=reason):
         ask_server(parse_address(answering(body)), "GET", "/v1/models")
 
 
