@@ -97,8 +97,8 @@ terra Engine:open(wanted : &C.engine_options, message : &C.glm_message) : int32
   status.try(self.ranks:init(self.library.backend, chosen.world_size, chosen.ranks_per_device, message))
   status.try(load.ranks(&self.ranks, &self.plan, message))
   status.try(self:capture(message))
-  self.ranks.is_watched = true
-  self.ranks.is_asynchronous = self.device_info.is_asynchronous ~= 0
+  self.ranks.is_watched = self.device_info.is_asynchronous == 0
+  self.ranks.watches_launches = true
   self.stage = loop_open
   return self:start_loop(message)
 end

@@ -34,7 +34,7 @@ local struct RankGroup {
   stopping : bool
   is_usable : bool
   is_watched : bool
-  is_asynchronous : bool
+  watches_launches : bool
   is_running : &bool
   has_failed : bool
   job : Job

@@ -134,6 +134,14 @@ terra RankGroup:last_landed() : int32
   return [int32]((self.num_landed + num_stagings - 1) % num_stagings)
 end
 
+terra RankGroup:run_launch(launch : &Launch, message : &C.glm_message) : int32
+  var was_watched = self.is_watched
+  self.is_watched = was_watched or self.watches_launches
+  var code = self:run(launch_job, launch, message)
+  self.is_watched = was_watched
+  return code
+end
+
 terra RankGroup:launch(plan : &StepPlan, message : &C.glm_message) : int32
   check.invariant(self:num_in_flight() < num_stagings, "more steps in flight than stagings")
   var index = [int32](self.num_launched % num_stagings)
@@ -147,7 +155,7 @@ terra RankGroup:launch(plan : &StepPlan, message : &C.glm_message) : int32
   flight.wants_logprobs = plan:wants_logprobs()
   flight.is_graph = self.ranks[0]:has_graph_for(plan)
   var launch = Launch { plan = plan, staging = staging, flight = flight, index = index }
-  status.try(self:run(launch_job, &launch, message))
+  status.try(self:run_launch(&launch, message))
   self.num_launched = self.num_launched + 1
   return C.GLM_OK
 end
@@ -196,19 +204,11 @@ terra RankGroup:take_results(index : int32, outputs : &batch.StepOutputs)
   end
 end
 
-terra RankGroup:await_step(index : int32, message : &C.glm_message) : int32
-  var was_watched = self.is_watched
-  self.is_watched = was_watched and not self.is_asynchronous
-  var code = self:run(land_job, &index, message)
-  self.is_watched = was_watched
-  return code
-end
-
 terra RankGroup:land(outputs : &batch.StepOutputs, message : &C.glm_message) : int32
   check.invariant(self:num_in_flight() > 0, "no step is in flight")
   var index = [int32](self.num_landed % num_stagings)
   self.num_landed = self.num_landed + 1
-  status.try(self:await_step(index, message))
+  status.try(self:run(land_job, &index, message))
   self:take_time(index)
   self:take_results(index, outputs)
   return C.GLM_OK

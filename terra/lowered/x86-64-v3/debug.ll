@@ -1390,19 +1390,18 @@ merge:                                            ; preds = %else, %then
   %22 = getelementptr %33, ptr %21, i32 0, i32 23
   store i64 %20, ptr %22, align 8
   %23 = load ptr, ptr %self, align 8
-  %24 = load i32, ptr %index, align 4
-  %25 = load ptr, ptr %message, align 8
-  %26 = call i32 @"$RankGroup.await_step"(ptr %23, i32 %24, ptr %25)
-  store i32 %26, ptr %code, align 4
-  %27 = load i32, ptr %code, align 4
-  %28 = icmp ne i32 %27, 0
-  %29 = zext i1 %28 to i8
-  %30 = trunc i8 %29 to i1
-  br i1 %30, label %then2, label %else3
+  %24 = load ptr, ptr %message, align 8
+  %25 = call i32 @"$RankGroup.run"(ptr %23, ptr @"$land_job", ptr %index, ptr %24)
+  store i32 %25, ptr %code, align 4
+  %26 = load i32, ptr %code, align 4
+  %27 = icmp ne i32 %26, 0
+  %28 = zext i1 %27 to i8
+  %29 = trunc i8 %28 to i1
+  br i1 %29, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  %31 = load i32, ptr %code, align 4
-  ret i32 %31
+  %30 = load i32, ptr %code, align 4
+  ret i32 %30
 
 dead:                                             ; No predecessors!
   br label %merge1
@@ -1411,15 +1410,15 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead
-  %32 = load ptr, ptr %self, align 8
-  %33 = load i32, ptr %index, align 4
-  call void @"$RankGroup.take_time"(ptr %32, i32 %33)
-  %34 = load %4, ptr %4, align 1
-  %35 = load ptr, ptr %self, align 8
-  %36 = load i32, ptr %index, align 4
-  %37 = load ptr, ptr %outputs, align 8
-  call void @"$RankGroup.take_results"(ptr %35, i32 %36, ptr %37)
-  %38 = load %4, ptr %3, align 1
+  %31 = load ptr, ptr %self, align 8
+  %32 = load i32, ptr %index, align 4
+  call void @"$RankGroup.take_time"(ptr %31, i32 %32)
+  %33 = load %4, ptr %4, align 1
+  %34 = load ptr, ptr %self, align 8
+  %35 = load i32, ptr %index, align 4
+  %36 = load ptr, ptr %outputs, align 8
+  call void @"$RankGroup.take_results"(ptr %34, i32 %35, ptr %36)
+  %37 = load %4, ptr %3, align 1
   ret i32 0
 
 dead4:                                            ; No predecessors!
@@ -1467,54 +1466,6 @@ declare dso_local i32 @fprintf(ptr, ptr, ...)
 declare dso_local ptr @fdopen(i32, ptr)
 
 declare dso_local void @abort()
-
-define internal i32 @"$RankGroup.await_step"(ptr %0, i32 %1, ptr %2) {
-entry:
-  %code = alloca i32, align 4
-  %was_watched = alloca i8, align 1
-  %message = alloca ptr, align 8
-  %index = alloca i32, align 4
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  store i32 %1, ptr %index, align 4
-  store ptr %2, ptr %message, align 8
-  %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %33, ptr %3, i32 0, i32 13
-  %5 = load i8, ptr %4, align 1
-  store i8 %5, ptr %was_watched, align 1
-  %6 = load i8, ptr %was_watched, align 1
-  %7 = trunc i8 %6 to i1
-  br i1 %7, label %and.rhs, label %and.end
-
-and.rhs:                                          ; preds = %entry
-  %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %33, ptr %8, i32 0, i32 14
-  %10 = load i8, ptr %9, align 1
-  %11 = icmp eq i8 %10, 0
-  %12 = zext i1 %11 to i8
-  %13 = trunc i8 %12 to i1
-  br label %and.end
-
-and.end:                                          ; preds = %and.rhs, %entry
-  %14 = phi i1 [ false, %entry ], [ %13, %and.rhs ]
-  %15 = zext i1 %14 to i8
-  %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %33, ptr %16, i32 0, i32 13
-  store i8 %15, ptr %17, align 1
-  %18 = load ptr, ptr %self, align 8
-  %19 = load ptr, ptr %message, align 8
-  %20 = call i32 @"$RankGroup.run"(ptr %18, ptr @"$land_job", ptr %index, ptr %19)
-  store i32 %20, ptr %code, align 4
-  %21 = load i8, ptr %was_watched, align 1
-  %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %33, ptr %22, i32 0, i32 13
-  store i8 %21, ptr %23, align 1
-  %24 = load i32, ptr %code, align 4
-  ret i32 %24
-
-dead:                                             ; No predecessors!
-  ret i32 undef
-}
 
 define internal i32 @"$RankGroup.run"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
@@ -10765,7 +10716,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.2", i32 138, ptr @"$string.53")
+  call void @"$check.fail"(ptr @"$string.2", i32 146, ptr @"$string.53")
   %13 = load %4, ptr %7, align 1
   br label %merge
 
@@ -10873,7 +10824,7 @@ merge:                                            ; preds = %else, %then
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %launch, ptr align 8 %3, i64 32, i1 false)
   %92 = load ptr, ptr %self, align 8
   %93 = load ptr, ptr %message, align 8
-  %94 = call i32 @"$RankGroup.run"(ptr %92, ptr @"$launch_job", ptr %launch, ptr %93)
+  %94 = call i32 @"$RankGroup.run_launch"(ptr %92, ptr %launch, ptr %93)
   store i32 %94, ptr %code, align 4
   %95 = load i32, ptr %code, align 4
   %96 = icmp ne i32 %95, 0
@@ -11519,6 +11470,53 @@ or.end:                                           ; preds = %or.rhs, %entry
 
 dead:                                             ; No predecessors!
   ret i1 undef
+}
+
+define internal i32 @"$RankGroup.run_launch"(ptr %0, ptr %1, ptr %2) {
+entry:
+  %code = alloca i32, align 4
+  %was_watched = alloca i8, align 1
+  %message = alloca ptr, align 8
+  %launch = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %launch, align 8
+  store ptr %2, ptr %message, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %33, ptr %3, i32 0, i32 13
+  %5 = load i8, ptr %4, align 1
+  store i8 %5, ptr %was_watched, align 1
+  %6 = load i8, ptr %was_watched, align 1
+  %7 = trunc i8 %6 to i1
+  br i1 %7, label %or.end, label %or.rhs
+
+or.rhs:                                           ; preds = %entry
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %33, ptr %8, i32 0, i32 14
+  %10 = load i8, ptr %9, align 1
+  %11 = trunc i8 %10 to i1
+  br label %or.end
+
+or.end:                                           ; preds = %or.rhs, %entry
+  %12 = phi i1 [ true, %entry ], [ %11, %or.rhs ]
+  %13 = zext i1 %12 to i8
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %33, ptr %14, i32 0, i32 13
+  store i8 %13, ptr %15, align 1
+  %16 = load ptr, ptr %self, align 8
+  %17 = load ptr, ptr %launch, align 8
+  %18 = load ptr, ptr %message, align 8
+  %19 = call i32 @"$RankGroup.run"(ptr %16, ptr @"$launch_job", ptr %17, ptr %18)
+  store i32 %19, ptr %code, align 4
+  %20 = load i8, ptr %was_watched, align 1
+  %21 = load ptr, ptr %self, align 8
+  %22 = getelementptr %33, ptr %21, i32 0, i32 13
+  store i8 %20, ptr %22, align 1
+  %23 = load i32, ptr %code, align 4
+  ret i32 %23
+
+dead:                                             ; No predecessors!
+  ret i32 undef
 }
 
 define internal i32 @"$launch_job"(ptr %0, ptr %1, ptr %2) {
@@ -80650,19 +80648,19 @@ else34:                                           ; preds = %merge27
 
 merge32:                                          ; preds = %else34, %dead35
   %97 = load ptr, ptr %self, align 8
-  %98 = getelementptr %6, ptr %97, i32 0, i32 4
-  %99 = getelementptr %33, ptr %98, i32 0, i32 13
-  store i8 1, ptr %99, align 1
-  %100 = load ptr, ptr %self, align 8
-  %101 = getelementptr %6, ptr %100, i32 0, i32 1
-  %102 = getelementptr %8, ptr %101, i32 0, i32 8
-  %103 = load i32, ptr %102, align 4
-  %104 = icmp ne i32 %103, 0
-  %105 = zext i1 %104 to i8
+  %98 = getelementptr %6, ptr %97, i32 0, i32 1
+  %99 = getelementptr %8, ptr %98, i32 0, i32 8
+  %100 = load i32, ptr %99, align 4
+  %101 = icmp eq i32 %100, 0
+  %102 = zext i1 %101 to i8
+  %103 = load ptr, ptr %self, align 8
+  %104 = getelementptr %6, ptr %103, i32 0, i32 4
+  %105 = getelementptr %33, ptr %104, i32 0, i32 13
+  store i8 %102, ptr %105, align 1
   %106 = load ptr, ptr %self, align 8
   %107 = getelementptr %6, ptr %106, i32 0, i32 4
   %108 = getelementptr %33, ptr %107, i32 0, i32 14
-  store i8 %105, ptr %108, align 1
+  store i8 1, ptr %108, align 1
   %109 = load ptr, ptr %self, align 8
   %110 = getelementptr %6, ptr %109, i32 0, i32 6
   store i32 3, ptr %110, align 4

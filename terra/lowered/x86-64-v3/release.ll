@@ -2298,197 +2298,183 @@ declare dso_local i32 @clock_gettime(i32, ptr) local_unnamed_addr
 define internal fastcc i32 @"$RankGroup.land"(ptr %0, ptr nocapture readonly %1, ptr %2) unnamed_addr {
 entry:
   %milliseconds.i = alloca float, align 4
-  %index.i = alloca i32, align 4
+  %index = alloca i32, align 4
   %3 = getelementptr i8, ptr %0, i64 304
   %4 = load i64, ptr %3, align 8
   %5 = srem i64 %4, 2
   %6 = trunc nsw i64 %5 to i32
+  store i32 %6, ptr %index, align 4
   %7 = add i64 %4, 1
   store i64 %7, ptr %3, align 8
-  call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %index.i)
-  store i32 %6, ptr %index.i, align 4
-  %8 = getelementptr i8, ptr %0, i64 198
-  %9 = load i8, ptr %8, align 1
-  %10 = trunc i8 %9 to i1
-  br i1 %10, label %and.rhs.i, label %"$RankGroup.await_step.exit"
-
-and.rhs.i:                                        ; preds = %entry
-  %11 = getelementptr i8, ptr %0, i64 199
-  %12 = load i8, ptr %11, align 1
-  %13 = icmp eq i8 %12, 0
-  %14 = zext i1 %13 to i8
-  br label %"$RankGroup.await_step.exit"
-
-"$RankGroup.await_step.exit":                     ; preds = %entry, %and.rhs.i
-  %15 = phi i8 [ 0, %entry ], [ %14, %and.rhs.i ]
-  store i8 %15, ptr %8, align 1
-  %16 = call fastcc i32 @"$RankGroup.run"(ptr nonnull %0, ptr nonnull @"$land_job", ptr nonnull %index.i, ptr %2)
-  store i8 %9, ptr %8, align 1
-  call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %index.i)
-  %.not = icmp eq i32 %16, 0
+  %8 = call fastcc i32 @"$RankGroup.run"(ptr %0, ptr nonnull @"$land_job", ptr nonnull %index, ptr %2)
+  %.not = icmp eq i32 %8, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %"$Flight.take_results.exit.i", %"$RankGroup.take_time.exit", %"$RankGroup.await_step.exit"
-  %common.ret.op = phi i32 [ %16, %"$RankGroup.await_step.exit" ], [ 0, %"$RankGroup.take_time.exit" ], [ 0, %"$Flight.take_results.exit.i" ]
+common.ret:                                       ; preds = %"$Flight.take_results.exit.i", %"$RankGroup.take_time.exit", %entry
+  %common.ret.op = phi i32 [ %8, %entry ], [ 0, %"$RankGroup.take_time.exit" ], [ 0, %"$Flight.take_results.exit.i" ]
   ret i32 %common.ret.op
 
-merge:                                            ; preds = %"$RankGroup.await_step.exit"
+merge:                                            ; preds = %entry
+  %9 = load i32, ptr %index, align 4
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %milliseconds.i)
-  %17 = getelementptr i8, ptr %0, i64 8
-  %18 = load ptr, ptr %17, align 8
+  %10 = getelementptr i8, ptr %0, i64 8
+  %11 = load ptr, ptr %10, align 8
   store float 0.000000e+00, ptr %milliseconds.i, align 4
-  %19 = getelementptr i8, ptr %0, i64 16
-  %20 = load ptr, ptr %19, align 8
-  %21 = getelementptr i8, ptr %20, i64 416
-  %22 = load ptr, ptr %21, align 8
-  %23 = getelementptr i8, ptr %18, i64 24
+  %12 = getelementptr i8, ptr %0, i64 16
+  %13 = load ptr, ptr %12, align 8
+  %14 = getelementptr i8, ptr %13, i64 416
+  %15 = load ptr, ptr %14, align 8
+  %16 = getelementptr i8, ptr %11, i64 24
+  %17 = load ptr, ptr %16, align 8
+  %18 = getelementptr i8, ptr %11, i64 1800
+  %19 = sext i32 %9 to i64
+  %20 = getelementptr ptr, ptr %18, i64 %19
+  %21 = load ptr, ptr %20, align 8
+  %22 = getelementptr i8, ptr %11, i64 1816
+  %23 = getelementptr ptr, ptr %22, i64 %19
   %24 = load ptr, ptr %23, align 8
-  %25 = getelementptr i8, ptr %18, i64 1800
-  %26 = getelementptr ptr, ptr %25, i64 %5
-  %27 = load ptr, ptr %26, align 8
-  %28 = getelementptr i8, ptr %18, i64 1816
-  %29 = getelementptr ptr, ptr %28, i64 %5
-  %30 = load ptr, ptr %29, align 8
-  %31 = call i32 %22(ptr %24, ptr %27, ptr %30, ptr nonnull %milliseconds.i)
-  %32 = icmp eq i32 %31, 0
-  br i1 %32, label %then.i, label %merge.i
+  %25 = call i32 %15(ptr %17, ptr %21, ptr %24, ptr nonnull %milliseconds.i)
+  %26 = icmp eq i32 %25, 0
+  br i1 %26, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %merge
-  %33 = load float, ptr %milliseconds.i, align 4
-  %34 = fmul float %33, 1.000000e+06
-  %35 = fptosi float %34 to i64
-  %36 = getelementptr i8, ptr %0, i64 248
-  %37 = getelementptr %7, ptr %36, i64 %5, i32 4
-  store i64 %35, ptr %37, align 8
-  %38 = getelementptr i8, ptr %0, i64 320
-  %39 = load i64, ptr %38, align 8
-  %40 = add i64 %39, %35
-  store i64 %40, ptr %38, align 8
+  %27 = load float, ptr %milliseconds.i, align 4
+  %28 = fmul float %27, 1.000000e+06
+  %29 = fptosi float %28 to i64
+  %30 = getelementptr i8, ptr %0, i64 248
+  %31 = getelementptr %7, ptr %30, i64 %19, i32 4
+  store i64 %29, ptr %31, align 8
+  %32 = getelementptr i8, ptr %0, i64 320
+  %33 = load i64, ptr %32, align 8
+  %34 = add i64 %33, %29
+  store i64 %34, ptr %32, align 8
   br label %merge.i
 
 merge.i:                                          ; preds = %then.i, %merge
-  %41 = getelementptr i8, ptr %0, i64 248
-  %42 = getelementptr %7, ptr %41, i64 %5, i32 3
-  %43 = load i8, ptr %42, align 1
-  %44 = trunc i8 %43 to i1
-  br i1 %44, label %then2.i, label %"$RankGroup.take_time.exit"
+  %35 = getelementptr i8, ptr %0, i64 248
+  %36 = getelementptr %7, ptr %35, i64 %19, i32 3
+  %37 = load i8, ptr %36, align 1
+  %38 = trunc i8 %37 to i1
+  br i1 %38, label %then2.i, label %"$RankGroup.take_time.exit"
 
 then2.i:                                          ; preds = %merge.i
-  %45 = getelementptr i8, ptr %0, i64 312
-  %46 = load i64, ptr %45, align 8
-  %47 = add i64 %46, 1
-  store i64 %47, ptr %45, align 8
+  %39 = getelementptr i8, ptr %0, i64 312
+  %40 = load i64, ptr %39, align 8
+  %41 = add i64 %40, 1
+  store i64 %41, ptr %39, align 8
   br label %"$RankGroup.take_time.exit"
 
 "$RankGroup.take_time.exit":                      ; preds = %merge.i, %then2.i
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %milliseconds.i)
-  %48 = getelementptr %7, ptr %41, i64 %5
-  %49 = load i32, ptr %0, align 4
-  %50 = icmp sgt i32 %49, 0
-  br i1 %50, label %forbody.lr.ph.i, label %common.ret
+  %42 = load i32, ptr %index, align 4
+  %43 = sext i32 %42 to i64
+  %44 = getelementptr %7, ptr %35, i64 %43
+  %45 = load i32, ptr %0, align 4
+  %46 = icmp sgt i32 %45, 0
+  br i1 %46, label %forbody.lr.ph.i, label %common.ret
 
 forbody.lr.ph.i:                                  ; preds = %"$RankGroup.take_time.exit"
-  %51 = load ptr, ptr %17, align 8
-  %52 = getelementptr i8, ptr %51, i64 664
-  %53 = getelementptr %12, ptr %52, i64 %5
-  %54 = getelementptr i8, ptr %48, i64 4
-  %55 = getelementptr i8, ptr %53, i64 432
-  %56 = getelementptr i8, ptr %53, i64 452
-  %57 = getelementptr i8, ptr %1, i64 16
-  %58 = getelementptr i8, ptr %1, i64 24
-  %59 = getelementptr i8, ptr %1, i64 32
-  %60 = getelementptr i8, ptr %48, i64 8
-  %61 = getelementptr i8, ptr %1, i64 40
-  %62 = getelementptr i8, ptr %1, i64 48
-  %wide.trip.count.i = zext nneg i32 %49 to i64
+  %47 = load ptr, ptr %10, align 8
+  %48 = getelementptr i8, ptr %47, i64 664
+  %49 = getelementptr %12, ptr %48, i64 %43
+  %50 = getelementptr i8, ptr %44, i64 4
+  %51 = getelementptr i8, ptr %49, i64 432
+  %52 = getelementptr i8, ptr %49, i64 452
+  %53 = getelementptr i8, ptr %1, i64 16
+  %54 = getelementptr i8, ptr %1, i64 24
+  %55 = getelementptr i8, ptr %1, i64 32
+  %56 = getelementptr i8, ptr %44, i64 8
+  %57 = getelementptr i8, ptr %1, i64 40
+  %58 = getelementptr i8, ptr %1, i64 48
+  %wide.trip.count.i = zext nneg i32 %45 to i64
   br label %forbody.i
 
 forbody.i:                                        ; preds = %"$Flight.take_results.exit.i", %forbody.lr.ph.i
   %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %"$Flight.take_results.exit.i" ]
-  %63 = load i32, ptr %48, align 4
-  %64 = load i32, ptr %54, align 4
-  %65 = load i32, ptr %0, align 4
-  %66 = sext i32 %63 to i64
-  %67 = sext i32 %65 to i64
-  %68 = add nsw i64 %66, -1
-  %69 = add nsw i64 %68, %67
-  %70 = sdiv i64 %69, %67
-  %71 = trunc i64 %70 to i32
-  %72 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %73 = mul i32 %71, %72
-  %74 = call i32 @llvm.smax.i32(i32 %73, i32 0)
-  %75 = call i32 @llvm.smin.i32(i32 %74, i32 %63)
-  %76 = sub i32 %63, %75
-  %77 = call i32 @llvm.smax.i32(i32 %76, i32 0)
-  %78 = call i32 @llvm.smin.i32(i32 %77, i32 %71)
-  %79 = sub i32 %64, %75
-  %80 = call i32 @llvm.smax.i32(i32 %79, i32 0)
-  %81 = call i32 @llvm.smin.i32(i32 %80, i32 %78)
-  %.val.i = load ptr, ptr %55, align 8
-  %.val9.i = load i32, ptr %56, align 4
-  %82 = sext i32 %.val9.i to i64
-  %83 = shl nsw i64 %82, 2
-  %84 = add nsw i64 %83, 63
-  %85 = sdiv i64 %84, 64
-  %86 = mul nsw i64 %85, 192
-  %87 = mul i32 %.val9.i, 20
-  %88 = sext i32 %87 to i64
-  %89 = shl nsw i64 %88, 2
-  %90 = add nsw i64 %89, 63
-  %91 = sdiv i64 %90, 64
-  %92 = shl nsw i64 %91, 7
-  %93 = add nsw i64 %86, 255
-  %94 = add nsw i64 %93, %92
-  %95 = sdiv i64 %94, 256
-  %96 = shl nuw nsw i64 %indvars.iv.i, 8
-  %97 = mul i64 %96, %95
-  %98 = getelementptr i8, ptr %.val.i, i64 %97
-  %99 = shl nsw i64 %85, 6
-  %100 = getelementptr i8, ptr %98, i64 %99
-  %101 = shl nsw i64 %85, 7
-  %102 = getelementptr i8, ptr %98, i64 %101
-  %103 = mul nsw i64 %85, 3
-  %104 = add nsw i64 %91, %103
-  %105 = shl nsw i64 %104, 6
-  %106 = getelementptr i8, ptr %98, i64 %105
-  %107 = sext i32 %81 to i64
-  %108 = shl nsw i64 %107, 2
-  %109 = load ptr, ptr %57, align 8
-  %110 = sext i32 %75 to i64
-  %111 = getelementptr i32, ptr %109, i64 %110
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %111, ptr align 1 %98, i64 %108, i1 false)
-  %112 = load ptr, ptr %58, align 8
-  %113 = getelementptr i32, ptr %112, i64 %110
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %113, ptr align 1 %100, i64 %108, i1 false)
-  %114 = load ptr, ptr %59, align 8
-  %115 = getelementptr float, ptr %114, i64 %110
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %115, ptr align 1 %102, i64 %108, i1 false)
-  %116 = load i8, ptr %60, align 1
-  %117 = trunc i8 %116 to i1
-  br i1 %117, label %then12.i.i, label %or.lhs.false19.i.i
+  %59 = load i32, ptr %44, align 4
+  %60 = load i32, ptr %50, align 4
+  %61 = load i32, ptr %0, align 4
+  %62 = sext i32 %59 to i64
+  %63 = sext i32 %61 to i64
+  %64 = add nsw i64 %62, -1
+  %65 = add nsw i64 %64, %63
+  %66 = sdiv i64 %65, %63
+  %67 = trunc i64 %66 to i32
+  %68 = trunc nuw nsw i64 %indvars.iv.i to i32
+  %69 = mul i32 %67, %68
+  %70 = call i32 @llvm.smax.i32(i32 %69, i32 0)
+  %71 = call i32 @llvm.smin.i32(i32 %70, i32 %59)
+  %72 = sub i32 %59, %71
+  %73 = call i32 @llvm.smax.i32(i32 %72, i32 0)
+  %74 = call i32 @llvm.smin.i32(i32 %73, i32 %67)
+  %75 = sub i32 %60, %71
+  %76 = call i32 @llvm.smax.i32(i32 %75, i32 0)
+  %77 = call i32 @llvm.smin.i32(i32 %76, i32 %74)
+  %.val.i = load ptr, ptr %51, align 8
+  %.val9.i = load i32, ptr %52, align 4
+  %78 = sext i32 %.val9.i to i64
+  %79 = shl nsw i64 %78, 2
+  %80 = add nsw i64 %79, 63
+  %81 = sdiv i64 %80, 64
+  %82 = mul nsw i64 %81, 192
+  %83 = mul i32 %.val9.i, 20
+  %84 = sext i32 %83 to i64
+  %85 = shl nsw i64 %84, 2
+  %86 = add nsw i64 %85, 63
+  %87 = sdiv i64 %86, 64
+  %88 = shl nsw i64 %87, 7
+  %89 = add nsw i64 %82, 255
+  %90 = add nsw i64 %89, %88
+  %91 = sdiv i64 %90, 256
+  %92 = shl nuw nsw i64 %indvars.iv.i, 8
+  %93 = mul i64 %92, %91
+  %94 = getelementptr i8, ptr %.val.i, i64 %93
+  %95 = shl nsw i64 %81, 6
+  %96 = getelementptr i8, ptr %94, i64 %95
+  %97 = shl nsw i64 %81, 7
+  %98 = getelementptr i8, ptr %94, i64 %97
+  %99 = mul nsw i64 %81, 3
+  %100 = add nsw i64 %87, %99
+  %101 = shl nsw i64 %100, 6
+  %102 = getelementptr i8, ptr %94, i64 %101
+  %103 = sext i32 %77 to i64
+  %104 = shl nsw i64 %103, 2
+  %105 = load ptr, ptr %53, align 8
+  %106 = sext i32 %71 to i64
+  %107 = getelementptr i32, ptr %105, i64 %106
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %107, ptr align 1 %94, i64 %104, i1 false)
+  %108 = load ptr, ptr %54, align 8
+  %109 = getelementptr i32, ptr %108, i64 %106
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %109, ptr align 1 %96, i64 %104, i1 false)
+  %110 = load ptr, ptr %55, align 8
+  %111 = getelementptr float, ptr %110, i64 %106
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %111, ptr align 1 %98, i64 %104, i1 false)
+  %112 = load i8, ptr %56, align 1
+  %113 = trunc i8 %112 to i1
+  br i1 %113, label %then12.i.i, label %or.lhs.false19.i.i
 
 then12.i.i:                                       ; preds = %forbody.i
-  %118 = getelementptr i8, ptr %98, i64 %86
-  %119 = mul nsw i64 %107, 80
-  %120 = load ptr, ptr %61, align 8
-  %.idx.i.i = mul nsw i64 %110, 80
-  %121 = getelementptr i8, ptr %120, i64 %.idx.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %121, ptr align 1 %118, i64 %119, i1 false)
-  %.pre.i.i = load i8, ptr %60, align 1
+  %114 = getelementptr i8, ptr %94, i64 %82
+  %115 = mul nsw i64 %103, 80
+  %116 = load ptr, ptr %57, align 8
+  %.idx.i.i = mul nsw i64 %106, 80
+  %117 = getelementptr i8, ptr %116, i64 %.idx.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %117, ptr align 1 %114, i64 %115, i1 false)
+  %.pre.i.i = load i8, ptr %56, align 1
   br label %or.lhs.false19.i.i
 
 then17.i.i:                                       ; preds = %or.lhs.false19.i.i
-  %122 = mul nsw i64 %107, 80
-  %123 = load ptr, ptr %62, align 8
-  %.idx39.i.i = mul nsw i64 %110, 80
-  %124 = getelementptr i8, ptr %123, i64 %.idx39.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %124, ptr align 1 %106, i64 %122, i1 false)
+  %118 = mul nsw i64 %103, 80
+  %119 = load ptr, ptr %58, align 8
+  %.idx39.i.i = mul nsw i64 %106, 80
+  %120 = getelementptr i8, ptr %119, i64 %.idx39.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %120, ptr align 1 %102, i64 %118, i1 false)
   br label %"$Flight.take_results.exit.i"
 
 or.lhs.false19.i.i:                               ; preds = %then12.i.i, %forbody.i
-  %125 = phi i8 [ %.pre.i.i, %then12.i.i ], [ %116, %forbody.i ]
-  %126 = trunc i8 %125 to i1
-  br i1 %126, label %then17.i.i, label %"$Flight.take_results.exit.i"
+  %121 = phi i8 [ %.pre.i.i, %then12.i.i ], [ %112, %forbody.i ]
+  %122 = trunc i8 %121 to i1
+  br i1 %122, label %then17.i.i, label %"$Flight.take_results.exit.i"
 
 "$Flight.take_results.exit.i":                    ; preds = %or.lhs.false19.i.i, %then17.i.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
@@ -5944,23 +5930,38 @@ and.rhs1.i:                                       ; preds = %"$Rank.watches_oper
   store ptr %222, ptr %.sroa.3.0.launch.sroa_idx, align 8
   %.sroa.425.0.launch.sroa_idx = getelementptr inbounds i8, ptr %launch, i64 24
   store i32 %6, ptr %.sroa.425.0.launch.sroa_idx, align 8
-  %258 = call fastcc i32 @"$RankGroup.run"(ptr nonnull %0, ptr nonnull @"$launch_job", ptr nonnull %launch, ptr %2)
-  %.not = icmp eq i32 %258, 0
+  %258 = getelementptr i8, ptr %0, i64 198
+  %259 = load i8, ptr %258, align 1
+  %260 = trunc i8 %259 to i1
+  br i1 %260, label %"$RankGroup.run_launch.exit", label %or.rhs.i
+
+or.rhs.i:                                         ; preds = %"$Rank.has_graph_for.exit"
+  %261 = getelementptr i8, ptr %0, i64 199
+  %262 = load i8, ptr %261, align 1
+  %263 = and i8 %262, 1
+  br label %"$RankGroup.run_launch.exit"
+
+"$RankGroup.run_launch.exit":                     ; preds = %"$Rank.has_graph_for.exit", %or.rhs.i
+  %264 = phi i8 [ 1, %"$Rank.has_graph_for.exit" ], [ %263, %or.rhs.i ]
+  store i8 %264, ptr %258, align 1
+  %265 = call fastcc i32 @"$RankGroup.run"(ptr nonnull %0, ptr nonnull @"$launch_job", ptr nonnull %launch, ptr %2)
+  store i8 %259, ptr %258, align 1
+  %.not = icmp eq i32 %265, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %"$Rank.has_graph_for.exit", %merge
-  ret i32 %258
+common.ret:                                       ; preds = %"$RankGroup.run_launch.exit", %merge
+  ret i32 %265
 
-merge:                                            ; preds = %"$Rank.has_graph_for.exit"
-  %259 = load i64, ptr %3, align 8
-  %260 = add i64 %259, 1
-  store i64 %260, ptr %3, align 8
+merge:                                            ; preds = %"$RankGroup.run_launch.exit"
+  %266 = load i64, ptr %3, align 8
+  %267 = add i64 %266, 1
+  store i64 %267, ptr %3, align 8
   br label %common.ret
 }
 
 define internal i32 @"$launch_job"(ptr %0, ptr nocapture readonly %1, ptr %2) {
 entry:
-  %cause.i100 = alloca %4, align 8
+  %cause.i99 = alloca %4, align 8
   %cause.i.i94 = alloca %4, align 8
   %cause.i.i86 = alloca %4, align 8
   %cause.i97.i = alloca %4, align 8
@@ -6033,8 +6034,8 @@ merge:                                            ; preds = %"$StepPlan.is_decod
   %.not70 = icmp eq i32 %spec.select.i, 0
   br i1 %.not70, label %merge1, label %then2
 
-common.ret:                                       ; preds = %then22.i, %then14.i, %then6.i, %then.i, %"$download_samples.exit", %"$compute_or_replay.exit.thread106", %"$compute_or_replay.exit", %merge14, %then24, %then2
-  %common.ret.op = phi i32 [ %spec.select.i, %then2 ], [ %spec.select.i99, %then24 ], [ 0, %merge14 ], [ %186, %"$compute_or_replay.exit" ], [ %spec.select.i.i96, %"$download_samples.exit" ], [ %spec.select.i.i91, %"$compute_or_replay.exit.thread106" ], [ %spec.select.i96.i, %then22.i ], [ %spec.select.i94.i, %then14.i ], [ %spec.select.i92.i, %then6.i ], [ %spec.select.i.i, %then.i ]
+common.ret:                                       ; preds = %then22.i, %then14.i, %then6.i, %then.i, %"$download_samples.exit", %"$compute_or_replay.exit.thread105", %"$compute_or_replay.exit", %merge14, %then24, %then2
+  %common.ret.op = phi i32 [ %spec.select.i, %then2 ], [ %spec.select.i98, %then24 ], [ 0, %merge14 ], [ %186, %"$compute_or_replay.exit" ], [ %spec.select.i.i95, %"$download_samples.exit" ], [ %spec.select.i.i91, %"$compute_or_replay.exit.thread105" ], [ %spec.select.i96.i, %then22.i ], [ %spec.select.i94.i, %then14.i ], [ %spec.select.i92.i, %then6.i ], [ %spec.select.i.i, %then.i ]
   ret i32 %common.ret.op
 
 then2:                                            ; preds = %merge
@@ -6293,9 +6294,9 @@ merge.i89:                                        ; preds = %merge5
   %180 = trunc i8 %.val.i90 to i1
   %spec.select.i.i91 = select i1 %180, i32 9, i32 %179
   %.not.i92 = icmp eq i32 %spec.select.i.i91, 0
-  br i1 %.not.i92, label %merge10, label %"$compute_or_replay.exit.thread106"
+  br i1 %.not.i92, label %merge10, label %"$compute_or_replay.exit.thread105"
 
-"$compute_or_replay.exit.thread106":              ; preds = %merge.i89
+"$compute_or_replay.exit.thread105":              ; preds = %merge.i89
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i86)
   store i8 0, ptr %cause.i.i86, align 8
   %181 = load ptr, ptr %24, align 8
@@ -6382,11 +6383,11 @@ then15:                                           ; preds = %merge10
   %236 = getelementptr i8, ptr %0, i64 608
   %237 = load ptr, ptr %236, align 8
   %238 = tail call i32 %234(ptr %235, ptr %227, ptr %237, i64 %bytes.0.i)
-  %.val.i95 = load i8, ptr %37, align 1
-  %239 = trunc i8 %.val.i95 to i1
-  %spec.select.i.i96 = select i1 %239, i32 9, i32 %238
-  %.not.i97 = icmp eq i32 %spec.select.i.i96, 0
-  br i1 %.not.i97, label %merge14, label %"$download_samples.exit"
+  %.val14.i = load i8, ptr %37, align 1
+  %239 = trunc i8 %.val14.i to i1
+  %spec.select.i.i95 = select i1 %239, i32 9, i32 %238
+  %.not.i96 = icmp eq i32 %spec.select.i.i95, 0
+  br i1 %.not.i96, label %merge14, label %"$download_samples.exit"
 
 "$download_samples.exit":                         ; preds = %then15
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i94)
@@ -6418,20 +6419,20 @@ merge14:                                          ; preds = %then15, %merge10
   %255 = tail call i32 %248(ptr %249, ptr %254)
   %.val = load i8, ptr %37, align 1
   %256 = trunc i8 %.val to i1
-  %spec.select.i99 = select i1 %256, i32 9, i32 %255
-  %.not74 = icmp eq i32 %spec.select.i99, 0
+  %spec.select.i98 = select i1 %256, i32 9, i32 %255
+  %.not74 = icmp eq i32 %spec.select.i98, 0
   br i1 %.not74, label %common.ret, label %then24
 
 then24:                                           ; preds = %merge14
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i100)
-  store i8 0, ptr %cause.i100, align 8
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i99)
+  store i8 0, ptr %cause.i99, align 8
   %257 = load ptr, ptr %24, align 8
   %258 = getelementptr i8, ptr %257, i64 64
   %259 = load ptr, ptr %258, align 8
   %260 = load ptr, ptr %28, align 8
-  call void %259(ptr %260, ptr nonnull %cause.i100)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i100, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i100)
+  call void %259(ptr %260, ptr nonnull %cause.i99)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i99, ptr %2)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i99)
   br label %common.ret
 }
 
@@ -54765,14 +54766,14 @@ merge27.i.i:                                      ; preds = %merge22.i.i
   br i1 %.not87.i.i, label %"$Engine.open.exit.i", label %then13
 
 "$Engine.open.exit.i":                            ; preds = %merge27.i.i
-  %67 = getelementptr i8, ptr %9, i64 6302
-  store i8 1, ptr %67, align 1
-  %68 = getelementptr i8, ptr %9, i64 4172
-  %69 = load i32, ptr %68, align 4
-  %70 = icmp ne i32 %69, 0
-  %71 = zext i1 %70 to i8
+  %67 = getelementptr i8, ptr %9, i64 4172
+  %68 = load i32, ptr %67, align 4
+  %69 = icmp eq i32 %68, 0
+  %70 = zext i1 %69 to i8
+  %71 = getelementptr i8, ptr %9, i64 6302
+  store i8 %70, ptr %71, align 1
   %72 = getelementptr i8, ptr %9, i64 6303
-  store i8 %71, ptr %72, align 1
+  store i8 1, ptr %72, align 1
   store i32 3, ptr %32, align 4
   %73 = call fastcc i32 @"$Engine.start_loop"(ptr nonnull %9, ptr %2)
   %.not.i = icmp eq i32 %73, 0
