@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import groups
-from tests.devices import VARIABLE
+from tests.devices import SHARING_VARIABLE, VARIABLE
 
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
@@ -23,10 +23,17 @@ def pytest_addoption(parser) -> None:
         default="cpu",
         help="device that tests/native, tests/engine and tests/server use",
     )
+    parser.addoption(
+        "--ranks-per-device",
+        default="1",
+        choices=["1", "2", "4", "8"],
+        help="how many ranks of a group may share a GPU where there are fewer GPUs than ranks",
+    )
 
 
 def pytest_configure(config) -> None:
     os.environ[VARIABLE] = config.getoption("--device-kind")
+    os.environ[SHARING_VARIABLE] = config.getoption("--ranks-per-device")
     config.addinivalue_line("markers", "groups: uses an optional group of tools/develop")
 
 

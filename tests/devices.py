@@ -6,6 +6,7 @@ from functools import cache
 import pytest
 
 VARIABLE = "GLM_TEST_DEVICE"
+SHARING_VARIABLE = "GLM_TEST_RANKS_PER_DEVICE"
 LEAST_PAGE = {"cpu": 1, "cuda": 16}
 
 
@@ -19,11 +20,25 @@ def is_rounded() -> bool:
 
 
 @cache
-def most_ranks(kind: str) -> int:
-    """The largest group that a machine opens: on CPUs 8, else one rank a device."""
+def num_devices(kind: str) -> int:
     from tests.native.backend import Backend
 
-    return 8 if kind == "cpu" else Backend(kind).device_count()
+    return Backend(kind).device_count()
+
+
+def most_ranks_per_device() -> int:
+    """How many ranks of a group may share a device: `pytest --ranks-per-device`."""
+    return int(os.environ.get(SHARING_VARIABLE, "1"))
+
+
+def most_ranks(kind: str) -> int:
+    """The largest group that a machine opens."""
+    return 8 if kind == "cpu" else num_devices(kind) * most_ranks_per_device()
+
+
+def ranks_per_device(kind: str, world_size: int) -> int:
+    """As few as the machine's devices allow; on CPUs 1, which is how the engine calls them."""
+    return 1 if kind == "cpu" else -(-world_size // num_devices(kind))
 
 
 def chosen_options(world_size: int, page_size: int | None = None, **options) -> dict:
@@ -34,4 +49,5 @@ def chosen_options(world_size: int, page_size: int | None = None, **options) -> 
     if page_size is not None:
         step = LEAST_PAGE[kind]
         options["page_size"] = -(-page_size // step) * step
-    return {"device": kind, "world_size": world_size, **options}
+    sharing = ranks_per_device(kind, world_size)
+    return {"device": kind, "world_size": world_size, "ranks_per_device": sharing, **options}

@@ -58,6 +58,7 @@ STRUCTS = {
         ("device_memory_bytes", "int64_t"),
         ("kv_events", "int32_t"),
         ("step_budget_ms", "int32_t"),
+        ("ranks_per_device", "int32_t"),
     ],
     "engine_sampling": [
         ("temperature", "float"),

@@ -60,6 +60,7 @@ class EngineOptions:
     device_memory_bytes: int | None = None
     kv_events: bool | None = None
     step_budget_ms: int | None = None
+    ranks_per_device: int | None = None
     progress: Callable[[int, int, str], None] | None = None
 
     def numbers(self):

@@ -166,7 +166,8 @@ end
 
 terra Layout:can_merge_shared() : bool
   var c = self.config
-  return self.world_size == 1 and c.num_shared_experts > 0 and c:has_moe_layers() and c:shared_width() == c.moe_intermediate_size
+  var keeps_all_experts = self.world_size == 1 or not self:is_expert_parallel()
+  return keeps_all_experts and c.num_shared_experts > 0 and c:has_moe_layers() and c:shared_width() == c.moe_intermediate_size
 end
 
 terra Layout:merges_shared_in(layer : int32) : bool

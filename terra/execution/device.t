@@ -1,5 +1,6 @@
 local abi = require("terra.base.abi")
 local files = require("terra.base.files")
+local groups = require("terra.execution.groups")
 local gpus = require("terra.execution.gpus")
 local status = require("terra.base.status")
 local text = require("terra.base.text")
@@ -182,15 +183,23 @@ terra Library:describe_ranks(group : &C.glm_group, world_size : int32, info : &C
   return C.GLM_OK
 end
 
-terra Library:describe(world_size : int32, info : &C.glm_device_info, message : &C.glm_message) : int32
+terra Library:divide_memory(ranks_per_device : int32, info : &C.glm_device_info)
+  if not self:shares_memory() then
+    info.memory_total_bytes = info.memory_total_bytes / ranks_per_device
+    info.memory_free_bytes = info.memory_free_bytes / ranks_per_device
+  end
+end
+
+terra Library:describe(world_size : int32, ranks_per_device : int32, info : &C.glm_device_info, message : &C.glm_message) : int32
+  status.try(groups.check(world_size, ranks_per_device, message))
   if world_size == 1 then
     return self:describe_rank(nil, 0, 1, info, message)
   end
-  var options = C.glm_group_options { struct_size = sizeof(C.glm_group_options), world_size = world_size, devices = nil }
   var group : &C.glm_group = nil
-  status.try(self.backend.group_create(&options, &group, message))
+  status.try(groups.create(self.backend, world_size, ranks_per_device, &group, message))
   var code = self:describe_ranks(group, world_size, info, message)
   self.backend.group_free(group)
+  self:divide_memory(ranks_per_device, info)
   return code
 end
 
@@ -198,7 +207,14 @@ terra Library:takes_world_size(world_size : int32) : bool
   return self:shares_memory() or world_size == 1 or world_size == 2 or world_size == 4 or world_size == 8
 end
 
-terra Library:describe_kind(world_size : int32, memory_bytes : int64, info : &C.glm_device_info, message : &C.glm_message) : int32
+terra Library:describe_kind(
+  world_size : int32,
+  ranks_per_device : int32,
+  memory_bytes : int64,
+  info : &C.glm_device_info,
+  message : &C.glm_message
+) : int32
+  status.try(groups.check(world_size, ranks_per_device, message))
   if not self:takes_world_size(world_size) then
     return status.fail(message, C.GLM_INVALID_ARGUMENT, "world_size is %d; expected 1, 2, 4 or 8 for device %s", world_size, &self.kind[0])
   end
@@ -210,6 +226,7 @@ terra Library:describe_kind(world_size : int32, memory_bytes : int64, info : &C.
   end
   info.memory_total_bytes = memory_bytes
   info.memory_free_bytes = memory_bytes
+  self:divide_memory(ranks_per_device, info)
   return C.GLM_OK
 end
 

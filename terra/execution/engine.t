@@ -110,10 +110,12 @@ terra Engine:open(wanted : &C.engine_options, message : &C.glm_message) : int32
   status.try(self:open_model(wanted, message))
   status.try(self:make_plan(wanted, message))
   self.stage = ranks_open
-  status.try(self.ranks:init(self.library.backend, self.plan.options.world_size, message))
+  var chosen = &self.plan.options
+  status.try(self.ranks:init(self.library.backend, chosen.world_size, chosen.ranks_per_device, message))
   status.try(load.ranks(&self.ranks, &self.plan, message))
-  self.ranks.is_watched = self.device_info.is_asynchronous == 0
   status.try(self:capture(message))
+  self.ranks.is_watched = self.device_info.is_asynchronous == 0
+  self.ranks.watches_launches = true
   status.try(self:measure_costs(message))
   self.stage = loop_open
   return self:start_loop(message)

@@ -1,6 +1,7 @@
 local abi = require("terra.base.abi")
 local batch = require("terra.scheduling.batch")
 local rank = require("terra.execution.rank")
+local shares = require("terra.scheduling.shares")
 local status = require("terra.base.status")
 local weights = require("terra.checkpoint.weights")
 local C = abi.C
@@ -8,6 +9,7 @@ local C = abi.C
 local forward = {}
 
 local Rank = rank.Rank
+local RowShare = shares.RowShare
 local StepPlan = batch.StepPlan
 local LayerWeights = weights.LayerWeights
 
@@ -242,10 +244,10 @@ local terra embed(self : &Rank, plan : &StepPlan, message : &C.glm_message) : in
   return C.GLM_OK
 end
 
-local terra local_logits(self : &Rank, plan : &StepPlan, output : &float, message : &C.glm_message) : int32
+local terra logits_of(self : &Rank, first_row : int32, num_rows : int32, output : &float, message : &C.glm_message) : int32
   var args : C.glm_logits_args
-  args.num_rows = plan.num_logit_rows
-  args.row_index = self.inputs.logit_rows
+  args.num_rows = num_rows
+  args.row_index = self.inputs.logit_rows + first_row
   args.input = self.buffers.plain
   args.head = &self.weights.head
   args.output = output
@@ -253,34 +255,43 @@ local terra local_logits(self : &Rank, plan : &StepPlan, output : &float, messag
   return C.GLM_OK
 end
 
-local terra gather_logits(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
-  var args : C.glm_all_gather_args
+local terra exchange_logits(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
+  var args : C.glm_all_to_all_args
   args.num_rows = plan.num_logit_rows
   args.row_bytes = [int64](self.weights.local_vocab_size) * sizeof(float)
   args.input = self.buffers.local_logits
   args.output = self.buffers.logits
-  run(self, message, outside_layers, "all_gather", args)
+  run(self, message, outside_layers, "all_to_all", args)
   return C.GLM_OK
+end
+
+terra Rank:share_of(plan : &StepPlan) : RowShare
+  return shares.of(plan.num_logit_rows, plan.num_sample_rows, self.index, self.world_size)
 end
 
 local terra logits(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
   try(reduce_add_norm(self, plan, outside_layers, self.buffers.delta, self.weights.final_norm, true, false, message))
   if self.weights.head_is_split then
-    try(local_logits(self, plan, self.buffers.local_logits, message))
-    return gather_logits(self, plan, message)
+    try(logits_of(self, 0, plan.num_logit_rows, self.buffers.local_logits, message))
+    return exchange_logits(self, plan, message)
   end
-  return local_logits(self, plan, self.buffers.logits, message)
+  var share = self:share_of(plan)
+  if share.num_rows == 0 then
+    return C.GLM_OK
+  end
+  return logits_of(self, share.begin, share.num_rows, self.buffers.logits, message)
 end
 
 local sampling_arrays = {
   "temperature", "top_p", "min_p", "top_k", "repetition_penalty", "frequency_penalty", "presence_penalty",
-  "seed", "position", "count_row", "mask_row", "num_logprobs", "bias_begin", "bias_tokens", "bias_values", "masks",
+  "seed", "position", "count_row", "mask_row", "num_logprobs", "bias_begin",
 }
+local sampling_tables = { "bias_tokens", "bias_values", "masks" }
 local sampling_results = { "token_ids", "is_finite", "logprob", "top_ids", "top_logprobs" }
 
-terra forward.sample(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
+terra forward.sample(self : &Rank, plan : &StepPlan, share : &RowShare, message : &C.glm_message) : int32
   var args : C.glm_sample_args
-  args.num_rows = plan.num_sample_rows
+  args.num_rows = share.num_samples
   args.vocab_size = self.config.vocab_size
   args.num_count_rows = plan.shape.max_sequences
   args.num_masks = plan.num_masks
@@ -289,6 +300,9 @@ terra forward.sample(self : &Rank, plan : &StepPlan, message : &C.glm_message) :
   args.counts = self.buffers.counts
   escape
     for _, name in ipairs(sampling_arrays) do
+      emit quote args.[name] = self.inputs.[name] + share.begin end
+    end
+    for _, name in ipairs(sampling_tables) do
       emit quote args.[name] = self.inputs.[name] end
     end
     for _, name in ipairs(sampling_results) do
@@ -299,13 +313,28 @@ terra forward.sample(self : &Rank, plan : &StepPlan, message : &C.glm_message) :
   return C.GLM_OK
 end
 
-terra forward.share_samples(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
+local terra gather_ids(self : &Rank, share : &RowShare, message : &C.glm_message) : int32
   var args : C.glm_all_gather_args
   args.num_rows = 1
-  args.row_bytes = [int64](plan.shape.max_logit_rows) * sizeof(int32)
+  args.row_bytes = [int64](share.rows_each) * sizeof(int32)
   args.input = self.buffers.outputs.token_ids
   args.output = self.buffers.ids_of_ranks
   run(self, message, outside_layers, "all_gather", args)
+  return C.GLM_OK
+end
+
+terra forward.share_samples(self : &Rank, plan : &StepPlan, share : &RowShare, message : &C.glm_message) : int32
+  try(gather_ids(self, share, message))
+  var args : C.glm_count_sampled_tokens_args
+  args.num_rows = plan.num_sample_rows
+  args.vocab_size = self.config.vocab_size
+  args.num_count_rows = plan.shape.max_sequences
+  args.counted_begin = share.begin
+  args.counted_end = share.begin + share.num_samples
+  args.count_row = self.inputs.count_row
+  args.token_ids = self.buffers.ids_of_ranks
+  args.counts = self.buffers.counts
+  run(self, message, outside_layers, "count_sampled_tokens", args)
   return C.GLM_OK
 end
 
@@ -314,7 +343,7 @@ local terra select_tokens(self : &Rank, plan : &StepPlan, message : &C.glm_messa
   args.num_tokens = plan.num_decode_tokens
   args.source_rows = self.inputs.source_rows
   args.sampled_ids = self.buffers.outputs.token_ids
-  if self.shares_samples then
+  if self.world_size > 1 then
     args.sampled_ids = self.buffers.ids_of_ranks
   end
   args.token_ids = self.inputs.token_ids

@@ -48,7 +48,7 @@ end
 
 local terra bind_buffers(self : &Rank, loading : &Loading, message : &C.glm_message) : int32
   var planned = loading.plan
-  var shape = planned:buffer_shape(self.index)
+  var shape = planned:buffer_shape()
   var bytes = buffers.bytes(&shape)
   status.try(allocate(self, C.GLM_MEMORY_SHARED, bytes, &self.buffer_memory, message))
   self.buffers:bind(&shape, [&int8](self.buffer_memory))
@@ -119,7 +119,6 @@ local terra load_rank(self : &Rank, context : &opaque, message : &C.glm_message)
   var loading = [&Loading](context)
   self.config = &loading.plan.model.config
   self.activation_dtype = loading.plan.activation_dtype
-  self.shares_samples = loading.plan.plans_ahead and self.world_size > 1
   self.checks_operations = loading.plan.options.check_operations ~= 0
   status.try(open_device(self, loading, message))
   status.try(create_events(self, message))

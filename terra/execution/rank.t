@@ -23,7 +23,6 @@ local struct Rank {
   num_graphs : int32
   profile : &profile.Profile
   checks_operations : bool
-  shares_samples : bool
   is_abandoned : bool
   operation : rawstring
   layer : int32

@@ -1,5 +1,6 @@
 local abi = require("terra.base.abi")
 local buffers = require("terra.plan.buffers")
+local groups = require("terra.execution.groups")
 local rank = require("terra.execution.rank")
 local status = require("terra.base.status")
 local threads = require("terra.base.threads")
@@ -11,7 +12,8 @@ local ticks_after_abort = 3
 local Job = { &Rank, &opaque, &C.glm_message } -> int32
 
 local struct Flight {
-  num_rows : int32
+  num_logit_rows : int32
+  num_sample_rows : int32
   wants_logprobs : bool
   is_graph : bool
   awaits_masks : bool
@@ -33,7 +35,9 @@ local struct RankGroup {
   stopping : bool
   is_usable : bool
   is_watched : bool
+  watches_launches : bool
   is_running : &bool
+  has_failed : bool
   job : Job
   context : &opaque
   codes : &int32
@@ -73,6 +77,7 @@ end
 terra RankGroup:report_finished(index : int32)
   C.pthread_mutex_lock(&self.mutex)
   self.is_running[index] = false
+  self.has_failed = self.has_failed or self.codes[index] ~= C.GLM_OK
   self.num_running = self.num_running - 1
   if self.num_running == 0 then
     C.pthread_cond_signal(&self.finished)
@@ -114,7 +119,7 @@ terra RankGroup:first_failure(message : &C.glm_message) : int32
 end
 
 terra RankGroup:activity() : watch.Activity
-  var found = watch.Activity { num_running = self.num_running, num_calls = 0, cpu_ns = 0 }
+  var found = watch.Activity { num_running = self.num_running, has_failed = self.has_failed, num_calls = 0, cpu_ns = 0 }
   for i = 0, self.world_size do
     if self.is_running[i] then
       found.num_calls = found.num_calls + self.ranks[i].num_calls
@@ -149,15 +154,16 @@ terra RankGroup:first_running() : int32
   return -1
 end
 
-terra RankGroup:blame(index : int32)
+terra RankGroup:blame(index : int32, seconds : double)
   var cause : int8[128]
-  C.snprintf(&cause[0], 128, "it has not come back, and for %.1f s the rank has done nothing", [watch.limit_seconds])
+  C.snprintf(&cause[0], 128, "it has not come back, and for %.2g s the rank has done nothing", seconds)
   self.ranks[index]:fail_operation(&cause[0], &self.messages[index])
   self.codes[index] = C.GLM_DEVICE_ERROR
 end
 
 terra RankGroup:abandon()
   var first = self:first_running()
+  var seconds = terralib.select(self.has_failed, [watch.limit_seconds_after_failure], [watch.limit_seconds])
   self.backend.group_abort(self.group)
   for tick = 0, ticks_after_abort do
     if self.num_running > 0 then
@@ -165,12 +171,12 @@ terra RankGroup:abandon()
     end
   end
   if self.num_running == 0 then
-    self:blame(first)
+    self:blame(first, seconds)
   end
   for i = 0, self.world_size do
     if self.is_running[i] then
       self.ranks[i].is_abandoned = true
-      self:blame(i)
+      self:blame(i, seconds)
     end
   end
 end
@@ -185,6 +191,7 @@ end
 terra RankGroup:run_threads()
   C.pthread_mutex_lock(&self.mutex)
   self.num_running = self.world_size
+  self.has_failed = false
   for i = 0, self.world_size do
     self.is_running[i] = true
   end
@@ -228,7 +235,7 @@ terra RankGroup:start_threads(message : &C.glm_message) : int32
   return C.GLM_OK
 end
 
-terra RankGroup:init(backend : &C.glm_backend, world_size : int32, message : &C.glm_message) : int32
+terra RankGroup:init(backend : &C.glm_backend, world_size : int32, ranks_per_device : int32, message : &C.glm_message) : int32
   C.memset(self, 0, sizeof(RankGroup))
   self.backend = backend
   self.world_size = world_size
@@ -252,8 +259,7 @@ terra RankGroup:init(backend : &C.glm_backend, world_size : int32, message : &C.
   if world_size == 1 then
     return C.GLM_OK
   end
-  var options = C.glm_group_options { struct_size = sizeof(C.glm_group_options), world_size = world_size, devices = nil }
-  status.try(backend.group_create(&options, &self.group, message))
+  status.try(groups.create(backend, world_size, ranks_per_device, &self.group, message))
   return self:start_threads(message)
 end
 

@@ -5,11 +5,13 @@ local check = require("terra.base.check")
 local forward = require("terra.execution.forward")
 local rank = require("terra.execution.rank")
 local ranks = require("terra.execution.ranks")
+local shares = require("terra.scheduling.shares")
 local status = require("terra.base.status")
 local C = abi.C
 
 local Rank, call = rank.Rank, rank.call
 local RankGroup, Flight = ranks.RankGroup, ranks.Flight
+local RowShare = shares.RowShare
 local StepPlan = batch.StepPlan
 local num_stagings = buffers.num_stagings
 
@@ -55,14 +57,15 @@ local terra upload_inputs(self : &Rank, launch : &Launch, message : &C.glm_messa
   return C.GLM_OK
 end
 
-local terra download_logits(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
-  var bytes = [int64](plan.num_logit_rows) * self.config.vocab_size * sizeof(float)
-  call(self, message, "download of the logits", "download", plan.logits, self.buffers.logits, bytes)
+local terra download_logits(self : &Rank, plan : &StepPlan, share : &RowShare, message : &C.glm_message) : int32
+  var row : int64 = self.config.vocab_size
+  var target = plan.logits + row * share.begin
+  call(self, message, "download of the logits", "download", target, self.buffers.logits, row * share.num_rows * sizeof(float))
   return C.GLM_OK
 end
 
 local terra download_samples(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
-  var target = &launch.staging.outputs
+  var target = launch.staging:outputs_of(self.index)
   var bytes = target:short_bytes()
   if launch.flight.wants_logprobs then
     bytes = target.bytes
@@ -83,26 +86,24 @@ local terra upload_masks(self : &Rank, launch : &Launch, message : &C.glm_messag
   return C.GLM_OK
 end
 
-terra Rank:sample(plan : &StepPlan, message : &C.glm_message) : int32
-  if plan.logits ~= nil and plan.num_logit_rows > 0 then
-    status.try(download_logits(self, plan, message))
+terra Rank:sample(plan : &StepPlan, share : &RowShare, message : &C.glm_message) : int32
+  if plan.logits ~= nil and share.num_rows > 0 then
+    status.try(download_logits(self, plan, share, message))
   end
-  if plan.num_sample_rows > 0 then
-    return forward.sample(self, plan, message)
+  if share.num_samples > 0 then
+    return forward.sample(self, plan, share, message)
   end
   return C.GLM_OK
 end
 
 local terra queue_sampling(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
-  var plan = launch.plan
-  if self.index == 0 then
-    status.try(upload_masks(self, launch, message))
-    status.try(self:sample(plan, message))
+  var plan, share = launch.plan, self:share_of(launch.plan)
+  status.try(upload_masks(self, launch, message))
+  status.try(self:sample(plan, &share, message))
+  if self.world_size > 1 and plan.num_sample_rows > 0 then
+    status.try(forward.share_samples(self, plan, &share, message))
   end
-  if self.shares_samples and plan.num_sample_rows > 0 then
-    status.try(forward.share_samples(self, plan, message))
-  end
-  if self.index == 0 and plan.num_sample_rows > 0 then
+  if share.num_samples > 0 then
     status.try(download_samples(self, launch, message))
   end
   call(self, message, "step", "event_record", self.step_end[launch.index])
@@ -157,23 +158,31 @@ terra RankGroup:launch_of(plan : &StepPlan, step : int64) : Launch
   return Launch { plan = plan, staging = &self.ranks[0].buffers.stagings[index], flight = &self.flights[index], index = index }
 end
 
+terra RankGroup:run_launch(job : ranks.Job, context : &opaque, message : &C.glm_message) : int32
+  var was_watched = self.is_watched
+  self.is_watched = was_watched or self.watches_launches
+  var code = self:run(job, context, message)
+  self.is_watched = was_watched
+  return code
+end
+
 terra RankGroup:launch(plan : &StepPlan, message : &C.glm_message) : int32
   check.invariant(self:num_in_flight() < num_stagings, "more steps in flight than stagings")
   var launch = self:launch_of(plan, self.num_launched)
   var host, flight = staged(launch.staging, plan:is_decode()), launch.flight
   host:pack(plan)
   copy_table_rows(host, plan)
-  flight.num_rows = plan.num_sample_rows
+  flight.num_logit_rows = plan.num_logit_rows
+  flight.num_sample_rows = plan.num_sample_rows
   flight.wants_logprobs = plan:wants_logprobs()
   flight.is_graph = self.ranks[0]:has_graph_for(plan)
   flight.awaits_masks = plan:awaits_masks()
-  status.try(self:run(launch_job, &launch, message))
+  status.try(self:run_launch(launch_job, &launch, message))
   self.num_launched = self.num_launched + 1
   return C.GLM_OK
 end
 
-terra RankGroup:go_on_with_launched(job : ranks.Job, context : &opaque, message : &C.glm_message) : int32
-  var code = self:run(job, context, message)
+terra RankGroup:keep_launched(code : int32) : int32
   if code ~= C.GLM_OK then
     self.num_launched = self.num_launched - 1
   end
@@ -183,7 +192,7 @@ end
 terra RankGroup:sample(plan : &StepPlan, message : &C.glm_message) : int32
   var launch = self:launch_of(plan, self.num_launched - 1)
   staged(launch.staging, plan:is_decode()):pack_masks(plan)
-  return self:go_on_with_launched(sample_job, &launch, message)
+  return self:keep_launched(self:run_launch(sample_job, &launch, message))
 end
 
 local terra await_forward_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
@@ -194,7 +203,7 @@ end
 
 terra RankGroup:await_forward(message : &C.glm_message) : int32
   var index = [int32]((self.num_launched - 1) % num_stagings)
-  return self:go_on_with_launched(await_forward_job, &index, message)
+  return self:keep_launched(self:run(await_forward_job, &index, message))
 end
 
 local terra land_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
@@ -226,17 +235,27 @@ terra RankGroup:take_time(index : int32)
   end
 end
 
-terra Flight:take_results(source : &batch.StepOutputs, target : &batch.StepOutputs)
+terra Flight:take_results(share : &RowShare, source : &batch.StepOutputs, target : &batch.StepOutputs)
   escape
     for _, array in ipairs(batch.results) do
       local is_short = not array.name:match("^top_")
-      local count = is_short and (`self.num_rows) or (`self.num_rows * C.GLM_MAX_LOGPROBS)
+      local width = is_short and 1 or C.GLM_MAX_LOGPROBS
       emit quote
         if is_short or self.wants_logprobs then
-          C.memcpy(target.[array.name], source.[array.name], [int64](count) * [terralib.sizeof(array.type)])
+          var bytes = [int64](share.num_samples) * width * [terralib.sizeof(array.type)]
+          C.memcpy(target.[array.name] + [int64](share.begin) * width, source.[array.name], bytes)
         end
       end
     end
+  end
+end
+
+terra RankGroup:take_results(index : int32, outputs : &batch.StepOutputs)
+  var flight, staging = &self.flights[index], &self.ranks[0].buffers.stagings[index]
+  for rank = 0, self.world_size do
+    var share = shares.of(flight.num_logit_rows, flight.num_sample_rows, rank, self.world_size)
+    var source = staging:outputs_of(rank)
+    flight:take_results(&share, &source, outputs)
   end
 end
 
@@ -246,7 +265,7 @@ terra RankGroup:land(outputs : &batch.StepOutputs, message : &C.glm_message) : i
   self.num_landed = self.num_landed + 1
   status.try(self:run(land_job, &index, message))
   self:take_time(index)
-  self.flights[index]:take_results(&self.ranks[0].buffers.stagings[index].outputs, outputs)
+  self:take_results(index, outputs)
   return C.GLM_OK
 end
 

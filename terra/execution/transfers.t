@@ -65,9 +65,6 @@ terra RankGroup:restore_pages(num_pages : int32, pages : &int32, host : &opaque,
 end
 
 local terra count_tokens_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
-  if self.index ~= 0 then
-    return C.GLM_OK
-  end
   var args = @[&C.glm_count_tokens_args](context)
   args.counts = self.buffers.counts
   args.vocab_size = self.config.vocab_size

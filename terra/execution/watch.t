@@ -7,11 +7,15 @@ local watch = {}
 local tick_ns = 250000000LL
 local least_busy_ns = tick_ns / 100
 local most_idle_ticks = 10
+local most_idle_ticks_after_failure = 3
 watch.tick_ns = tick_ns
 watch.limit_seconds = `[double](most_idle_ticks * tick_ns) / 1e9
 
+watch.limit_seconds_after_failure = `[double](most_idle_ticks_after_failure * tick_ns) / 1e9
+
 local struct Activity {
   num_running : int32
+  has_failed : bool
   num_calls : int64
   cpu_ns : int64
 }
@@ -42,7 +46,7 @@ terra Watch:finds_idle(now : Activity) : bool
     and now.cpu_ns - self.seen.cpu_ns < least_busy_ns
   self.num_idle_ticks = terralib.select(is_idle, self.num_idle_ticks + 1, 0)
   self.seen = now
-  return self.num_idle_ticks >= most_idle_ticks
+  return self.num_idle_ticks >= terralib.select(now.has_failed, most_idle_ticks_after_failure, most_idle_ticks)
 end
 
 terra watch.wait_a_tick(condition : &C.pthread_cond_t, mutex : &C.pthread_mutex_t)

@@ -1,11 +1,11 @@
 local abi = require("terra.base.abi")
 local batch = require("terra.scheduling.batch")
+local shares = require("terra.scheduling.shares")
 local C = abi.C
 
 local buffers = {}
 
 local struct BufferShape {
-  rank : int32
   world_size : int64
   max_tokens : int64
   activation_bytes : int64
@@ -41,8 +41,9 @@ local function widest(s) return `terralib.select(s.hidden_size > s.num_heads * s
 local function per_token(s) return `s.max_tokens * 4 end
 local function per_choice(s) return `s.max_tokens * s.top_k * 4 end
 local function rotations(s) return `s.max_seq * (s.rotary_dim / 2) * 4 end
-local function ids_of_ranks(s) return `terralib.select(s.world_size > 1, s.world_size * s.max_logit_rows * 4, [int64](0)) end
-local function counts(s) return `terralib.select(s.rank == 0, s.max_sequences * s.vocab_size * 4, [int64](0)) end
+local function own_rows(s) return `shares.rows_each(s.max_logit_rows, s.world_size) end
+local function ids_of_ranks(s) return `terralib.select(s.world_size > 1, s.world_size * [own_rows(s)] * 4, [int64](0)) end
+local function local_logits(s) return `terralib.select(s.local_vocab_size < s.vocab_size, s.max_logit_rows * s.local_vocab_size * 4, [int64](0)) end
 
 buffers.table = {
   { name = "residual", type = &opaque, bytes = activations(hidden) },
@@ -60,14 +61,14 @@ buffers.table = {
   { name = "shared", type = &opaque, bytes = activations(hidden) },
   { name = "expert_ids", type = &int32, bytes = per_choice },
   { name = "expert_weights", type = &float, bytes = per_choice },
-  { name = "local_logits", type = &float, bytes = function(s) return `s.max_logit_rows * s.local_vocab_size * 4 end },
-  { name = "logits", type = &float, bytes = function(s) return `s.max_logit_rows * s.vocab_size * 4 end },
+  { name = "local_logits", type = &float, bytes = local_logits },
+  { name = "logits", type = &float, bytes = function(s) return `[own_rows(s)] * s.vocab_size * 4 end },
   { name = "count_tokens", type = &int32, bytes = function(s) return `s.max_seq * 4 end },
   { name = "ids_of_ranks", type = &int32, bytes = ids_of_ranks },
   { name = "cosine", type = &float, bytes = rotations },
   { name = "sine", type = &float, bytes = rotations },
   { name = "workspace", type = &opaque, bytes = function(s) return `s.workspace_bytes end },
-  { name = "counts", type = &uint32, bytes = counts },
+  { name = "counts", type = &uint32, bytes = function(s) return `s.max_sequences * s.vocab_size * 4 end },
 }
 
 local num_stagings = 2
@@ -75,7 +76,8 @@ local num_stagings = 2
 local struct Staging {
   inputs : batch.StepInputs
   decode_inputs : batch.StepInputs
-  outputs : batch.StepOutputs
+  outputs_data : &int8
+  output_shape : batch.StepShape
 }
 buffers.Staging = Staging
 buffers.num_stagings = num_stagings
@@ -95,31 +97,50 @@ local terra aligned(bytes : int64) : int64
   return (bytes + alignment - 1) / alignment * alignment
 end
 
-local terra step_bytes(shape : &batch.StepShape) : int64
-  return aligned(batch.StepInputs.bytes_for(shape)) + aligned(batch.StepOutputs.bytes_for(shape))
+terra BufferShape:output_shape() : batch.StepShape
+  var shape = self.step
+  shape.max_logit_rows = [int32]([own_rows(self)])
+  return shape
 end
 
-terra Staging:bind(shape : &batch.StepShape, base : &int8)
-  self.inputs:bind(shape, base)
-  self.decode_inputs:bind_decode(shape, &self.inputs)
-  self.outputs:bind(shape, base + aligned(batch.StepInputs.bytes_for(shape)))
+local terra output_bytes(shape : &batch.StepShape) : int64
+  return aligned(batch.StepOutputs.bytes_for(shape))
+end
+
+terra BufferShape:step_bytes(num_outputs : int64) : int64
+  var outputs = self:output_shape()
+  return aligned(batch.StepInputs.bytes_for(&self.step)) + num_outputs * output_bytes(&outputs)
+end
+
+terra Staging:bind(shape : &BufferShape, base : &int8)
+  self.inputs:bind(&shape.step, base)
+  self.decode_inputs:bind_decode(&shape.step, &self.inputs)
+  self.outputs_data = base + aligned(batch.StepInputs.bytes_for(&shape.step))
+  self.output_shape = shape:output_shape()
+end
+
+terra Staging:outputs_of(rank : int32) : batch.StepOutputs
+  var outputs : batch.StepOutputs
+  outputs:bind(&self.output_shape, self.outputs_data + rank * output_bytes(&self.output_shape))
+  return outputs
 end
 
 terra RankBuffers:bind_host(shape : &BufferShape, base : &int8)
   for i = 0, num_stagings do
-    self.stagings[i]:bind(&shape.step, base + i * step_bytes(&shape.step))
+    self.stagings[i]:bind(shape, base + i * shape:step_bytes(shape.world_size))
   end
 end
 
 terra buffers.host_bytes(shape : &BufferShape) : int64
-  return num_stagings * step_bytes(&shape.step)
+  return num_stagings * shape:step_bytes(shape.world_size)
 end
 
 terra RankBuffers:bind(shape : &BufferShape, base : &int8) : int64
-  var offset = step_bytes(&shape.step)
+  var offset = shape:step_bytes(1)
+  var outputs = shape:output_shape()
   self.inputs:bind(&shape.step, base)
   self.decode_inputs:bind_decode(&shape.step, &self.inputs)
-  self.outputs:bind(&shape.step, base + aligned(batch.StepInputs.bytes_for(&shape.step)))
+  self.outputs:bind(&outputs, base + aligned(batch.StepInputs.bytes_for(&shape.step)))
   escape
     for _, buffer in ipairs(buffers.table) do
       emit quote

@@ -16,13 +16,14 @@ local struct Planning {
   source : &model.Model
   library : &device.Library
   given : &C.engine_options
+  ranks_per_device : int32
 }
 
 terra Planning:describe(world_size : int32, message : &C.glm_message) : int32
   if self.given.device_memory_bytes > 0 then
-    return self.library:describe_kind(world_size, self.given.device_memory_bytes, self.info, message)
+    return self.library:describe_kind(world_size, self.ranks_per_device, self.given.device_memory_bytes, self.info, message)
   end
-  return self.library:describe(world_size, self.info, message)
+  return self.library:describe(world_size, self.ranks_per_device, self.info, message)
 end
 
 terra Planning:make(world_size : int32, made : &plan.Plan, message : &C.glm_message) : int32
@@ -80,7 +81,7 @@ terra devices.plan(
     first.world_size = 1
   end
   status.try(options.resolve(&first, &source.config, &checked, message))
-  var planning = Planning { made, info, source, library, given }
+  var planning = Planning { made, info, source, library, given, checked.ranks_per_device }
   status.try(planning:plan_for(first.world_size, message))
   if given.world_size > 0 or library:shares_memory() then
     return C.GLM_OK

@@ -90,10 +90,9 @@ terra Plan:cache(num_pages : int32) : C.glm_kv_cache
   return cache
 end
 
-terra Plan:buffer_shape(rank : int32) : buffers.BufferShape
-  var c, o, layout = &self.model.config, &self.options, self:layout(rank)
+terra Plan:buffer_shape() : buffers.BufferShape
+  var c, o, layout = &self.model.config, &self.options, self:layout(0)
   return buffers.BufferShape {
-    rank = rank,
     world_size = o.world_size,
     max_tokens = o.max_step_tokens,
     activation_bytes = dtypes.bytes(self.activation_dtype),
@@ -356,7 +355,7 @@ terra Plan:require_fit(message : &C.glm_message) : int32
 end
 
 terra Plan:rank(rank : int32) : RankPlan
-  var shape = self:buffer_shape(rank)
+  var shape = self:buffer_shape()
   var result : RankPlan
   C.memset(&result, 0, sizeof(RankPlan))
   result.weight_bytes = self.weight_bytes

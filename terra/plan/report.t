@@ -178,7 +178,7 @@ local terra write_cache(out : &JsonWriter, made : &Plan)
 end
 
 local terra write_buffers(out : &JsonWriter, made : &Plan)
-  var shape = made:buffer_shape(0)
+  var shape = made:buffer_shape()
   out:key("buffers")
   out:begin_object()
   escape

@@ -76,7 +76,7 @@ function sizes.extend(Plan)
     end
     self:shape_step()
     status.try(self:shape_workspace(message))
-    var shape = self:buffer_shape(0)
+    var shape = self:buffer_shape()
     self.buffer_bytes = buffers.bytes(&shape)
     self.host_bytes = buffers.host_bytes(&shape)
     return C.GLM_OK

@@ -6,6 +6,7 @@ devices have memories of their own is tested with the second.
 
 import ctypes
 from functools import cache
+from pathlib import Path
 
 from tests.engine.probes import ROOT
 
@@ -25,9 +26,11 @@ def library(kind: str = "cpu") -> ctypes.CDLL:
     return loaded
 
 
-def arm(rank: int = 0, operation: str = "", call: int = NEVER, kind: str = "cpu") -> None:
+def arm(
+    rank: int = 0, operation: str = "", call: int = NEVER, kind: str = "cpu", inner: Path = INNER
+) -> None:
     """Let the operation's call of that number, counted from now, fail on a rank."""
-    library(kind).failing_arm(str(INNER).encode(), rank, operation.encode(), call)
+    library(kind).failing_arm(str(inner).encode(), rank, operation.encode(), call)
 
 
 def set_memories(memories: list[int], kind: str) -> None:

@@ -92,13 +92,13 @@ def results_of(finished) -> list:
     ]
 
 
-@pytest.mark.parametrize("num_pages", [0, 14])
-def test_every_course_gives_the_same_bits(num_pages, record_property):
+@pytest.mark.parametrize(("num_pages", "world_size"), [(0, 1), (14, 1), (14, 2)])
+def test_every_course_gives_the_same_bits(num_pages, world_size, record_property):
     seed = random.randrange(2**32)
     record_property("seed", seed)
     outcomes = []
     for course in COURSES:
-        with queued_engine(num_pages=num_pages, **course) as engine:
+        with queued_engine(num_pages=num_pages, world_size=world_size, **course) as engine:
             requests = random_requests(seed, 24, engine.vocab_size)
             outcomes.append(outcome(engine, requests))
             info = engine.info()
@@ -276,15 +276,36 @@ def test_steps_are_recorded():
         assert engine.take_steps() == []
 
 
-def test_a_shared_expert_among_the_routed_ones_gives_the_same_logits():
-    logits = []
+def first_logprobs(engine: Engine) -> tuple[list[int], np.ndarray]:
+    """Best ids after a prompt, and their log-probabilities."""
+    sampling = Sampling(num_logprobs=20)
+    prompt = Request([5, 6, 7, 8, 9], max_tokens=1, sampling=sampling, ignore_eos=True)
+    best = run_requests(engine, [prompt])[0].events[0].top_logprobs
+    return [token for token, _ in best], np.array([value for _, value in best])
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_shared_expert_among_the_routed_ones_gives_the_same_logits(world_size):
+    results = []
+    options = {"world_size": world_size, "expert_layout": "tensor_parallel"}
     for merges in (False, True):
-        with queued_engine(merges_shared_expert=merges) as engine:
-            _, found = engine.prefill([5, 6, 7, 8, 9], all_positions=True)
+        with queued_engine(merges_shared_expert=merges, **options) as engine:
+            found = first_logprobs(engine)
             engine.begin_profile()
             run_requests(engine, [Request([5, 6, 7], max_tokens=3, ignore_eos=True)])
             calls = {row["name"]: row["num_calls"] for row in engine.end_profile()["operations"]}
-        logits.append((found, calls))
-    np.testing.assert_allclose(logits[0][0], logits[1][0], rtol=0, atol=2e-5)
-    assert logits[1][1]["swiglu_quantise"] < logits[0][1]["swiglu_quantise"]
-    assert logits[1][1]["experts"] == logits[0][1]["experts"]
+        results.append((*found, calls))
+    assert results[0][0] == results[1][0]
+    np.testing.assert_allclose(results[0][1], results[1][1], rtol=0, atol=5e-5)
+    assert results[1][2]["swiglu_quantise"] < results[0][2]["swiglu_quantise"]
+    assert results[1][2]["experts"] == results[0][2]["experts"]
+
+
+def test_ranks_with_whole_experts_keep_the_shared_one_apart():
+    options = {"world_size": 2, "expert_layout": "expert_parallel"}
+    results = []
+    for merges in (False, True):
+        with queued_engine(merges_shared_expert=merges, **options) as engine:
+            results.append(first_logprobs(engine))
+    assert results[0][0] == results[1][0]
+    np.testing.assert_array_equal(results[0][1], results[1][1])

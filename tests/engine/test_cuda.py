@@ -122,12 +122,12 @@ def test_without_a_device_nothing_falls_back(device):
     assert "expected a GPU, got none" in refused(*arguments, CUDA_VISIBLE_DEVICES="")
 
 
-def break_the_device() -> None:
+def break_the_device(ordinal: int = 0) -> None:
     """A kernel that traps, in the context that the engine uses."""
     driver = ctypes.CDLL(find_gpus()["driver"])
     context, module, kernel = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
     steps = [
-        lambda: driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0),
+        lambda: driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), ordinal),
         lambda: driver.cuCtxSetCurrent(context),
         lambda: driver.cuModuleLoadData(ctypes.byref(module), FAULT),
         lambda: driver.cuModuleGetFunction(ctypes.byref(kernel), module, b"fault"),

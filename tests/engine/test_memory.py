@@ -7,16 +7,19 @@ from pathlib import Path
 import pytest
 
 from glm_engine.engine import Request, Sampling
-from tests.devices import device_kind
+from tests.devices import device_kind, num_devices
 from tests.engine.running import open_engine, run_requests
 from tests.native.wrappers import wrapper
 from tests.reference.capitals import CAPITALS
+from tests.reference.golden import ONE_RANK, Split
+from tests.reference.model import ExpertLayout
 from tests.shapes import generator
 
 VOCAB = 2048
 WAVE = 100
 NUM_REQUESTS = {"cpu": 600, "cuda": 10_000}
 SETTLED_AFTER = {"cpu": 400, "cuda": 100}
+SPLITS = {"cpu": [ONE_RANK], "cuda": [ONE_RANK, Split(2, ExpertLayout.EXPERT_PARALLEL)]}
 HOST_SLACK = 4 << 20
 
 
@@ -25,13 +28,17 @@ def resident_bytes() -> int:
     return pages * resource.getpagesize()
 
 
-def free_device_bytes() -> int:
-    """Free memory of the GPU; 0 on the CPU device, whose memory is the process's."""
+def free_device_bytes() -> list[int]:
+    """Free memory of each GPU; none on the CPU device, whose memory is the process's."""
     if device_kind() == "cpu":
-        return 0
-    free, total = ctypes.c_int64(), ctypes.c_int64()
-    wrapper("cudawrap").call("cwCudaMemInfo", ctypes.byref(free), ctypes.byref(total))
-    return free.value
+        return []
+    cuda, free = wrapper("cudawrap"), []
+    for device in reversed(range(num_devices("cuda"))):
+        number, total = ctypes.c_int64(), ctypes.c_int64()
+        cuda.call("cwCudaSetDevice", device)
+        cuda.call("cwCudaMemInfo", ctypes.byref(number), ctypes.byref(total))
+        free.append(number.value)
+    return free
 
 
 def wave(number: int) -> list[Request]:
@@ -48,16 +55,17 @@ def wave(number: int) -> list[Request]:
 
 
 @pytest.mark.timeout(600)
-def test_many_short_requests_leave_no_memory_behind(capsys):
-    with open_engine(CAPITALS, max_batch=64, max_seq=64) as engine:
+@pytest.mark.parametrize("split", SPLITS[device_kind()], ids=lambda split: split.label)
+def test_many_short_requests_leave_no_memory_behind(split, capsys):
+    with open_engine(CAPITALS, split, max_batch=64, max_seq=64) as engine:
         settled, last = (sizes[device_kind()] // WAVE for sizes in (SETTLED_AFTER, NUM_REQUESTS))
         for number in range(settled):
             run_requests(engine, wave(number))
         device, host = free_device_bytes(), resident_bytes()
         for number in range(settled, last):
             run_requests(engine, wave(number))
-        lost, grown = device - free_device_bytes(), resident_bytes() - host
+        after, grown = free_device_bytes(), resident_bytes() - host
     with capsys.disabled():
-        print(f"\ndevice memory lost {lost} bytes, process grown {grown} bytes", end=" ")
-    assert lost == 0
+        print(f"\nfree device memory {device}, then {after}; process grown {grown} bytes", end=" ")
+    assert after == device
     assert grown <= HOST_SLACK

@@ -168,3 +168,26 @@ def test_an_engine_says_how_many_devices_it_took(capsys):
     with engine:
         assert engine.info()["world_size"] == 2
     assert capsys.readouterr().err == f"glm: {world_size_choice(2)}\n"
+
+
+def test_ranks_of_one_device_have_their_part_of_its_memory():
+    options = {"device": "cuda", "world_size": 4}
+    memory = 400 * GIGABYTE
+    whole = plan(EngineOptions(AIR, device_memory_bytes=memory, **options))
+    divided = {"ranks_per_device": 2, "device_memory_bytes": 2 * memory, **options}
+    assert plan(EngineOptions(AIR, **divided)) == whole
+
+
+def test_ranks_that_do_not_fill_their_devices_are_refused():
+    words = "world_size is 4; expected a multiple of ranks_per_device, which is 3"
+    with pytest.raises(EngineError, match=words):
+        plan_of(AIR, world_size=4, ranks_per_device=3, device_memory_bytes=400 * GIGABYTE)
+
+
+def test_each_device_is_named_once_for_each_of_its_ranks():
+    options = {"device": "cpu", "library_dir": FOLDER, "max_batch": 2, "max_seq": 64}
+    options |= {"num_threads": 4, "world_size": 4}
+    with Engine(EngineOptions(CAPITALS, ranks_per_device=4, **options)) as engine:
+        assert engine.info()["world_size"] == 4
+    with pytest.raises(EngineError, match=r"group_create: devices.2.: expected 0 to 0, got 1"):
+        Engine(EngineOptions(CAPITALS, ranks_per_device=2, **options))

@@ -25,6 +25,8 @@ OPERATIONS = (
     "swiglu_quantise",
     "norm_rope_store",
     "all_gather",
+    "all_to_all",
+    "count_sampled_tokens",
 )
 CASES = [
     *[(2, 1, operation) for operation in OPERATIONS],
@@ -155,10 +157,23 @@ def hanging():
     library().failing_hang(0)
 
 
-@pytest.mark.usefixtures("hanging")
+@pytest.fixture
+def course_of_device(request):
+    """Whether the device says that its operations may be under way when they have returned."""
+    library().failing_be_asynchronous(request.param == "asynchronous")
+    yield
+    library().failing_be_asynchronous(0)
+
+
+@pytest.mark.usefixtures("hanging", "course_of_device")
 @pytest.mark.parametrize(
-    ("world_size", "rank", "operation"),
-    [(2, 0, "sample"), (4, 3, "reduce_add_norm_quantise")],
+    ("world_size", "rank", "operation", "course_of_device"),
+    [
+        (2, 0, "sample", "synchronous"),
+        (4, 3, "reduce_add_norm_quantise", "synchronous"),
+        (2, 1, "experts", "asynchronous"),
+    ],
+    indirect=["course_of_device"],
 )
 def test_a_rank_that_hangs_is_named_and_ends_all(world_size, rank, operation):
     with engine_of(world_size) as engine:

@@ -68,17 +68,21 @@ class Backend:
         raise_for(self.table.device_count(address(count), address(message)), message)
         return count.value
 
-    def create_group(self, world_size: int) -> ctypes.c_void_p:
+    def create_group(self, world_size: int, ranks_per_device: int = 1) -> ctypes.c_void_p:
         group, message = ctypes.c_void_p(), structs()["glm_message"]()
         kind = structs()["glm_group_options"]
         options = kind(struct_size=ctypes.sizeof(kind), world_size=world_size)
+        if ranks_per_device > 1:
+            devices = [rank // ranks_per_device for rank in range(world_size)]
+            listed = (ctypes.c_int32 * world_size)(*devices)
+            options.devices = ctypes.addressof(listed)
         status = self.table.group_create(address(options), address(group), address(message))
         raise_for(status, message)
         return group
 
     @contextmanager
-    def group(self, world_size: int):
-        group = self.create_group(world_size)
+    def group(self, world_size: int, ranks_per_device: int = 1):
+        group = self.create_group(world_size, ranks_per_device)
         try:
             yield group
         finally:

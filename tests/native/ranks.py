@@ -5,15 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.devices import most_ranks
+from tests.devices import most_ranks, ranks_per_device
 from tests.native.backend import Backend, Device
 
 
 def on_ranks(backend: Backend, world_size: int, work: Callable[[Device, int], object]) -> list:
     """Runs work(device, rank) on a thread a rank; gives the results in rank order."""
     if world_size > most_ranks(backend.kind):
-        pytest.skip(f"expected {world_size} GPUs, got {most_ranks(backend.kind)}")
-    with backend.group(world_size) as group:
+        pytest.skip(f"expected room for {world_size} ranks, got {most_ranks(backend.kind)}")
+    with backend.group(world_size, ranks_per_device(backend.kind, world_size)) as group:
 
         def run(rank):
             with backend.device(1, rank, world_size, group) as device:

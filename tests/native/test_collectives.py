@@ -77,22 +77,34 @@ def test_all_gather_joins_rows(backend, world_size, shape):
 
 
 @pytest.mark.parametrize("world_size", WORLDS)
-@pytest.mark.parametrize("size", [0, 1, 13])
-def test_all_to_all_transposes_blocks(backend, world_size, size):
-    given = parts(world_size, (world_size, size))
+@pytest.mark.parametrize(
+    "shape", [(0, 4), (1, 1), (3, 5), (8, 13), (37, 1200)], ids=shapes.shape_name
+)
+def test_all_to_all_gives_each_rank_its_rows_of_all(backend, world_size, shape):
+    """Rows that no rank owns are not sent: what lies behind a rank's own stays as it was."""
+    num_rows, width = shape
+    given = parts(world_size, shape)
+    each = -(-num_rows // world_size)
 
     def work(device, rank):
-        output = device.shared((world_size, size), np.float32)
+        output = device.shared((each + 1, world_size * width), np.float32)
+        before = output.get()
         device.run(
             "all_to_all",
-            block_bytes=4 * size,
+            num_rows=num_rows,
+            row_bytes=4 * width,
             input=device.place(given[rank]),
             output=output.block,
         )
-        return output.get()
+        return before, output.get()
 
-    for rank, actual in enumerate(on_ranks(backend, world_size, work)):
-        np.testing.assert_array_equal(actual, given[:, rank])
+    joined = np.concatenate(list(given), axis=1)
+    for rank, (before, actual) in enumerate(on_ranks(backend, world_size, work)):
+        own = joined[rank * each : (rank + 1) * each]
+        np.testing.assert_array_equal(actual[: len(own)], own)
+        np.testing.assert_array_equal(
+            actual[len(own) :].view(np.uint32), before[len(own) :].view(np.uint32)
+        )
 
 
 @pytest.mark.parametrize("world_size", [2, 8])

@@ -218,6 +218,31 @@ def test_count_tokens(device, reset):
     np.testing.assert_array_equal(device.download(block, (3, 10), np.uint32), expected)
 
 
+def test_sampled_tokens_of_other_ranks_are_counted(device):
+    random = shapes.generator("sampled elsewhere")
+    num_rows, vocab, num_count_rows = 300, 13, 310
+    counts = random.integers(5, size=(num_count_rows, vocab), dtype=np.uint32)
+    count_row = random.permutation(num_count_rows)[:num_rows].astype(np.int32)
+    count_row[random.random(num_rows) < 0.3] = -1
+    tokens = random.integers(-1, vocab, size=num_rows).astype(np.int32)
+    block = device.place(counts)
+    device.run(
+        "count_sampled_tokens",
+        num_rows=num_rows,
+        vocab_size=vocab,
+        num_count_rows=num_count_rows,
+        counted_begin=40,
+        counted_end=80,
+        count_row=device.place(count_row),
+        token_ids=device.place(tokens),
+        counts=block,
+    )
+    for row in {*range(num_rows)} - {*range(40, 80)}:
+        if count_row[row] >= 0 and tokens[row] >= 0:
+            counts[count_row[row], tokens[row]] += 1
+    np.testing.assert_array_equal(device.download(block, counts.shape, np.uint32), counts)
+
+
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize(
     "extreme",

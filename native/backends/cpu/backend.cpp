@@ -158,6 +158,7 @@ const glm_backend kBackend = {
     operation<all_to_all, glm_all_to_all_args>,
     operation<logits, glm_logits_args>,
     operation<count_tokens, glm_count_tokens_args>,
+    operation<count_sampled_tokens, glm_count_sampled_tokens_args>,
     operation<sample, glm_sample_args>,
     refuse_graph,
     graph_end,

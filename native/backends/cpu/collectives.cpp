@@ -57,8 +57,9 @@ void all_gather(glm_device& device, const glm_all_gather_args& args) {
 
 void all_to_all(glm_device& device, const glm_all_to_all_args& args) {
   const char* where = "all_to_all";
-  expect_range(where, "block_bytes", 0, INT64_MAX, args.block_bytes);
-  if (args.block_bytes > 0) {
+  expect_range(where, "num_rows", 0, INT64_MAX, args.num_rows);
+  expect_range(where, "row_bytes", 0, INT64_MAX, args.row_bytes);
+  if (args.num_rows > 0 && args.row_bytes > 0) {
     expect_pointer(where, "input", args.input);
     expect_pointer(where, "output", args.output);
   }

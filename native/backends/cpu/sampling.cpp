@@ -139,6 +139,27 @@ void count_tokens(glm_device& device, const glm_count_tokens_args& args) {
   result.copy_to(where, row, args.vocab_size);
 }
 
+void count_sampled_tokens(glm_device&,
+                          const glm_count_sampled_tokens_args& args) {
+  const char* where = "count_sampled_tokens";
+  expect_range(where, "num_rows", 0, INT32_MAX, args.num_rows);
+  expect_range(where, "vocab_size", 1, INT32_MAX, args.vocab_size);
+  expect_range(where, "num_count_rows", 0, INT32_MAX, args.num_count_rows);
+  if (args.num_rows == 0) return;
+  expect_pointer(where, "counts", args.counts);
+  expect_each(where, "count_row", -1, args.num_count_rows - 1, args.count_row,
+              args.num_rows);
+  expect_each(where, "token_ids", -1, args.vocab_size - 1, args.token_ids,
+              args.num_rows);
+  for (int32_t row = 0; row < args.num_rows; ++row) {
+    const bool is_counted = row >= args.counted_begin && row < args.counted_end;
+    const int64_t count_row = args.count_row[row];
+    const int32_t token = args.token_ids[row];
+    if (is_counted || count_row < 0 || token < 0) continue;
+    ++args.counts[count_row * args.vocab_size + token];
+  }
+}
+
 void sample(glm_device& device, const glm_sample_args& args) {
   expect_range(kSample, "num_rows", 0, INT32_MAX - 1, args.num_rows);
   expect_range(kSample, "vocab_size", 1, INT32_MAX, args.vocab_size);

@@ -178,6 +178,8 @@ const glm_backend kBackend = {
     on_args<all_to_all, false, glm_all_to_all_args>,
     operation<kernels::logits, kLogits, glm_logits_args>,
     operation<kernels::count_tokens, kCountTokens, glm_count_tokens_args>,
+    operation<kernels::count_sampled_tokens, kCountTokens,
+              glm_count_sampled_tokens_args>,
     operation<kernels::sample, kSample, glm_sample_args>,
     on_device<graph_begin>,
     on_device<graph_end, void**>,

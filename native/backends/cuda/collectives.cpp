@@ -32,17 +32,21 @@ void all_gather(glm_device& device, const glm_all_gather_args& args) {
   const char* where = "all_gather";
   expect_range(where, "num_rows", 0, INT64_MAX, args.num_rows);
   expect_range(where, "row_bytes", 0, INT64_MAX, args.row_bytes);
-  exchange_blocks(
-      device, where, args.output,
-      {static_cast<const char*>(args.input), 0, args.num_rows, args.row_bytes});
+  exchange_blocks(device, where, args.output,
+                  {static_cast<const char*>(args.input), args.num_rows,
+                   args.num_rows, 0, args.row_bytes});
 }
 
 void all_to_all(glm_device& device, const glm_all_to_all_args& args) {
   const char* where = "all_to_all";
-  expect_range(where, "block_bytes", 0, INT64_MAX, args.block_bytes);
+  expect_range(where, "num_rows", 0, INT64_MAX, args.num_rows);
+  expect_range(where, "row_bytes", 0, INT64_MAX, args.row_bytes);
+  const int64_t world_size =
+      device.peers == nullptr ? 1 : device.peers->world_size();
+  const int64_t block_rows = (args.num_rows + world_size - 1) / world_size;
   exchange_blocks(device, where, args.output,
-                  {static_cast<const char*>(args.input), args.block_bytes, 1,
-                   args.block_bytes});
+                  {static_cast<const char*>(args.input), args.num_rows,
+                   block_rows, block_rows, args.row_bytes});
 }
 
 }

@@ -166,7 +166,9 @@ void device_open(const glm_device_options* options, glm_device** device) {
   std::unique_ptr<glm_device, void (*)(glm_device*)> opened(new glm_device,
                                                             close);
   opened->ordinal = ordinal;
-  opened->num_multiprocessors = properties.multiProcessorCount;
+  opened->num_multiprocessors =
+      properties.multiProcessorCount /
+      (options->group != nullptr ? options->group->peers.ranks_per_gpu() : 1);
   opened->capability = properties.major;
   choose(opened->ordinal);
   cw_stream* stream = nullptr;

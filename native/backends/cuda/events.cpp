@@ -10,12 +10,14 @@
 namespace glm::cuda {
 namespace {
 
-using Span = std::chrono::steady_clock::duration;
+using Clock = std::chrono::steady_clock;
+using Span = Clock::duration;
 
 constexpr int64_t kLeastBytesRead = int64_t{16} << 30;
 constexpr Span kSpin = std::chrono::microseconds(100);
 constexpr Span kLongestNap = std::chrono::microseconds(200);
 constexpr int32_t kNapsInWait = 16;
+constexpr Span kGrace = std::chrono::seconds(1);
 
 constexpr Span nap_after(Span waited) {
   return waited < kSpin ? Span::zero()
@@ -36,6 +38,24 @@ bool has_passed(const char* where, cw_event* event) {
   check_call(cwCudaEventQuery(event, &passed), where);
   return passed;
 }
+
+class Patience {
+ public:
+  explicit Patience(const glm_device& device) : device_(device) {}
+
+  bool has_ended(Clock::time_point now) {
+    if (device_.peers == nullptr || device_.peers->group().is_running())
+      return false;
+    if (!has_stopped_) stopped_at_ = now;
+    has_stopped_ = true;
+    return now - stopped_at_ > kGrace;
+  }
+
+ private:
+  const glm_device& device_;
+  Clock::time_point stopped_at_;
+  bool has_stopped_ = false;
+};
 
 struct Event {
   Event() { check_call(cwCudaEventCreate(&handle), "measure_read"); }
@@ -65,10 +85,13 @@ void event_synchronise(glm_device& device, void* event) {
   const char* where = "event_synchronise";
   expect_no_capture(device, where);
   cw_event* awaited = event_of(where, event);
-  const auto begin = std::chrono::steady_clock::now();
-  while (!has_passed(where, awaited))
-    std::this_thread::sleep_for(
-        nap_after(std::chrono::steady_clock::now() - begin));
+  const auto begin = Clock::now();
+  Patience patience(device);
+  while (!has_passed(where, awaited)) {
+    const auto now = Clock::now();
+    if (patience.has_ended(now)) break;
+    std::this_thread::sleep_for(nap_after(now - begin));
+  }
   expect_group(device, where);
 }
 

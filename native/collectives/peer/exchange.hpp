@@ -20,6 +20,7 @@ struct Exchange {
   uint4* received[kMaxRanks];
   uint4* sent[kMaxRanks];
   Stop stop;
+  bool lets_successor_start;
 };
 
 }

@@ -11,6 +11,7 @@ namespace {
 constexpr int32_t kThreads = 256;
 constexpr int64_t kMaxBlocks = 64;
 constexpr int64_t kUnitsPerThread = 4;
+constexpr int32_t kInFlight = 4;
 
 __device__ bool has_reached(const uint32_t* flag, uint32_t epoch) {
   return static_cast<int32_t>(ptx::acquire_from_system(flag) - epoch) >= 0;
@@ -31,24 +32,73 @@ __device__ bool wait_for_all(const Gather& gather, const uint32_t* flags,
   return __syncthreads_and(has_come);
 }
 
+class Place {
+ public:
+  __device__ Place(const Gather& gather, int64_t row_units)
+      : row_units_(row_units),
+        unit_(int64_t{blockIdx.x} * blockDim.x + threadIdx.x),
+        row_(unit_ / row_units),
+        within_(unit_ % row_units),
+        stride_(int64_t{gridDim.x} * blockDim.x),
+        stride_rows_(stride_ / row_units),
+        stride_within_(stride_ % row_units),
+        world_size_(gather.world_size),
+        rank_(gather.rank) {}
+
+  __device__ int64_t source() const { return unit_; }
+  __device__ int64_t destination() const {
+    return (row_ * world_size_ + rank_) * row_units_ + within_;
+  }
+  __device__ void advance() {
+    unit_ += stride_;
+    row_ += stride_rows_;
+    within_ += stride_within_;
+    if (within_ < row_units_) return;
+    within_ -= row_units_;
+    ++row_;
+  }
+
+ private:
+  int64_t row_units_, unit_, row_, within_;
+  int64_t stride_, stride_rows_, stride_within_;
+  int32_t world_size_, rank_;
+};
+
+__device__ int64_t rows_to(const GatherBlocks& blocks, int32_t peer) {
+  return max(int64_t{0}, min(blocks.block_rows,
+                             blocks.num_rows - peer * blocks.rows_apart));
+}
+
+template <typename Unit>
+__device__ void copy_block(const Unit* input, Unit* output, int64_t num_units,
+                           Place place) {
+  while (place.source() < num_units) {
+    Unit units[kInFlight];
+    Place ahead = place;
+#pragma unroll
+    for (int32_t i = 0; i < kInFlight; ++i) {
+      if (ahead.source() < num_units) units[i] = input[ahead.source()];
+      ahead.advance();
+    }
+#pragma unroll
+    for (int32_t i = 0; i < kInFlight; ++i) {
+      if (place.source() < num_units) output[place.destination()] = units[i];
+      place.advance();
+    }
+  }
+}
+
 template <typename Unit>
 __device__ void copy_to_all(const Gather& gather, const GatherBlocks& blocks) {
   const int64_t row_units = blocks.row_bytes / sizeof(Unit);
-  const int64_t num_units = blocks.num_rows * row_units;
-  const int64_t begin = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  const int64_t stride = int64_t{gridDim.x} * blockDim.x;
-  for (int32_t step = 0; step < gather.world_size; ++step) {
+  const Place begin(gather, row_units);
+  for (int32_t step = 1; step <= gather.world_size; ++step) {
     const int32_t peer = (gather.rank + step) % gather.world_size;
-    const Unit* input =
-        reinterpret_cast<const Unit*>(blocks.input + peer * blocks.input_step);
-    Unit* output = reinterpret_cast<Unit*>(gather.output[peer]);
-    for (int64_t unit = begin; unit < num_units; unit += stride) {
-      const int64_t row = unit / row_units;
-      const int64_t place =
-          (row * gather.world_size + gather.rank) * row_units +
-          unit % row_units;
-      output[place] = input[unit];
-    }
+    const char* input =
+        blocks.input + peer * blocks.rows_apart * blocks.row_bytes;
+    copy_block(reinterpret_cast<const Unit*>(input),
+               reinterpret_cast<Unit*>(gather.output[peer]),
+               rows_to(blocks, peer) * row_units, begin);
   }
 }
 
@@ -67,6 +117,7 @@ template <typename Unit>
 __global__ void __launch_bounds__(kThreads)
     gather_blocks(Gather gather, GatherBlocks blocks) {
   ptx::wait_for_predecessor();
+  if (gather.lets_successor_start) ptx::let_successor_start();
   GatherFlags& own = *gather.flags[gather.rank];
   const uint32_t epoch = ptx::acquire_from_system(&own.epoch) + 1;
   if (blockIdx.x == 0 && is_peer(gather))
@@ -86,7 +137,6 @@ __global__ void __launch_bounds__(kThreads)
 
 int64_t alignment_of(const Gather& gather, const GatherBlocks& blocks) {
   uint64_t bits = reinterpret_cast<uint64_t>(blocks.input) |
-                  static_cast<uint64_t>(blocks.input_step) |
                   static_cast<uint64_t>(blocks.row_bytes);
   for (int32_t rank = 0; rank < gather.world_size; ++rank)
     bits |= reinterpret_cast<uint64_t>(gather.output[rank]);
@@ -96,10 +146,11 @@ int64_t alignment_of(const Gather& gather, const GatherBlocks& blocks) {
 template <typename Unit>
 void launch_as(const char* where, cudaStream_t stream, const Gather& gather,
                const GatherBlocks& blocks) {
-  const int64_t units = blocks.num_rows * blocks.row_bytes / sizeof(Unit);
+  const int64_t units = blocks.block_rows * blocks.row_bytes / sizeof(Unit);
   const int64_t each = kThreads * kUnitsPerThread;
   const int64_t wanted = std::max<int64_t>(1, (units + each - 1) / each);
-  const dim3 grid(static_cast<uint32_t>(std::min(wanted, kMaxBlocks)));
+  const dim3 grid(static_cast<uint32_t>(
+      std::min({wanted, kMaxBlocks, gather.most_blocks})));
   launch(where, stream, {grid, dim3(kThreads)}, gather_blocks<Unit>, gather,
          blocks);
 }

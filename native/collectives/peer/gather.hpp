@@ -20,15 +20,18 @@ struct GatherFlags {
 struct Gather {
   int32_t rank;
   int32_t world_size;
+  int64_t most_blocks;
   GatherFlags* flags[kMaxRanks];
   char* output[kMaxRanks];
   Stop stop;
+  bool lets_successor_start;
 };
 
 struct GatherBlocks {
   const char* input;
-  int64_t input_step;
   int64_t num_rows;
+  int64_t block_rows;
+  int64_t rows_apart;
   int64_t row_bytes;
 };
 

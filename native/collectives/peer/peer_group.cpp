@@ -2,6 +2,8 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <thread>
 #include <utility>
 
@@ -14,6 +16,8 @@ namespace {
 constexpr char kWhere[] = "group_create";
 constexpr uint64_t kLimitNanoseconds = 3'000'000'000;
 constexpr int64_t kMostAhead = 16;
+constexpr int64_t kWaitingBlocksOfGpu = 8;
+constexpr char kMostConnections[] = "32";
 
 [[noreturn]] void refuse(const std::string& text) {
   throw Failure(GLM_NOT_SUPPORTED, std::string(kWhere) + ": " + text);
@@ -42,6 +46,26 @@ void expect_access(int32_t from, int32_t to) {
            ", but the driver says that it cannot (cudaDeviceCanAccessPeer)");
 }
 
+int32_t ranks_on(const std::vector<int32_t>& ordinals, int32_t ordinal) {
+  return static_cast<int32_t>(
+      std::count(ordinals.begin(), ordinals.end(), ordinal));
+}
+
+void expect_as_many_ranks(const std::vector<int32_t>& ordinals) {
+  const int32_t expected = ranks_on(ordinals, ordinals.front());
+  for (const int32_t ordinal : ordinals)
+    if (ranks_on(ordinals, ordinal) != expected)
+      refuse("expected as many ranks on each GPU, got " +
+             std::to_string(expected) + " on " + gpu(ordinals.front()) +
+             " and " + std::to_string(ranks_on(ordinals, ordinal)) + " on " +
+             gpu(ordinal));
+}
+
+void open_connections(int32_t ranks_per_gpu) {
+  if (ranks_per_gpu > 1)
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", kMostConnections, 0);
+}
+
 void expect_ordinals(const std::vector<int32_t>& ordinals) {
   int count = 0;
   check(cudaGetDeviceCount(&count), kWhere);
@@ -62,6 +86,8 @@ void expect_ordinals(const std::vector<int32_t>& ordinals) {
 PeerGroup::PeerGroup(std::vector<int32_t> ordinals)
     : ordinals_(std::move(ordinals)),
       threads_(static_cast<int32_t>(ordinals_.size())) {
+  expect_as_many_ranks(ordinals_);
+  open_connections(ranks_per_gpu());
   if (world_size() > 1) expect_ordinals(ordinals_);
   void* memory = nullptr;
   check(cudaHostAlloc(&memory, sizeof *record_, cudaHostAllocPortable), kWhere);
@@ -70,6 +96,15 @@ PeerGroup::PeerGroup(std::vector<int32_t> ordinals)
 }
 
 PeerGroup::~PeerGroup() { cudaFreeHost(record_); }
+
+int32_t PeerGroup::ranks_per_gpu() const {
+  return ranks_on(ordinals_, ordinals_.front());
+}
+
+int64_t PeerGroup::most_blocks() const {
+  return ranks_per_gpu() == 1 ? INT64_MAX
+                              : kWaitingBlocksOfGpu / ranks_per_gpu();
+}
 
 void PeerGroup::enable_access(int32_t rank) const {
   for (const int32_t other : ordinals_) {
@@ -110,6 +145,10 @@ void PeerGroup::abort() {
   uint32_t running = kRunning;
   __atomic_compare_exchange_n(record_, &running, uint32_t{kAborted}, false,
                               __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+bool PeerGroup::is_running() const {
+  return __atomic_load_n(record_, __ATOMIC_RELAXED) == kRunning;
 }
 
 void PeerGroup::expect_running(const char* where) const {

@@ -29,11 +29,14 @@ class PeerGroup {
   int32_t ordinal(int32_t rank) const {
     return ordinals_[static_cast<size_t>(rank)];
   }
+  int32_t ranks_per_gpu() const;
+  int64_t most_blocks() const;
   void enable_access(int32_t rank) const;
   std::vector<SharedMemory> gather(int32_t rank, const SharedMemory& mine);
   Stop stop_of(int32_t rank, uint32_t* has_stopped) const;
   void wait_for_slower_ranks(int32_t rank);
   void abort();
+  bool is_running() const;
   void expect_running(const char* where) const;
 
  private:

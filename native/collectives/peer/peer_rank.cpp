@@ -65,6 +65,10 @@ void PeerRank::expect_bound(const char* where) const {
   group_.expect_running(where);
 }
 
+bool PeerRank::lets_successor_start() const {
+  return group_.ranks_per_gpu() == 1;
+}
+
 template <typename Pointer>
 Pointer* PeerRank::at(int32_t peer, Pointer* own) const {
   const SharedMemory& mine = memories_[static_cast<size_t>(rank_)];
@@ -91,6 +95,7 @@ Exchange PeerRank::next_exchange(const char* where, int64_t width) {
   exchange.rank = rank_;
   exchange.row_chunks = row_chunks(width);
   exchange.stop = stop();
+  exchange.lets_successor_start = lets_successor_start();
   for (int32_t peer = 0; peer < world_size(); ++peer) {
     exchange.received[peer] = received + peer * each;
     exchange.sent[peer] = at(peer, received + rank_ * each);
@@ -103,7 +108,9 @@ Gather PeerRank::gather_of(const char* where, void* output) {
   Gather gather = {};
   gather.rank = rank_;
   gather.world_size = world_size();
+  gather.most_blocks = group_.most_blocks();
   gather.stop = stop();
+  gather.lets_successor_start = lets_successor_start();
   for (int32_t peer = 0; peer < world_size(); ++peer) {
     gather.flags[peer] = at(peer, reinterpret_cast<GatherFlags*>(region_));
     gather.output[peer] = at(peer, static_cast<char*>(output));

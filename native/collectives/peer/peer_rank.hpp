@@ -29,6 +29,7 @@ class PeerRank {
  private:
   void expect_bound(const char* where) const;
   Stop stop() const;
+  bool lets_successor_start() const;
   template <typename Pointer>
   Pointer* at(int32_t peer, Pointer* own) const;
 

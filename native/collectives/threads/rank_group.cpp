@@ -1,5 +1,6 @@
 #include "native/collectives/threads/rank_group.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace glm {
@@ -106,16 +107,15 @@ void RankGroup::reduce_slice(int32_t rank, int64_t count) const {
   }
 }
 
-void RankGroup::gather_rows(const glm_all_gather_args& args) const {
-  const size_t row_bytes = static_cast<size_t>(args.row_bytes);
+void RankGroup::gather_rows(int64_t begin, int64_t num_rows, int64_t row_bytes,
+                            void* output) const {
   if (row_bytes == 0) return;
-  char* destination = static_cast<char*>(args.output);
-  for (int64_t row = 0; row < args.num_rows; ++row) {
+  char* destination = static_cast<char*>(output);
+  for (int64_t row = begin; row < begin + num_rows; ++row) {
     for (const Contribution& each : contributions_) {
       std::memcpy(destination,
-                  static_cast<const char*>(each.input) +
-                      static_cast<size_t>(row) * row_bytes,
-                  row_bytes);
+                  static_cast<const char*>(each.input) + row * row_bytes,
+                  static_cast<size_t>(row_bytes));
       destination += row_bytes;
     }
   }
@@ -137,23 +137,21 @@ glm_status RankGroup::all_gather(int32_t rank, const glm_all_gather_args& args,
                                    args.row_bytes, args.input, args.output},
                                   problem);
   if (status != GLM_OK) return status;
-  gather_rows(args);
+  gather_rows(0, args.num_rows, args.row_bytes, args.output);
   return leave(problem);
 }
 
 glm_status RankGroup::all_to_all(int32_t rank, const glm_all_to_all_args& args,
                                  std::string* problem) {
   const glm_status status = enter(rank,
-                                  {Collective::all_to_all, args.block_bytes,
-                                   world_size_, args.input, args.output},
+                                  {Collective::all_to_all, args.num_rows,
+                                   args.row_bytes, args.input, args.output},
                                   problem);
   if (status != GLM_OK) return status;
-  const size_t bytes = static_cast<size_t>(args.block_bytes);
-  for (size_t other = 0; bytes > 0 && other < contributions_.size(); ++other) {
-    const char* source = static_cast<const char*>(contributions_[other].input);
-    std::memcpy(static_cast<char*>(args.output) + other * bytes,
-                source + static_cast<size_t>(rank) * bytes, bytes);
-  }
+  const int64_t block_rows = (args.num_rows + world_size_ - 1) / world_size_;
+  const int64_t begin = std::min(rank * block_rows, args.num_rows);
+  gather_rows(begin, std::min(block_rows, args.num_rows - begin),
+              args.row_bytes, args.output);
   return leave(problem);
 }
 

@@ -41,7 +41,8 @@ class RankGroup {
   glm_status leave(std::string* problem);
   bool all_agree(const Contribution& mine, std::string* problem) const;
   void reduce_slice(int32_t rank, int64_t count) const;
-  void gather_rows(const glm_all_gather_args& args) const;
+  void gather_rows(int64_t begin, int64_t num_rows, int64_t row_bytes,
+                   void* output) const;
 
   const int32_t world_size_;
   std::vector<Contribution> contributions_;

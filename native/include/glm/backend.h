@@ -6,7 +6,7 @@
 
 #include "status.h"
 
-#define GLM_BACKEND_ABI_VERSION 6
+#define GLM_BACKEND_ABI_VERSION 7
 #define GLM_MAX_LOGPROBS 20
 #define GLM_TOKEN_IN_PROMPT 0x80000000u
 
@@ -252,7 +252,8 @@ typedef struct glm_all_gather_args {
 } glm_all_gather_args;
 
 typedef struct glm_all_to_all_args {
-  int64_t block_bytes;
+  int64_t num_rows;
+  int64_t row_bytes;
   const void* input;
   void* output;
 } glm_all_to_all_args;
@@ -274,6 +275,17 @@ typedef struct glm_count_tokens_args {
   int32_t from_prompt;
   int32_t reset;
 } glm_count_tokens_args;
+
+typedef struct glm_count_sampled_tokens_args {
+  int32_t num_rows;
+  int32_t vocab_size;
+  int32_t num_count_rows;
+  int32_t counted_begin;
+  int32_t counted_end;
+  const int32_t* count_row;
+  const int32_t* token_ids;
+  uint32_t* counts;
+} glm_count_sampled_tokens_args;
 
 typedef struct glm_sample_args {
   int32_t num_rows;
@@ -388,6 +400,8 @@ typedef struct glm_backend {
   glm_status (*logits)(glm_device* device, const glm_logits_args* args);
   glm_status (*count_tokens)(glm_device* device,
                              const glm_count_tokens_args* args);
+  glm_status (*count_sampled_tokens)(glm_device* device,
+                                     const glm_count_sampled_tokens_args* args);
   glm_status (*sample)(glm_device* device, const glm_sample_args* args);
 
   glm_status (*graph_begin)(glm_device* device);

@@ -79,6 +79,7 @@ typedef struct engine_options {
   int64_t device_memory_bytes;
   int32_t kv_events;
   int32_t step_budget_ms;
+  int32_t ranks_per_device;
 } engine_options;
 
 typedef struct engine_sampling {

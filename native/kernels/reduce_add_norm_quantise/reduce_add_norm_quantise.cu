@@ -163,12 +163,18 @@ __device__ void norm_row(const NormRows& args, int32_t row,
                                    args.codes + offset, args.row_scale + row);
 }
 
+template <int32_t world_size>
+__device__ bool lets_successor_start(const NormRows& args) {
+  return world_size == 1 || args.exchange.lets_successor_start;
+}
+
 template <int32_t world_size, int32_t num_chunks, bool aligned>
 __global__ void __launch_bounds__(rows::kMaxThreads)
     norm_rows(__grid_constant__ const NormRows args) {
   __shared__ rows::MeasureBuffer buffer;
   const bool has_few = args.num_tokens <= kFewRows;
-  if (has_few) ptx::let_successor_start();
+  if (has_few && lets_successor_start<world_size>(args))
+    ptx::let_successor_start();
   FloatChunk weight[num_chunks];
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i)
@@ -180,7 +186,8 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
   for (int32_t row = first; row < args.num_tokens; row += gridDim.x) {
     if (row == first) {
       ptx::wait_for_predecessor();
-      if (!has_few) ptx::let_successor_start();
+      if (!has_few && lets_successor_start<world_size>(args))
+        ptx::let_successor_start();
       if constexpr (world_size > 1)
         send_rows<world_size, num_chunks, aligned>(args);
     }
@@ -212,6 +219,11 @@ NormRows rows_of(const glm_reduce_add_norm_quantise_args& args, int32_t begin,
           {}};
 }
 
+template <int32_t world_size>
+int64_t most_blocks_of(const Context& context) {
+  return world_size == 1 ? INT64_MAX : context.peers->group().most_blocks();
+}
+
 template <int32_t world_size, int32_t... num_chunks>
 void launch_norm(const Context& context, const NormRows& given,
                  const rows::RowShape& shape) {
@@ -223,7 +235,7 @@ void launch_norm(const Context& context, const NormRows& given,
         auto kernel = norm_rows<world_size, decltype(chunks)::value,
                                 decltype(is_fast)::value>;
         rows::launch_rows(kWhere, context, given.num_tokens, shape, kernel,
-                          given);
+                          given, most_blocks_of<world_size>(context));
       });
 }
 

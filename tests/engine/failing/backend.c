@@ -25,6 +25,8 @@
   X(experts, glm_experts_args)                                   \
   X(reduce_add_norm_quantise, glm_reduce_add_norm_quantise_args) \
   X(all_gather, glm_all_gather_args)                             \
+  X(all_to_all, glm_all_to_all_args)                             \
+  X(count_sampled_tokens, glm_count_sampled_tokens_args)         \
   X(logits, glm_logits_args)                                     \
   X(sample, glm_sample_args)                                     \
   X(copy_pages, glm_copy_pages_args)
@@ -38,6 +40,7 @@ typedef struct {
   atomic_int num_allocations;
   atomic_int num_opened;
   int32_t hangs;
+  int32_t is_asynchronous;
   int32_t busy_seconds;
   int32_t num_to_meet;
   int32_t num_met;
@@ -71,6 +74,11 @@ __attribute__((visibility("default"))) void failing_hang(int32_t hangs) {
   failing.hangs = hangs;
   pthread_cond_broadcast(&changed);
   pthread_mutex_unlock(&mutex);
+}
+
+__attribute__((visibility("default"))) void failing_be_asynchronous(
+    int32_t is_asynchronous) {
+  failing.is_asynchronous = is_asynchronous;
 }
 
 __attribute__((visibility("default"))) void failing_be_busy(
@@ -195,6 +203,7 @@ static glm_status failing_device_info(glm_device* device,
                                       glm_device_info* info) {
   const glm_status status = failing.inner->device_info(device, info);
   const int32_t rank = rank_of(device);
+  info->is_asynchronous |= failing.is_asynchronous;
   if (0 <= rank && rank < failing.num_devices) {
     info->memory_free_bytes = failing.memory_free_bytes[rank];
     snprintf(info->name, sizeof info->name, "device %d", rank);
