@@ -533,374 +533,374 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.361" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
 @"$string.362" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
 @"$string.363" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
-@"$string.365" = private unnamed_addr constant [8 x i8] c"opendir\00", align 1
-@"$string.366" = private unnamed_addr constant [13 x i8] c".safetensors\00", align 1
-@"$string.370" = private unnamed_addr constant [37 x i8] c"the file is missing, but %s is there\00", align 1
-@"<global>.371" = internal global i32 0
-@"<global>.372" = internal global ptr null
-@"<global>.373" = internal global %1 undef
-@"$string.378" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
-@"$string.379" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
-@"$string.380" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
-@"$string.381" = private unnamed_addr constant [3 x i8] c"..\00", align 1
-@"$string.382" = private unnamed_addr constant [2 x i8] c".\00", align 1
-@"$string.383" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
-@"$string.386" = private unnamed_addr constant [40 x i8] c"%s: weight_map names more than %d files\00", align 1
-@"$string.387" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
-@"$string.388" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
-@"$string.389" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
-@"$string.390" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
-@"$string.391" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
-@"$string.392" = private unnamed_addr constant [7 x i8] c"header\00", align 1
-@"$string.393" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
-@"$string.394" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
-@"$string.395" = private unnamed_addr constant [30 x i8] c"expected an object of strings\00", align 1
-@"$string.396" = private unnamed_addr constant [49 x i8] c"the name holds a character that is not printable\00", align 1
-@"$string.397" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
-@"$string.398" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
-@"$string.399" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
-@"$string.400" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
-@"$string.401" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
-@"$string.402" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
-@"$string.403" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
-@"$string.404" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
-@"$string.405" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
-@"$string.406" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
-@"$string.407" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
-@"$string.408" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
-@"$string.409" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
-@"$string.410" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
-@"$string.411" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
-@"$string.412" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
-@"$string.413" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
-@"$string.414" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
-@"$string.415" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
-@"$string.416" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
-@"$string.417" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
-@"$string.418" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
-@"$string.419" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
-@"$string.420" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
-@"$string.421" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
-@"$string.422" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
-@"$string.423" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
-@"$string.424" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
-@"$string.425" = private unnamed_addr constant [2 x i8] c"[\00", align 1
-@"$string.426" = private unnamed_addr constant [3 x i8] c", \00", align 1
-@"$string.427" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
-@"$string.428" = private unnamed_addr constant [2 x i8] c"]\00", align 1
-@"$string.429" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
-@"$string.430" = private unnamed_addr constant [72 x i8] c"the tensor begins at byte %lld of the data, which is not aligned for %s\00", align 1
-@"$string.434" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
-@"$string.435" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
-@"$string.436" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
-@"$string.437" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
-@"$string.438" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
-@"$string.439" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
-@"$string.440" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
-@"$string.441" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
-@"$string.442" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
-@"$string.443" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
-@"$string.444" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
-@"$string.445" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
-@"$string.446" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
-@"$string.447" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
-@"$string.448" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
-@"$string.449" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
-@"$string.450" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
-@"$string.451" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
-@"$string.452" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
-@"$string.453" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
-@"$string.454" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
-@"$string.455" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.k_scale\00", align 1
-@"$string.456" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.k_proj.k_scale\00", align 1
-@"$string.457" = private unnamed_addr constant [29 x i8] c"model.layers.%d.self_attn.%s\00", align 1
-@"$string.458" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of %d KV heads, got the shape %s\00", align 1
-@"$string.459" = private unnamed_addr constant [8 x i8] c"k_scale\00", align 1
-@"$string.461" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
-@"$string.462" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
-@"$string.463" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
-@"$string.464" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
-@"$string.465" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
-@"$string.466" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
-@"$string.467" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
-@"$string.469" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
-@"$string.470" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
-@"$string.471" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
-@"$string.472" = private unnamed_addr constant [26 x i8] c"model.embed_tokens.weight\00", align 1
-@"$string.473" = private unnamed_addr constant [51 x i8] c"config.json ties it to %s, but their values differ\00", align 1
-@"$string.474" = private unnamed_addr constant [92 x i8] c"part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.475" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
-@"$string.476" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
-@"$string.477" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
-@"$string.478" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
-@"$string.479" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
-@"$string.480" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
-@"$string.481" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
-@"$string.482" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
-@"$string.483" = private unnamed_addr constant [5 x i8] c"file\00", align 1
-@"$string.484" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
-@"$string.485" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
-@"$string.486" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
-@"$string.487" = private unnamed_addr constant [5 x i8] c"name\00", align 1
-@"$string.488" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
-@"$string.489" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
-@"$string.490" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
-@"$string.491" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
-@"$string.493" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
-@"$string.494" = private unnamed_addr constant [8 x i8] c"message\00", align 1
-@"$string.499" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
-@"$string.500" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
-@"$string.501" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
-@"$string.502" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
-@"$string.503" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.504" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
-@"$string.505" = private unnamed_addr constant [3 x i8] c": \00", align 1
-@"$string.506" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
-@"$string.507" = private unnamed_addr constant [3 x i8] c"; \00", align 1
-@"$string.508" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.509" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
-@"$string.510" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
-@"$string.511" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.512" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.513" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
-@"$string.514" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
-@"$string.515" = private unnamed_addr constant [99 x i8] c"an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.516" = private unnamed_addr constant [82 x i8] c"%sthe library of device %s cannot be opened: %.700s; in a checkout `%s` builds it\00", align 1
-@"$string.517" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.518" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.519" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.520" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.521" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.522" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.523" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.524" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.525" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.526" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.527" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.528" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.529" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.530" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.531" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.532" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.533" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
-@"$string.534" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
-@"$string.535" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
-@"$string.536" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
-@"$string.537" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
-@"$string.538" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
-@"$string.539" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.540" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
-@"$string.541" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.542" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
-@"$string.543" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
-@"$string.544" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.545" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
-@"$string.546" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
-@"$string.547" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
-@"$string.548" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.549" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.550" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.551" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.552" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.553" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.554" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.555" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.556" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.560" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.561" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.562" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.563" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.564" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.565" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.566" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.567" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.568" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.569" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.570" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.571" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.572" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.573" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.574" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.575" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.576" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.577" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
-@"$string.578" = private unnamed_addr constant [7 x i8] c"option\00", align 1
-@"$string.579" = private unnamed_addr constant [6 x i8] c"model\00", align 1
-@"$string.580" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.581" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
-@"$string.582" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
-@"$string.583" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.584" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
-@"$string.585" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.586" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.587" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.588" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.589" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.590" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.591" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.592" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.593" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.594" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.595" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.596" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.597" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.598" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.599" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.600" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.601" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.602" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.603" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.604" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.605" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.606" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.607" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.608" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.609" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.610" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.611" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.612" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.613" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.614" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.615" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.616" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.617" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.618" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.619" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.620" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.621" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.622" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.623" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.624" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.625" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.626" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.627" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.628" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.629" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.630" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.631" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
-@"$string.632" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.633" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.634" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.635" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.636" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.637" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.638" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.639" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.640" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.641" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.642" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.643" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.644" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
-@"$string.645" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
-@"$string.646" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.647" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.648" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.649" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.650" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.651" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.652" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
-@"$string.653" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
-@"$string.654" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.655" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.656" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.657" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.658" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.659" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.660" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.661" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.662" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.663" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.664" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.665" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.666" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.667" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.668" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.669" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.670" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.671" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.672" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.673" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.674" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.675" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.676" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.677" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.678" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.679" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.680" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.681" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.682" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.683" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.684" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.685" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.686" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.687" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.688" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.689" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.690" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.691" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.694" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.695" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.696" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.697" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.698" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.700" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.701" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.702" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.703" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
-@"$string.704" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.713" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.714" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.715" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
-@"$string.716" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.717" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.718" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.719" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.720" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.721" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.722" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.723" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.724" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.725" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.726" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.727" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.728" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.730" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.731" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.736" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.737" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.738" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.739" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.740" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.741" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.743" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.744" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.745" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.746" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.747" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.748" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.751" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.752" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.753" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.774" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.798" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.809" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.811" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.812" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.819" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.820" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.821" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.822" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.823" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.824" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.825" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"$string.847" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
-@"$string.861" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.862" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.863" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.864" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.871" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.873" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.883" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.366" = private unnamed_addr constant [8 x i8] c"opendir\00", align 1
+@"$string.367" = private unnamed_addr constant [13 x i8] c".safetensors\00", align 1
+@"$string.371" = private unnamed_addr constant [37 x i8] c"the file is missing, but %s is there\00", align 1
+@"<global>.372" = internal global i32 0
+@"<global>.373" = internal global ptr null
+@"<global>.374" = internal global %1 undef
+@"$string.379" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
+@"$string.380" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
+@"$string.381" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
+@"$string.382" = private unnamed_addr constant [3 x i8] c"..\00", align 1
+@"$string.383" = private unnamed_addr constant [2 x i8] c".\00", align 1
+@"$string.384" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
+@"$string.387" = private unnamed_addr constant [40 x i8] c"%s: weight_map names more than %d files\00", align 1
+@"$string.388" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
+@"$string.389" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
+@"$string.390" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
+@"$string.391" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
+@"$string.392" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
+@"$string.393" = private unnamed_addr constant [7 x i8] c"header\00", align 1
+@"$string.394" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
+@"$string.395" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
+@"$string.396" = private unnamed_addr constant [30 x i8] c"expected an object of strings\00", align 1
+@"$string.397" = private unnamed_addr constant [49 x i8] c"the name holds a character that is not printable\00", align 1
+@"$string.398" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
+@"$string.399" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
+@"$string.400" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
+@"$string.401" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
+@"$string.402" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
+@"$string.403" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
+@"$string.404" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
+@"$string.405" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
+@"$string.406" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
+@"$string.407" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
+@"$string.408" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
+@"$string.409" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
+@"$string.410" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
+@"$string.411" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
+@"$string.412" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
+@"$string.413" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
+@"$string.414" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
+@"$string.415" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
+@"$string.416" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
+@"$string.417" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
+@"$string.418" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
+@"$string.419" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
+@"$string.420" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
+@"$string.421" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
+@"$string.422" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
+@"$string.423" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
+@"$string.424" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
+@"$string.425" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
+@"$string.426" = private unnamed_addr constant [2 x i8] c"[\00", align 1
+@"$string.427" = private unnamed_addr constant [3 x i8] c", \00", align 1
+@"$string.428" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
+@"$string.429" = private unnamed_addr constant [2 x i8] c"]\00", align 1
+@"$string.430" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
+@"$string.432" = private unnamed_addr constant [72 x i8] c"the tensor begins at byte %lld of the data, which is not aligned for %s\00", align 1
+@"$string.436" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
+@"$string.437" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
+@"$string.438" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
+@"$string.439" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
+@"$string.440" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
+@"$string.441" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
+@"$string.442" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
+@"$string.443" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
+@"$string.444" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
+@"$string.445" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
+@"$string.446" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
+@"$string.447" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
+@"$string.448" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
+@"$string.449" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
+@"$string.450" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
+@"$string.451" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
+@"$string.452" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
+@"$string.453" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
+@"$string.454" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
+@"$string.455" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
+@"$string.456" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
+@"$string.457" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.k_scale\00", align 1
+@"$string.458" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.k_proj.k_scale\00", align 1
+@"$string.459" = private unnamed_addr constant [29 x i8] c"model.layers.%d.self_attn.%s\00", align 1
+@"$string.460" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of %d KV heads, got the shape %s\00", align 1
+@"$string.461" = private unnamed_addr constant [8 x i8] c"k_scale\00", align 1
+@"$string.463" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
+@"$string.464" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
+@"$string.465" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
+@"$string.466" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
+@"$string.467" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
+@"$string.468" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
+@"$string.469" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
+@"$string.471" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
+@"$string.472" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
+@"$string.473" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
+@"$string.474" = private unnamed_addr constant [26 x i8] c"model.embed_tokens.weight\00", align 1
+@"$string.475" = private unnamed_addr constant [51 x i8] c"config.json ties it to %s, but their values differ\00", align 1
+@"$string.476" = private unnamed_addr constant [92 x i8] c"part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.477" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
+@"$string.478" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
+@"$string.479" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
+@"$string.480" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
+@"$string.481" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
+@"$string.482" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
+@"$string.483" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
+@"$string.484" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
+@"$string.485" = private unnamed_addr constant [5 x i8] c"file\00", align 1
+@"$string.486" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
+@"$string.487" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
+@"$string.488" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
+@"$string.489" = private unnamed_addr constant [5 x i8] c"name\00", align 1
+@"$string.490" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
+@"$string.491" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
+@"$string.492" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
+@"$string.493" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
+@"$string.495" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
+@"$string.496" = private unnamed_addr constant [8 x i8] c"message\00", align 1
+@"$string.501" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
+@"$string.502" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
+@"$string.503" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
+@"$string.504" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
+@"$string.505" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
+@"$string.506" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
+@"$string.507" = private unnamed_addr constant [3 x i8] c": \00", align 1
+@"$string.508" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
+@"$string.509" = private unnamed_addr constant [3 x i8] c"; \00", align 1
+@"$string.510" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
+@"$string.511" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
+@"$string.512" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
+@"$string.513" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.514" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
+@"$string.515" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
+@"$string.516" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
+@"$string.517" = private unnamed_addr constant [99 x i8] c"an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.518" = private unnamed_addr constant [82 x i8] c"%sthe library of device %s cannot be opened: %.700s; in a checkout `%s` builds it\00", align 1
+@"$string.519" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.520" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.521" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.522" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.523" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.524" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.525" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.526" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.527" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.528" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.529" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.530" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.531" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.532" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.533" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.534" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.535" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
+@"$string.536" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
+@"$string.537" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
+@"$string.538" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
+@"$string.539" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
+@"$string.540" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
+@"$string.541" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.542" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
+@"$string.543" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.544" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
+@"$string.545" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
+@"$string.546" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.547" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
+@"$string.548" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
+@"$string.549" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
+@"$string.550" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
+@"$string.551" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.552" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.553" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.554" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.555" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.556" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.557" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.558" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.562" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.563" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.564" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.565" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.566" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.567" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.568" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.569" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.570" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.571" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.572" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.573" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.574" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.575" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.577" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.578" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.579" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.580" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.582" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.583" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.584" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.585" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.586" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.587" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.588" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.589" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.590" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.591" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.592" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.593" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.594" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.595" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.596" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.597" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.598" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.599" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.600" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.601" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.602" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.603" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.604" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.605" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.606" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.607" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.608" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.609" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.610" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.611" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.612" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.613" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.614" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.615" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.616" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.617" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.618" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.619" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.620" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.621" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.622" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.623" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.624" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.625" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.626" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.627" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.628" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.629" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.630" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.631" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.632" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.633" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.634" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.635" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
+@"$string.636" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.637" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.638" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.639" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.640" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.641" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.642" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.643" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.644" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.645" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.646" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.647" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.648" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
+@"$string.649" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
+@"$string.650" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.651" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.652" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.653" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.654" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.655" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.656" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
+@"$string.657" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
+@"$string.658" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.659" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.660" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.661" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.662" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.663" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.664" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.665" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.666" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.667" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.668" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.669" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.670" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.671" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.672" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.673" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.674" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.675" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.676" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.677" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.678" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.679" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.680" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.681" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.682" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.683" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.684" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.685" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.686" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.687" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.688" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.689" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.690" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.691" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.692" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.693" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.694" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.695" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.698" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.699" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.700" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.701" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.702" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
+@"$string.704" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.705" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.706" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.707" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
+@"$string.708" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.717" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.718" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.719" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.720" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.721" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.722" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.723" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.724" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.725" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.726" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.727" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.728" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.729" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.730" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.731" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.732" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.734" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.735" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.740" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.741" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.742" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.743" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.744" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.745" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.747" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.748" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.749" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.750" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.751" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.752" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.755" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.756" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.757" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.778" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.802" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.813" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.815" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.816" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.823" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.824" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.825" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.826" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.827" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.828" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.829" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.851" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.865" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.866" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.867" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.868" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.875" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.877" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.887" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -22632,7 +22632,7 @@ then6:                                            ; preds = %then2
   %43 = call ptr @"$Document.root"(ptr %42)
   %44 = getelementptr %122, ptr %43, i32 0, i32 0
   %45 = load i32, ptr %44, align 4
-  %46 = call ptr @"$json.kind_name"(i32 %45)
+  %46 = call ptr @"$anon (./terra/base/codes.t:4)"(i32 %45)
   %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.193", ptr %41, ptr %46)
   %48 = load ptr, ptr %target4, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
@@ -27097,11 +27097,11 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal ptr @"$json.kind_name"(i32 %0) {
+define internal ptr @"$anon (./terra/base/codes.t:4)"(i32 %0) {
 entry:
-  %kind = alloca i32, align 4
-  store i32 %0, ptr %kind, align 4
-  %1 = load i32, ptr %kind, align 4
+  %code = alloca i32, align 4
+  store i32 %0, ptr %code, align 4
+  %1 = load i32, ptr %code, align 4
   %2 = icmp eq i32 %1, 0
   %3 = zext i1 %2 to i8
   %4 = trunc i8 %3 to i1
@@ -27117,7 +27117,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %5 = load i32, ptr %kind, align 4
+  %5 = load i32, ptr %code, align 4
   %6 = icmp eq i32 %5, 1
   %7 = zext i1 %6 to i8
   %8 = trunc i8 %7 to i1
@@ -27133,7 +27133,7 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead4
-  %9 = load i32, ptr %kind, align 4
+  %9 = load i32, ptr %code, align 4
   %10 = icmp eq i32 %9, 2
   %11 = zext i1 %10 to i8
   %12 = trunc i8 %11 to i1
@@ -27149,7 +27149,7 @@ else7:                                            ; preds = %merge1
   br label %merge5
 
 merge5:                                           ; preds = %else7, %dead8
-  %13 = load i32, ptr %kind, align 4
+  %13 = load i32, ptr %code, align 4
   %14 = icmp eq i32 %13, 3
   %15 = zext i1 %14 to i8
   %16 = trunc i8 %15 to i1
@@ -27165,7 +27165,7 @@ else11:                                           ; preds = %merge5
   br label %merge9
 
 merge9:                                           ; preds = %else11, %dead12
-  %17 = load i32, ptr %kind, align 4
+  %17 = load i32, ptr %code, align 4
   %18 = icmp eq i32 %17, 4
   %19 = zext i1 %18 to i8
   %20 = trunc i8 %19 to i1
@@ -27181,7 +27181,7 @@ else15:                                           ; preds = %merge9
   br label %merge13
 
 merge13:                                          ; preds = %else15, %dead16
-  %21 = load i32, ptr %kind, align 4
+  %21 = load i32, ptr %code, align 4
   %22 = icmp eq i32 %21, 5
   %23 = zext i1 %22 to i8
   %24 = trunc i8 %23 to i1
@@ -27197,7 +27197,7 @@ else19:                                           ; preds = %merge13
   br label %merge17
 
 merge17:                                          ; preds = %else19, %dead20
-  %25 = load i32, ptr %kind, align 4
+  %25 = load i32, ptr %code, align 4
   %26 = icmp eq i32 %25, 6
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
@@ -28054,7 +28054,7 @@ then:                                             ; preds = %entry
   %21 = load ptr, ptr %node, align 8
   %22 = getelementptr %122, ptr %21, i32 0, i32 0
   %23 = load i32, ptr %22, align 4
-  %24 = call ptr @"$json.kind_name"(i32 %23)
+  %24 = call ptr @"$anon (./terra/base/codes.t:4)"(i32 %23)
   %25 = load ptr, ptr %node, align 8
   %26 = getelementptr %122, ptr %25, i32 0, i32 7
   %27 = getelementptr %62, ptr %26, i32 0, i32 1
@@ -39498,7 +39498,7 @@ then:                                             ; preds = %forbody
   %32 = getelementptr %11, ptr %31, i32 0, i32 15
   %33 = load i32, ptr %32, align 4
   %34 = call i32 @"$Module.weight_dtype"(ptr %29, i32 %33)
-  %35 = call i64 @"$dtypes.bytes"(i32 %34)
+  %35 = call i64 @"$anon (./terra/base/codes.t:4).365"(i32 %34)
   %36 = mul i64 %28, %35
   %37 = add i64 %26, %36
   store i64 %37, ptr %total, align 8
@@ -39518,7 +39518,7 @@ then3:                                            ; preds = %then
   %48 = getelementptr %9, ptr %47, i32 0, i32 3
   %49 = getelementptr %11, ptr %48, i32 0, i32 15
   %50 = load i32, ptr %49, align 4
-  %51 = call i64 @"$dtypes.bytes"(i32 %50)
+  %51 = call i64 @"$anon (./terra/base/codes.t:4).365"(i32 %50)
   %52 = mul i64 %46, %51
   %53 = add i64 %42, %52
   store i64 %53, ptr %total, align 8
@@ -39567,7 +39567,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$dtypes.bytes"(i32 %0) {
+define internal i64 @"$anon (./terra/base/codes.t:4).365"(i32 %0) {
 entry:
   %code = alloca i32, align 4
   store i32 %0, ptr %code, align 4
@@ -39867,7 +39867,7 @@ merge:                                            ; preds = %else, %dead
   %12 = getelementptr [256 x i8], ptr %name, i32 0, i32 0
   %13 = getelementptr i8, ptr %12, i64 0
   %14 = load ptr, ptr %message, align 8
-  %15 = call i32 @"$files.find_name"(ptr %11, ptr @"$string.366", ptr %13, i64 256, ptr %14)
+  %15 = call i32 @"$files.find_name"(ptr %11, ptr @"$string.367", ptr %13, i64 256, ptr %14)
   store i32 %15, ptr %code, align 4
   %16 = load i32, ptr %code, align 4
   %17 = icmp ne i32 %16, 0
@@ -39914,7 +39914,7 @@ then9:                                            ; preds = %then6
   %39 = getelementptr i8, ptr %38, i64 0
   %40 = getelementptr [256 x i8], ptr %name, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 512, ptr @"$string.370", ptr %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 512, ptr @"$string.371", ptr %41)
   %43 = load ptr, ptr %problem, align 8
   %44 = getelementptr %145, ptr %43, i32 0, i32 3
   %45 = getelementptr [512 x i8], ptr %44, i32 0, i32 0
@@ -39970,7 +39970,7 @@ then:                                             ; preds = %entry
   %13 = load ptr, ptr %directory, align 8
   %14 = call i32 @"$error_number"()
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$fail_call"(ptr %13, ptr @"$string.365", i32 %14, ptr %15)
+  %16 = call i32 @"$fail_call"(ptr %13, ptr @"$string.366", i32 %14, ptr %15)
   ret i32 %16
 
 dead:                                             ; No predecessors!
@@ -40102,7 +40102,7 @@ or.lhs.false:                                     ; preds = %entry
   %27 = getelementptr %28, ptr %26, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
   %29 = add i64 %28, 1
-  %30 = call zeroext i1 @"$Vector.resize.367"(ptr %24, i64 %29)
+  %30 = call zeroext i1 @"$Vector.resize.368"(ptr %24, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %else, label %then
@@ -40116,7 +40116,7 @@ else:                                             ; preds = %or.lhs.false
 merge:                                            ; preds = %else, %dead
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %27, ptr %33, i32 0, i32 0
-  %35 = call ptr @"$Vector.last.369"(ptr %34)
+  %35 = call ptr @"$Vector.last.370"(ptr %34)
   store ptr %35, ptr %problem, align 8
   %36 = load i32, ptr %code, align 4
   %37 = load ptr, ptr %problem, align 8
@@ -40162,7 +40162,7 @@ dead1:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.resize.367"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.368"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -40170,7 +40170,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.368"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.369"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -40195,7 +40195,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.368"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.369"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -40294,7 +40294,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.last.369"(ptr %0) {
+define internal ptr @"$Vector.last.370"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %self = alloca ptr, align 8
@@ -40494,7 +40494,7 @@ forbody:                                          ; preds = %forcond
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %22, ptr %18, i32 0, i32 2
   %20 = load i64, ptr %i, align 8
-  %21 = call ptr @"$Vector.at.374"(ptr %19, i64 %20)
+  %21 = call ptr @"$Vector.at.375"(ptr %19, i64 %20)
   %22 = getelementptr %149, ptr %21, i32 0, i32 1
   call void @"$MappedFile.close"(ptr %22)
   %23 = load %4, ptr %7, align 1
@@ -40509,7 +40509,7 @@ merge:                                            ; preds = %forcond
   %27 = load %4, ptr %6, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %22, ptr %28, i32 0, i32 2
-  call void @"$Vector.free.375"(ptr %29)
+  call void @"$Vector.free.376"(ptr %29)
   %30 = load %4, ptr %5, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %22, ptr %31, i32 0, i32 3
@@ -40517,7 +40517,7 @@ merge:                                            ; preds = %forcond
   %33 = load %4, ptr %4, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %22, ptr %34, i32 0, i32 4
-  call void @"$Vector.free.376"(ptr %35)
+  call void @"$Vector.free.377"(ptr %35)
   %36 = load %4, ptr %3, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %22, ptr %37, i32 0, i32 5
@@ -40582,7 +40582,7 @@ entry:
   %4 = alloca %4, align 8
   %mapping = alloca ptr, align 8
   store ptr %0, ptr %mapping, align 8
-  call void @"$spinlock.lock"(ptr @"<global>.371")
+  call void @"$spinlock.lock"(ptr @"<global>.372")
   %5 = load %4, ptr %4, align 1
   %6 = load ptr, ptr %mapping, align 8
   %7 = getelementptr %151, ptr %6, i32 0, i32 0
@@ -40630,11 +40630,11 @@ else3:                                            ; preds = %merge
   %32 = load ptr, ptr %mapping, align 8
   %33 = getelementptr %151, ptr %32, i32 0, i32 0
   %34 = load ptr, ptr %33, align 8
-  store ptr %34, ptr @"<global>.372", align 8
+  store ptr %34, ptr @"<global>.373", align 8
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %35 = load ptr, ptr @"<global>.372", align 8
+  %35 = load ptr, ptr @"<global>.373", align 8
   %36 = icmp eq ptr %35, null
   %37 = zext i1 %36 to i8
   %38 = trunc i8 %37 to i1
@@ -40649,7 +40649,7 @@ else6:                                            ; preds = %merge1
   br label %merge4
 
 merge4:                                           ; preds = %else6, %then5
-  call void @"$spinlock.unlock"(ptr @"<global>.371")
+  call void @"$spinlock.unlock"(ptr @"<global>.372")
   %40 = load %4, ptr %2, align 1
   %41 = load ptr, ptr %mapping, align 8
   call void @free(ptr %41)
@@ -40670,7 +40670,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  %7 = call i32 @sigaction(i32 7, ptr @"<global>.373", ptr null)
+  %7 = call i32 @sigaction(i32 7, ptr @"<global>.374", ptr null)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -40704,7 +40704,7 @@ entry:
 
 then:                                             ; preds = %or.lhs.false, %entry
   %11 = load i32, ptr %number, align 4
-  %12 = call i32 @sigaction(i32 %11, ptr @"<global>.373", ptr null)
+  %12 = call i32 @sigaction(i32 %11, ptr @"<global>.374", ptr null)
   %13 = load i32, ptr %number, align 4
   %14 = call i32 @raise(i32 %13)
   br label %merge
@@ -40740,7 +40740,7 @@ entry:
   %2 = alloca %4, align 8
   %address = alloca ptr, align 8
   store ptr %0, ptr %address, align 8
-  call void @"$spinlock.lock"(ptr @"<global>.371")
+  call void @"$spinlock.lock"(ptr @"<global>.372")
   %3 = load %4, ptr %2, align 1
   %4 = load ptr, ptr %address, align 8
   %5 = call ptr @"$find"(ptr %4)
@@ -40805,7 +40805,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %merge1
-  call void @"$spinlock.unlock"(ptr @"<global>.371")
+  call void @"$spinlock.unlock"(ptr @"<global>.372")
   %43 = load %4, ptr %1, align 1
   %44 = load ptr, ptr %mapping, align 8
   %45 = icmp ne ptr %44, null
@@ -40822,7 +40822,7 @@ entry:
   %mapping = alloca ptr, align 8
   %address = alloca ptr, align 8
   store ptr %0, ptr %address, align 8
-  %1 = load ptr, ptr @"<global>.372", align 8
+  %1 = load ptr, ptr @"<global>.373", align 8
   store ptr %1, ptr %mapping, align 8
   br label %condition
 
@@ -40878,7 +40878,7 @@ declare dso_local i32 @raise(i32)
 
 declare dso_local i32 @munmap(ptr, i64)
 
-define internal ptr @"$Vector.at.374"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.375"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -40921,7 +40921,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.375"(ptr %0) {
+define internal void @"$Vector.free.376"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -40938,7 +40938,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.376"(ptr %0) {
+define internal void @"$Vector.free.377"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -40962,12 +40962,12 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %27, ptr %2, i32 0, i32 0
-  call void @"$Vector.free.377"(ptr %3)
+  call void @"$Vector.free.378"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.377"(ptr %0) {
+define internal void @"$Vector.free.378"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -41126,7 +41126,7 @@ then13:                                           ; preds = %merge5
   %72 = getelementptr [1024 x i8], ptr %71, i32 0, i32 0
   %73 = getelementptr i8, ptr %72, i64 0
   %74 = load ptr, ptr %directory, align 8
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.441", ptr %74, ptr @"$string.149", ptr @"$string.150")
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.443", ptr %74, ptr @"$string.149", ptr @"$string.150")
   %76 = load ptr, ptr %target, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -41169,7 +41169,7 @@ then:                                             ; preds = %entry
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %22, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 1024, ptr @"$string.378", ptr %14)
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 1024, ptr @"$string.379", ptr %14)
   %16 = load ptr, ptr %target, align 8
   %17 = getelementptr %5, ptr %16, i32 0, i32 0
   %18 = getelementptr [1024 x i8], ptr %17, i32 0, i32 0
@@ -41412,7 +41412,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load ptr, ptr %document, align 8
   %21 = load ptr, ptr %document, align 8
   %22 = call ptr @"$Document.root"(ptr %21)
-  %23 = call ptr @"$Document.find"(ptr %20, ptr %22, ptr @"$string.379")
+  %23 = call ptr @"$Document.find"(ptr %20, ptr %22, ptr @"$string.380")
   store ptr %23, ptr %map, align 8
   %24 = load ptr, ptr %map, align 8
   %25 = icmp eq ptr %24, null
@@ -41443,7 +41443,7 @@ then5:                                            ; preds = %then2
   %40 = getelementptr %5, ptr %39, i32 0, i32 0
   %41 = getelementptr [1024 x i8], ptr %40, i32 0, i32 0
   %42 = getelementptr i8, ptr %41, i64 0
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.380", ptr @"$string.149")
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.381", ptr @"$string.149")
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -41523,7 +41523,7 @@ then16:                                           ; preds = %then11
   %86 = getelementptr %122, ptr %85, i32 0, i32 6
   %87 = getelementptr %62, ptr %86, i32 0, i32 0
   %88 = load ptr, ptr %87, align 8
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.383", ptr @"$string.149", i32 %84, ptr %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.384", ptr @"$string.149", i32 %84, ptr %88)
   %90 = load ptr, ptr %target14, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -41627,7 +41627,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %33 = load i64, ptr %32, align 8
   %34 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %35 = load i64, ptr %34, align 8
-  %36 = call zeroext i1 @"$text.equals"(i64 %33, i64 %35, ptr @"$string.382")
+  %36 = call zeroext i1 @"$text.equals"(i64 %33, i64 %35, ptr @"$string.383")
   %37 = zext i1 %36 to i8
   %38 = icmp eq i8 %37, 0
   %39 = zext i1 %38 to i8
@@ -41646,7 +41646,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %45 = load i64, ptr %44, align 8
   %46 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %47 = load i64, ptr %46, align 8
-  %48 = call zeroext i1 @"$text.equals"(i64 %45, i64 %47, ptr @"$string.381")
+  %48 = call zeroext i1 @"$text.equals"(i64 %45, i64 %47, ptr @"$string.382")
   %49 = zext i1 %48 to i8
   %50 = trunc i8 %49 to i1
   br i1 %50, label %and.end, label %and.rhs
@@ -41815,7 +41815,7 @@ then7:                                            ; preds = %then4
   %40 = getelementptr %5, ptr %39, i32 0, i32 0
   %41 = getelementptr [1024 x i8], ptr %40, i32 0, i32 0
   %42 = getelementptr i8, ptr %41, i64 0
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.386", ptr @"$string.149", i32 10000)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.387", ptr @"$string.149", i32 10000)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -41927,7 +41927,7 @@ or.lhs.false:                                     ; preds = %merge
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %22, ptr %43, i32 0, i32 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %shard, i64 40, i1 false)
-  %45 = call zeroext i1 @"$Vector.push.384"(ptr %44, ptr byval(%149) %6)
+  %45 = call zeroext i1 @"$Vector.push.385"(ptr %44, ptr byval(%149) %6)
   %46 = zext i1 %45 to i8
   %47 = trunc i8 %46 to i1
   br i1 %47, label %else3, label %then2
@@ -41987,7 +41987,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.push.384"(ptr %0, ptr byval(%149) %1) {
+define internal zeroext i1 @"$Vector.push.385"(ptr %0, ptr byval(%149) %1) {
 entry:
   %value = alloca %149, align 8
   %self = alloca ptr, align 8
@@ -41998,7 +41998,7 @@ entry:
   %4 = getelementptr %23, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.385"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.386"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -42034,7 +42034,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.385"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.386"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -42194,7 +42194,7 @@ forbody:                                          ; preds = %forcond
   %36 = load ptr, ptr %self, align 8
   %37 = getelementptr %22, ptr %36, i32 0, i32 2
   %38 = load i64, ptr %i, align 8
-  %39 = call ptr @"$Vector.at.374"(ptr %37, i64 %38)
+  %39 = call ptr @"$Vector.at.375"(ptr %37, i64 %38)
   %40 = getelementptr %149, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
   %42 = call { i64, i64 } @"$text.slice"(ptr %41)
@@ -42347,7 +42347,7 @@ entry:
   %5 = getelementptr %22, ptr %4, i32 0, i32 2
   %6 = load i32, ptr %index, align 4
   %7 = sext i32 %6 to i64
-  %8 = call ptr @"$Vector.at.374"(ptr %5, i64 %7)
+  %8 = call ptr @"$Vector.at.375"(ptr %5, i64 %7)
   store ptr %8, ptr %shard, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %22, ptr %9, i32 0, i32 4
@@ -42552,7 +42552,7 @@ then9:                                            ; preds = %then5
   %63 = getelementptr %5, ptr %message, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
   %65 = getelementptr i8, ptr %64, i64 0
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 512, ptr @"$string.388", ptr %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 512, ptr @"$string.389", ptr %65)
   %67 = load ptr, ptr %problem7, align 8
   %68 = getelementptr %145, ptr %67, i32 0, i32 3
   %69 = getelementptr [512 x i8], ptr %68, i32 0, i32 0
@@ -42699,7 +42699,7 @@ then2:                                            ; preds = %merge
   %21 = load ptr, ptr %path, align 8
   %22 = call i32 @"$error_number"()
   %23 = load ptr, ptr %message, align 8
-  %24 = call i32 @"$fail_call"(ptr %21, ptr @"$string.387", i32 %22, ptr %23)
+  %24 = call i32 @"$fail_call"(ptr %21, ptr @"$string.388", i32 %22, ptr %23)
   ret i32 %24
 
 dead4:                                            ; No predecessors!
@@ -42813,9 +42813,9 @@ merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %mapping, align 8
   %15 = getelementptr %151, ptr %14, i32 0, i32 3
   store i64 %13, ptr %15, align 8
-  call void @"$spinlock.lock"(ptr @"<global>.371")
+  call void @"$spinlock.lock"(ptr @"<global>.372")
   %16 = load %4, ptr %4, align 1
-  %17 = load ptr, ptr @"<global>.372", align 8
+  %17 = load ptr, ptr @"<global>.373", align 8
   %18 = icmp eq ptr %17, null
   %19 = zext i1 %18 to i8
   %20 = trunc i8 %19 to i1
@@ -42828,19 +42828,19 @@ then2:                                            ; preds = %merge
 
 else3:                                            ; preds = %merge
   %22 = load ptr, ptr %mapping, align 8
-  %23 = load ptr, ptr @"<global>.372", align 8
+  %23 = load ptr, ptr @"<global>.373", align 8
   %24 = getelementptr %151, ptr %23, i32 0, i32 1
   store ptr %22, ptr %24, align 8
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %25 = load ptr, ptr @"<global>.372", align 8
+  %25 = load ptr, ptr @"<global>.373", align 8
   %26 = load ptr, ptr %mapping, align 8
   %27 = getelementptr %151, ptr %26, i32 0, i32 0
   store ptr %25, ptr %27, align 8
   %28 = load ptr, ptr %mapping, align 8
-  store ptr %28, ptr @"<global>.372", align 8
-  call void @"$spinlock.unlock"(ptr @"<global>.371")
+  store ptr %28, ptr @"<global>.373", align 8
+  call void @"$spinlock.unlock"(ptr @"<global>.372")
   %29 = load %4, ptr %2, align 1
   %30 = load ptr, ptr %mapping, align 8
   ret ptr %30
@@ -42860,7 +42860,7 @@ entry:
   store ptr @"$handle", ptr %2, align 8
   %3 = getelementptr %1, ptr %action, i32 0, i32 2
   store i32 134217732, ptr %3, align 4
-  %4 = call i32 @sigaction(i32 7, ptr %action, ptr @"<global>.373")
+  %4 = call i32 @sigaction(i32 7, ptr %action, ptr @"<global>.374")
   ret void
 }
 
@@ -43057,7 +43057,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %159, ptr %29, i32 0, i32 5
   %31 = getelementptr %62, ptr %30, i32 0, i32 1
   %32 = load i64, ptr %31, align 8
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 512, ptr @"$string.389", i64 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 512, ptr @"$string.390", i64 %32)
   %34 = load ptr, ptr %problem, align 8
   %35 = getelementptr %145, ptr %34, i32 0, i32 3
   %36 = getelementptr [512 x i8], ptr %35, i32 0, i32 0
@@ -43143,7 +43143,7 @@ then10:                                           ; preds = %then6
   %80 = getelementptr i8, ptr %79, i64 0
   %81 = load i64, ptr %length, align 8
   %82 = load i64, ptr %available, align 8
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %80, i64 512, ptr @"$string.390", i64 %81, i64 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %80, i64 512, ptr @"$string.391", i64 %81, i64 %82)
   %84 = load ptr, ptr %problem8, align 8
   %85 = getelementptr %145, ptr %84, i32 0, i32 3
   %86 = getelementptr [512 x i8], ptr %85, i32 0, i32 0
@@ -43192,7 +43192,7 @@ then18:                                           ; preds = %then14
   %106 = getelementptr [512 x i8], ptr %105, i32 0, i32 0
   %107 = getelementptr i8, ptr %106, i64 0
   %108 = load i64, ptr %length, align 8
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 512, ptr @"$string.391", i64 %108, i64 100000000)
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 512, ptr @"$string.392", i64 %108, i64 100000000)
   %110 = load ptr, ptr %problem16, align 8
   %111 = getelementptr %145, ptr %110, i32 0, i32 3
   %112 = getelementptr [512 x i8], ptr %111, i32 0, i32 0
@@ -43272,7 +43272,7 @@ entry:
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call i32 @"$Document.parse"(ptr %27, i64 %29, i64 %31, ptr @"$string.392", ptr %message)
+  %32 = call i32 @"$Document.parse"(ptr %27, i64 %29, i64 %31, ptr @"$string.393", ptr %message)
   %33 = icmp ne i32 %32, 0
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
@@ -43360,8 +43360,8 @@ then9:                                            ; preds = %then5
   %87 = call ptr @"$Document.root"(ptr %86)
   %88 = getelementptr %122, ptr %87, i32 0, i32 0
   %89 = load i32, ptr %88, align 4
-  %90 = call ptr @"$json.kind_name"(i32 %89)
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %83, i64 512, ptr @"$string.393", ptr %90)
+  %90 = call ptr @"$anon (./terra/base/codes.t:4)"(i32 %89)
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %83, i64 512, ptr @"$string.394", ptr %90)
   %92 = load ptr, ptr %problem7, align 8
   %93 = getelementptr %145, ptr %92, i32 0, i32 3
   %94 = getelementptr [512 x i8], ptr %93, i32 0, i32 0
@@ -43419,7 +43419,7 @@ entry:
   %6 = load i64, ptr %5, align 8
   %7 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %8 = load i64, ptr %7, align 8
-  %9 = call zeroext i1 @"$text.equals"(i64 %6, i64 %8, ptr @"$string.394")
+  %9 = call zeroext i1 @"$text.equals"(i64 %6, i64 %8, ptr @"$string.395")
   %10 = zext i1 %9 to i8
   %11 = trunc i8 %10 to i1
   br i1 %11, label %then, label %else
@@ -43526,7 +43526,7 @@ then4:                                            ; preds = %or.lhs.false, %merg
   %38 = load ptr, ptr %self, align 8
   %39 = getelementptr %159, ptr %38, i32 0, i32 4
   %40 = load ptr, ptr %39, align 8
-  %41 = call ptr @"$Problems.next"(ptr %37, i32 2, ptr %40, ptr @"$string.394")
+  %41 = call ptr @"$Problems.next"(ptr %37, i32 2, ptr %40, ptr @"$string.395")
   store ptr %41, ptr %problem, align 8
   %42 = load ptr, ptr %problem, align 8
   %43 = icmp ne ptr %42, null
@@ -43546,7 +43546,7 @@ then7:                                            ; preds = %then4
   %51 = getelementptr %145, ptr %50, i32 0, i32 3
   %52 = getelementptr [512 x i8], ptr %51, i32 0, i32 0
   %53 = getelementptr i8, ptr %52, i64 0
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %53, i64 512, ptr @"$string.395")
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %53, i64 512, ptr @"$string.396")
   %55 = load ptr, ptr %problem, align 8
   %56 = getelementptr %145, ptr %55, i32 0, i32 3
   %57 = getelementptr [512 x i8], ptr %56, i32 0, i32 0
@@ -43694,7 +43694,7 @@ then10:                                           ; preds = %then6
   %74 = getelementptr %145, ptr %73, i32 0, i32 3
   %75 = getelementptr [512 x i8], ptr %74, i32 0, i32 0
   %76 = getelementptr i8, ptr %75, i64 0
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 512, ptr @"$string.396")
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 512, ptr @"$string.397")
   %78 = load ptr, ptr %problem8, align 8
   %79 = getelementptr %145, ptr %78, i32 0, i32 3
   %80 = getelementptr [512 x i8], ptr %79, i32 0, i32 0
@@ -43749,8 +43749,8 @@ then18:                                           ; preds = %then14
   %106 = load ptr, ptr %entry1, align 8
   %107 = getelementptr %122, ptr %106, i32 0, i32 0
   %108 = load i32, ptr %107, align 4
-  %109 = call ptr @"$json.kind_name"(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %105, i64 512, ptr @"$string.397", ptr %109)
+  %109 = call ptr @"$anon (./terra/base/codes.t:4)"(i32 %108)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %105, i64 512, ptr @"$string.398", ptr %109)
   %111 = load ptr, ptr %problem16, align 8
   %112 = getelementptr %145, ptr %111, i32 0, i32 3
   %113 = getelementptr [512 x i8], ptr %112, i32 0, i32 0
@@ -43809,7 +43809,7 @@ merge21:                                          ; preds = %else23, %dead25
   %132 = getelementptr %159, ptr %131, i32 0, i32 2
   %133 = load ptr, ptr %132, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %view, i64 112, i1 false)
-  %134 = call zeroext i1 @"$Vector.push.431"(ptr %133, ptr byval(%162) %3)
+  %134 = call zeroext i1 @"$Vector.push.433"(ptr %133, ptr byval(%162) %3)
   %135 = zext i1 %134 to i8
   %136 = trunc i8 %135 to i1
   br i1 %136, label %else28, label %then27
@@ -43922,7 +43922,7 @@ then3:                                            ; preds = %then
   %36 = getelementptr %145, ptr %35, i32 0, i32 3
   %37 = getelementptr [512 x i8], ptr %36, i32 0, i32 0
   %38 = getelementptr i8, ptr %37, i64 0
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 512, ptr @"$string.398")
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 512, ptr @"$string.399")
   %40 = load ptr, ptr %problem, align 8
   %41 = getelementptr %145, ptr %40, i32 0, i32 3
   %42 = getelementptr [512 x i8], ptr %41, i32 0, i32 0
@@ -43995,7 +43995,7 @@ then10:                                           ; preds = %then6
   %84 = getelementptr %122, ptr %83, i32 0, i32 7
   %85 = getelementptr %62, ptr %84, i32 0, i32 0
   %86 = load ptr, ptr %85, align 8
-  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 512, ptr @"$string.415", i32 %82, ptr %86)
+  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 512, ptr @"$string.416", i32 %82, ptr %86)
   %88 = load ptr, ptr %problem8, align 8
   %89 = getelementptr %145, ptr %88, i32 0, i32 3
   %90 = getelementptr [512 x i8], ptr %89, i32 0, i32 0
@@ -44051,7 +44051,7 @@ entry:
   %21 = load i64, ptr %20, align 8
   %22 = getelementptr { i64, i64 }, ptr %17, i32 0, i32 1
   %23 = load i64, ptr %22, align 8
-  %24 = call zeroext i1 @"$text.equals"(i64 %21, i64 %23, ptr @"$string.399")
+  %24 = call zeroext i1 @"$text.equals"(i64 %21, i64 %23, ptr @"$string.400")
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br i1 %26, label %then, label %else
@@ -44071,7 +44071,7 @@ merge:                                            ; preds = %else, %dead
   %28 = load i64, ptr %27, align 8
   %29 = getelementptr { i64, i64 }, ptr %16, i32 0, i32 1
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$text.equals"(i64 %28, i64 %30, ptr @"$string.400")
+  %31 = call zeroext i1 @"$text.equals"(i64 %28, i64 %30, ptr @"$string.401")
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %then2, label %else3
@@ -44091,7 +44091,7 @@ merge1:                                           ; preds = %else3, %dead4
   %35 = load i64, ptr %34, align 8
   %36 = getelementptr { i64, i64 }, ptr %15, i32 0, i32 1
   %37 = load i64, ptr %36, align 8
-  %38 = call zeroext i1 @"$text.equals"(i64 %35, i64 %37, ptr @"$string.401")
+  %38 = call zeroext i1 @"$text.equals"(i64 %35, i64 %37, ptr @"$string.402")
   %39 = zext i1 %38 to i8
   %40 = trunc i8 %39 to i1
   br i1 %40, label %then6, label %else7
@@ -44111,7 +44111,7 @@ merge5:                                           ; preds = %else7, %dead8
   %42 = load i64, ptr %41, align 8
   %43 = getelementptr { i64, i64 }, ptr %14, i32 0, i32 1
   %44 = load i64, ptr %43, align 8
-  %45 = call zeroext i1 @"$text.equals"(i64 %42, i64 %44, ptr @"$string.402")
+  %45 = call zeroext i1 @"$text.equals"(i64 %42, i64 %44, ptr @"$string.403")
   %46 = zext i1 %45 to i8
   %47 = trunc i8 %46 to i1
   br i1 %47, label %then10, label %else11
@@ -44131,7 +44131,7 @@ merge9:                                           ; preds = %else11, %dead12
   %49 = load i64, ptr %48, align 8
   %50 = getelementptr { i64, i64 }, ptr %13, i32 0, i32 1
   %51 = load i64, ptr %50, align 8
-  %52 = call zeroext i1 @"$text.equals"(i64 %49, i64 %51, ptr @"$string.403")
+  %52 = call zeroext i1 @"$text.equals"(i64 %49, i64 %51, ptr @"$string.404")
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %then14, label %else15
@@ -44151,7 +44151,7 @@ merge13:                                          ; preds = %else15, %dead16
   %56 = load i64, ptr %55, align 8
   %57 = getelementptr { i64, i64 }, ptr %12, i32 0, i32 1
   %58 = load i64, ptr %57, align 8
-  %59 = call zeroext i1 @"$text.equals"(i64 %56, i64 %58, ptr @"$string.404")
+  %59 = call zeroext i1 @"$text.equals"(i64 %56, i64 %58, ptr @"$string.405")
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %then18, label %else19
@@ -44171,7 +44171,7 @@ merge17:                                          ; preds = %else19, %dead20
   %63 = load i64, ptr %62, align 8
   %64 = getelementptr { i64, i64 }, ptr %11, i32 0, i32 1
   %65 = load i64, ptr %64, align 8
-  %66 = call zeroext i1 @"$text.equals"(i64 %63, i64 %65, ptr @"$string.405")
+  %66 = call zeroext i1 @"$text.equals"(i64 %63, i64 %65, ptr @"$string.406")
   %67 = zext i1 %66 to i8
   %68 = trunc i8 %67 to i1
   br i1 %68, label %then22, label %else23
@@ -44191,7 +44191,7 @@ merge21:                                          ; preds = %else23, %dead24
   %70 = load i64, ptr %69, align 8
   %71 = getelementptr { i64, i64 }, ptr %10, i32 0, i32 1
   %72 = load i64, ptr %71, align 8
-  %73 = call zeroext i1 @"$text.equals"(i64 %70, i64 %72, ptr @"$string.406")
+  %73 = call zeroext i1 @"$text.equals"(i64 %70, i64 %72, ptr @"$string.407")
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %then26, label %else27
@@ -44211,7 +44211,7 @@ merge25:                                          ; preds = %else27, %dead28
   %77 = load i64, ptr %76, align 8
   %78 = getelementptr { i64, i64 }, ptr %9, i32 0, i32 1
   %79 = load i64, ptr %78, align 8
-  %80 = call zeroext i1 @"$text.equals"(i64 %77, i64 %79, ptr @"$string.407")
+  %80 = call zeroext i1 @"$text.equals"(i64 %77, i64 %79, ptr @"$string.408")
   %81 = zext i1 %80 to i8
   %82 = trunc i8 %81 to i1
   br i1 %82, label %then30, label %else31
@@ -44231,7 +44231,7 @@ merge29:                                          ; preds = %else31, %dead32
   %84 = load i64, ptr %83, align 8
   %85 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %86 = load i64, ptr %85, align 8
-  %87 = call zeroext i1 @"$text.equals"(i64 %84, i64 %86, ptr @"$string.408")
+  %87 = call zeroext i1 @"$text.equals"(i64 %84, i64 %86, ptr @"$string.409")
   %88 = zext i1 %87 to i8
   %89 = trunc i8 %88 to i1
   br i1 %89, label %then34, label %else35
@@ -44251,7 +44251,7 @@ merge33:                                          ; preds = %else35, %dead36
   %91 = load i64, ptr %90, align 8
   %92 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %93 = load i64, ptr %92, align 8
-  %94 = call zeroext i1 @"$text.equals"(i64 %91, i64 %93, ptr @"$string.409")
+  %94 = call zeroext i1 @"$text.equals"(i64 %91, i64 %93, ptr @"$string.410")
   %95 = zext i1 %94 to i8
   %96 = trunc i8 %95 to i1
   br i1 %96, label %then38, label %else39
@@ -44271,7 +44271,7 @@ merge37:                                          ; preds = %else39, %dead40
   %98 = load i64, ptr %97, align 8
   %99 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %100 = load i64, ptr %99, align 8
-  %101 = call zeroext i1 @"$text.equals"(i64 %98, i64 %100, ptr @"$string.410")
+  %101 = call zeroext i1 @"$text.equals"(i64 %98, i64 %100, ptr @"$string.411")
   %102 = zext i1 %101 to i8
   %103 = trunc i8 %102 to i1
   br i1 %103, label %then42, label %else43
@@ -44291,7 +44291,7 @@ merge41:                                          ; preds = %else43, %dead44
   %105 = load i64, ptr %104, align 8
   %106 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %107 = load i64, ptr %106, align 8
-  %108 = call zeroext i1 @"$text.equals"(i64 %105, i64 %107, ptr @"$string.411")
+  %108 = call zeroext i1 @"$text.equals"(i64 %105, i64 %107, ptr @"$string.412")
   %109 = zext i1 %108 to i8
   %110 = trunc i8 %109 to i1
   br i1 %110, label %then46, label %else47
@@ -44311,7 +44311,7 @@ merge45:                                          ; preds = %else47, %dead48
   %112 = load i64, ptr %111, align 8
   %113 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %114 = load i64, ptr %113, align 8
-  %115 = call zeroext i1 @"$text.equals"(i64 %112, i64 %114, ptr @"$string.412")
+  %115 = call zeroext i1 @"$text.equals"(i64 %112, i64 %114, ptr @"$string.413")
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %then50, label %else51
@@ -44331,7 +44331,7 @@ merge49:                                          ; preds = %else51, %dead52
   %119 = load i64, ptr %118, align 8
   %120 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %121 = load i64, ptr %120, align 8
-  %122 = call zeroext i1 @"$text.equals"(i64 %119, i64 %121, ptr @"$string.413")
+  %122 = call zeroext i1 @"$text.equals"(i64 %119, i64 %121, ptr @"$string.414")
   %123 = zext i1 %122 to i8
   %124 = trunc i8 %123 to i1
   br i1 %124, label %then54, label %else55
@@ -44351,7 +44351,7 @@ merge53:                                          ; preds = %else55, %dead56
   %126 = load i64, ptr %125, align 8
   %127 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %128 = load i64, ptr %127, align 8
-  %129 = call zeroext i1 @"$text.equals"(i64 %126, i64 %128, ptr @"$string.414")
+  %129 = call zeroext i1 @"$text.equals"(i64 %126, i64 %128, ptr @"$string.415")
   %130 = zext i1 %129 to i8
   %131 = trunc i8 %130 to i1
   br i1 %131, label %then58, label %else59
@@ -44393,7 +44393,7 @@ entry:
   %7 = getelementptr %159, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %7, align 8
   %9 = load ptr, ptr %entry1, align 8
-  %10 = call ptr @"$Document.find"(ptr %8, ptr %9, ptr @"$string.416")
+  %10 = call ptr @"$Document.find"(ptr %8, ptr %9, ptr @"$string.417")
   store ptr %10, ptr %node, align 8
   %11 = load ptr, ptr %node, align 8
   %12 = icmp eq ptr %11, null
@@ -44433,7 +44433,7 @@ then3:                                            ; preds = %then
   %36 = getelementptr %145, ptr %35, i32 0, i32 3
   %37 = getelementptr [512 x i8], ptr %36, i32 0, i32 0
   %38 = getelementptr i8, ptr %37, i64 0
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 512, ptr @"$string.417")
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 512, ptr @"$string.418")
   %40 = load ptr, ptr %problem, align 8
   %41 = getelementptr %145, ptr %40, i32 0, i32 3
   %42 = getelementptr [512 x i8], ptr %41, i32 0, i32 0
@@ -44489,7 +44489,7 @@ then10:                                           ; preds = %then6
   %69 = load ptr, ptr %node, align 8
   %70 = getelementptr %122, ptr %69, i32 0, i32 2
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 512, ptr @"$string.418", i32 %71, i32 8)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 512, ptr @"$string.419", i32 %71, i32 8)
   %73 = load ptr, ptr %problem8, align 8
   %74 = getelementptr %145, ptr %73, i32 0, i32 3
   %75 = getelementptr [512 x i8], ptr %74, i32 0, i32 0
@@ -44598,7 +44598,7 @@ then22:                                           ; preds = %then15
   %135 = load ptr, ptr %view, align 8
   %136 = getelementptr %162, ptr %135, i32 0, i32 2
   %137 = load i32, ptr %136, align 4
-  %138 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %134, i64 512, ptr @"$string.419", i32 %137)
+  %138 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %134, i64 512, ptr @"$string.420", i32 %137)
   %139 = load ptr, ptr %problem20, align 8
   %140 = getelementptr %145, ptr %139, i32 0, i32 3
   %141 = getelementptr [512 x i8], ptr %140, i32 0, i32 0
@@ -44679,7 +44679,7 @@ entry:
   %6 = getelementptr %159, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = load ptr, ptr %entry1, align 8
-  %9 = call ptr @"$Document.find"(ptr %7, ptr %8, ptr @"$string.420")
+  %9 = call ptr @"$Document.find"(ptr %7, ptr %8, ptr @"$string.421")
   store ptr %9, ptr %node, align 8
   %10 = load ptr, ptr %node, align 8
   %11 = icmp eq ptr %10, null
@@ -44728,7 +44728,7 @@ then4:                                            ; preds = %then
   %41 = getelementptr %145, ptr %40, i32 0, i32 3
   %42 = getelementptr [512 x i8], ptr %41, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 512, ptr @"$string.421")
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 512, ptr @"$string.422")
   %45 = load ptr, ptr %problem, align 8
   %46 = getelementptr %145, ptr %45, i32 0, i32 3
   %47 = getelementptr [512 x i8], ptr %46, i32 0, i32 0
@@ -44798,7 +44798,7 @@ then12:                                           ; preds = %then7
   %83 = getelementptr %145, ptr %82, i32 0, i32 3
   %84 = getelementptr [512 x i8], ptr %83, i32 0, i32 0
   %85 = getelementptr i8, ptr %84, i64 0
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 512, ptr @"$string.422")
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 512, ptr @"$string.423")
   %87 = load ptr, ptr %problem10, align 8
   %88 = getelementptr %145, ptr %87, i32 0, i32 3
   %89 = getelementptr [512 x i8], ptr %88, i32 0, i32 0
@@ -44940,7 +44940,7 @@ then2:                                            ; preds = %then
   %35 = getelementptr i8, ptr %34, i64 0
   %36 = load i64, ptr %first, align 8
   %37 = load i64, ptr %last, align 8
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.423", i64 %36, i64 %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.424", i64 %36, i64 %37)
   %39 = load ptr, ptr %problem, align 8
   %40 = getelementptr %145, ptr %39, i32 0, i32 3
   %41 = getelementptr [512 x i8], ptr %40, i32 0, i32 0
@@ -44999,7 +44999,7 @@ then9:                                            ; preds = %then5
   %71 = load ptr, ptr %self, align 8
   %72 = getelementptr %159, ptr %71, i32 0, i32 9
   %73 = load i64, ptr %72, align 8
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 512, ptr @"$string.424", i64 %69, i64 %70, i64 %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 512, ptr @"$string.425", i64 %69, i64 %70, i64 %73)
   %75 = load ptr, ptr %problem7, align 8
   %76 = getelementptr %145, ptr %75, i32 0, i32 3
   %77 = getelementptr [512 x i8], ptr %76, i32 0, i32 0
@@ -45026,7 +45026,7 @@ merge4:                                           ; preds = %else6, %dead11
   %82 = load ptr, ptr %view, align 8
   %83 = getelementptr %162, ptr %82, i32 0, i32 1
   %84 = load i32, ptr %83, align 4
-  %85 = call i64 @"$dtypes.bytes"(i32 %84)
+  %85 = call i64 @"$anon (./terra/base/codes.t:4).365"(i32 %84)
   %86 = mul i64 %81, %85
   store i64 %86, ptr %expected, align 8
   %87 = load i64, ptr %last, align 8
@@ -45074,11 +45074,11 @@ then17:                                           ; preds = %then13
   %121 = load ptr, ptr %view, align 8
   %122 = getelementptr %162, ptr %121, i32 0, i32 1
   %123 = load i32, ptr %122, align 4
-  %124 = call ptr @"$dtypes.name"(i32 %123)
+  %124 = call ptr @"$anon (./terra/base/codes.t:4).431"(i32 %123)
   %125 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %126 = getelementptr i8, ptr %125, i64 0
   %127 = load i64, ptr %expected, align 8
-  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %115, i64 512, ptr @"$string.429", i64 %116, i64 %117, i64 %120, ptr %124, ptr %126, i64 %127)
+  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %115, i64 512, ptr @"$string.430", i64 %116, i64 %117, i64 %120, ptr %124, ptr %126, i64 %127)
   %129 = load ptr, ptr %problem15, align 8
   %130 = getelementptr %145, ptr %129, i32 0, i32 3
   %131 = getelementptr [512 x i8], ptr %130, i32 0, i32 0
@@ -45104,7 +45104,7 @@ merge12:                                          ; preds = %else14, %dead19
   %135 = load ptr, ptr %view, align 8
   %136 = getelementptr %162, ptr %135, i32 0, i32 1
   %137 = load i32, ptr %136, align 4
-  %138 = call i64 @"$dtypes.bytes"(i32 %137)
+  %138 = call i64 @"$anon (./terra/base/codes.t:4).365"(i32 %137)
   %139 = srem i64 %134, %138
   %140 = icmp ne i64 %139, 0
   %141 = zext i1 %140 to i8
@@ -45138,8 +45138,8 @@ then25:                                           ; preds = %then21
   %162 = load ptr, ptr %view, align 8
   %163 = getelementptr %162, ptr %162, i32 0, i32 1
   %164 = load i32, ptr %163, align 4
-  %165 = call ptr @"$dtypes.name"(i32 %164)
-  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %160, i64 512, ptr @"$string.430", i64 %161, ptr %165)
+  %165 = call ptr @"$anon (./terra/base/codes.t:4).431"(i32 %164)
+  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %160, i64 512, ptr @"$string.432", i64 %161, ptr %165)
   %167 = load ptr, ptr %problem23, align 8
   %168 = getelementptr %145, ptr %167, i32 0, i32 3
   %169 = getelementptr [512 x i8], ptr %168, i32 0, i32 0
@@ -45225,7 +45225,7 @@ entry:
   store i64 %2, ptr %capacity, align 8
   %3 = load ptr, ptr %target, align 8
   %4 = load i64, ptr %capacity, align 8
-  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 %4, ptr @"$string.425")
+  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 %4, ptr @"$string.426")
   %6 = sext i32 %5 to i64
   store i64 %6, ptr %used, align 8
   %7 = load ptr, ptr %self, align 8
@@ -45244,7 +45244,7 @@ forcond:                                          ; preds = %merge2, %entry
   br i1 %15, label %forbody, label %merge
 
 forbody:                                          ; preds = %forcond
-  store ptr @"$string.426", ptr %separator, align 8
+  store ptr @"$string.427", ptr %separator, align 8
   %16 = load i32, ptr %i, align 4
   %17 = icmp eq i32 %16, 0
   %18 = zext i1 %17 to i8
@@ -45282,7 +45282,7 @@ then3:                                            ; preds = %merge1
   %37 = sext i32 %36 to i64
   %38 = getelementptr i64, ptr %35, i64 %37
   %39 = load i64, ptr %38, align 8
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 %31, ptr @"$string.427", ptr %32, i64 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 %31, ptr @"$string.428", ptr %32, i64 %39)
   %41 = sext i32 %40 to i64
   %42 = add i64 %25, %41
   store i64 %42, ptr %used, align 8
@@ -45311,7 +45311,7 @@ then6:                                            ; preds = %merge
   %52 = load i64, ptr %capacity, align 8
   %53 = load i64, ptr %used, align 8
   %54 = sub i64 %52, %53
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 %54, ptr @"$string.428")
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 %54, ptr @"$string.429")
   br label %merge5
 
 else7:                                            ; preds = %merge
@@ -45321,7 +45321,7 @@ merge5:                                           ; preds = %else7, %then6
   ret void
 }
 
-define internal ptr @"$dtypes.name"(i32 %0) {
+define internal ptr @"$anon (./terra/base/codes.t:4).431"(i32 %0) {
 entry:
   %code = alloca i32, align 4
   store i32 %0, ptr %code, align 4
@@ -45332,7 +45332,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.399"
+  ret ptr @"$string.400"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -45348,7 +45348,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.400"
+  ret ptr @"$string.401"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -45364,7 +45364,7 @@ merge1:                                           ; preds = %else3, %dead4
   br i1 %12, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  ret ptr @"$string.401"
+  ret ptr @"$string.402"
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -45380,7 +45380,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.402"
+  ret ptr @"$string.403"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -45396,7 +45396,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.403"
+  ret ptr @"$string.404"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -45412,7 +45412,7 @@ merge13:                                          ; preds = %else15, %dead16
   br i1 %24, label %then18, label %else19
 
 then18:                                           ; preds = %merge13
-  ret ptr @"$string.404"
+  ret ptr @"$string.405"
 
 dead20:                                           ; No predecessors!
   br label %merge17
@@ -45428,7 +45428,7 @@ merge17:                                          ; preds = %else19, %dead20
   br i1 %28, label %then22, label %else23
 
 then22:                                           ; preds = %merge17
-  ret ptr @"$string.405"
+  ret ptr @"$string.406"
 
 dead24:                                           ; No predecessors!
   br label %merge21
@@ -45444,7 +45444,7 @@ merge21:                                          ; preds = %else23, %dead24
   br i1 %32, label %then26, label %else27
 
 then26:                                           ; preds = %merge21
-  ret ptr @"$string.406"
+  ret ptr @"$string.407"
 
 dead28:                                           ; No predecessors!
   br label %merge25
@@ -45460,7 +45460,7 @@ merge25:                                          ; preds = %else27, %dead28
   br i1 %36, label %then30, label %else31
 
 then30:                                           ; preds = %merge25
-  ret ptr @"$string.407"
+  ret ptr @"$string.408"
 
 dead32:                                           ; No predecessors!
   br label %merge29
@@ -45476,7 +45476,7 @@ merge29:                                          ; preds = %else31, %dead32
   br i1 %40, label %then34, label %else35
 
 then34:                                           ; preds = %merge29
-  ret ptr @"$string.408"
+  ret ptr @"$string.409"
 
 dead36:                                           ; No predecessors!
   br label %merge33
@@ -45492,7 +45492,7 @@ merge33:                                          ; preds = %else35, %dead36
   br i1 %44, label %then38, label %else39
 
 then38:                                           ; preds = %merge33
-  ret ptr @"$string.409"
+  ret ptr @"$string.410"
 
 dead40:                                           ; No predecessors!
   br label %merge37
@@ -45508,7 +45508,7 @@ merge37:                                          ; preds = %else39, %dead40
   br i1 %48, label %then42, label %else43
 
 then42:                                           ; preds = %merge37
-  ret ptr @"$string.410"
+  ret ptr @"$string.411"
 
 dead44:                                           ; No predecessors!
   br label %merge41
@@ -45524,7 +45524,7 @@ merge41:                                          ; preds = %else43, %dead44
   br i1 %52, label %then46, label %else47
 
 then46:                                           ; preds = %merge41
-  ret ptr @"$string.411"
+  ret ptr @"$string.412"
 
 dead48:                                           ; No predecessors!
   br label %merge45
@@ -45540,7 +45540,7 @@ merge45:                                          ; preds = %else47, %dead48
   br i1 %56, label %then50, label %else51
 
 then50:                                           ; preds = %merge45
-  ret ptr @"$string.412"
+  ret ptr @"$string.413"
 
 dead52:                                           ; No predecessors!
   br label %merge49
@@ -45556,7 +45556,7 @@ merge49:                                          ; preds = %else51, %dead52
   br i1 %60, label %then54, label %else55
 
 then54:                                           ; preds = %merge49
-  ret ptr @"$string.413"
+  ret ptr @"$string.414"
 
 dead56:                                           ; No predecessors!
   br label %merge53
@@ -45572,7 +45572,7 @@ merge53:                                          ; preds = %else55, %dead56
   br i1 %64, label %then58, label %else59
 
 then58:                                           ; preds = %merge53
-  ret ptr @"$string.414"
+  ret ptr @"$string.415"
 
 dead60:                                           ; No predecessors!
   br label %merge57
@@ -45587,7 +45587,7 @@ dead61:                                           ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.push.431"(ptr %0, ptr byval(%162) %1) {
+define internal zeroext i1 @"$Vector.push.433"(ptr %0, ptr byval(%162) %1) {
 entry:
   %value = alloca %162, align 8
   %self = alloca ptr, align 8
@@ -45598,7 +45598,7 @@ entry:
   %4 = getelementptr %24, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.432"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.434"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -45634,7 +45634,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.432"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.434"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -45814,7 +45814,7 @@ forbody:                                          ; preds = %forcond
   %47 = getelementptr %159, ptr %46, i32 0, i32 2
   %48 = load ptr, ptr %47, align 8
   %49 = load i64, ptr %i, align 8
-  %50 = call ptr @"$Vector.at.433"(ptr %48, i64 %49)
+  %50 = call ptr @"$Vector.at.435"(ptr %48, i64 %49)
   store ptr %50, ptr %view, align 8
   %51 = load ptr, ptr %view, align 8
   %52 = getelementptr %162, ptr %51, i32 0, i32 6
@@ -45867,7 +45867,7 @@ then6:                                            ; preds = %then3
   %92 = load i64, ptr %91, align 8
   %93 = add i64 %89, %92
   %94 = load ptr, ptr %previous, align 8
-  %95 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 512, ptr @"$string.434", i64 %82, i64 %93, ptr %94)
+  %95 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 512, ptr @"$string.436", i64 %82, i64 %93, ptr %94)
   %96 = load ptr, ptr %problem, align 8
   %97 = getelementptr %145, ptr %96, i32 0, i32 3
   %98 = getelementptr [512 x i8], ptr %97, i32 0, i32 0
@@ -45926,7 +45926,7 @@ then13:                                           ; preds = %then9
   %128 = load i64, ptr %127, align 8
   %129 = load i64, ptr %covered, align 8
   %130 = sub i64 %128, %129
-  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 512, ptr @"$string.435", i64 %130)
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 512, ptr @"$string.437", i64 %130)
   %132 = load ptr, ptr %problem11, align 8
   %133 = getelementptr %145, ptr %132, i32 0, i32 3
   %134 = getelementptr [512 x i8], ptr %133, i32 0, i32 0
@@ -46001,7 +46001,7 @@ then21:                                           ; preds = %then17
   %174 = load i64, ptr %173, align 8
   %175 = load i64, ptr %covered, align 8
   %176 = sub i64 %174, %175
-  %177 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 512, ptr @"$string.436", i64 %176)
+  %177 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 512, ptr @"$string.438", i64 %176)
   %178 = load ptr, ptr %problem19, align 8
   %179 = getelementptr %145, ptr %178, i32 0, i32 3
   %180 = getelementptr [512 x i8], ptr %179, i32 0, i32 0
@@ -46117,7 +46117,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$Vector.at.433"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.435"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -46215,7 +46215,7 @@ forbody:                                          ; preds = %forcond
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %22, ptr %25, i32 0, i32 4
   %27 = load i64, ptr %i, align 8
-  %28 = call ptr @"$Vector.at.433"(ptr %26, i64 %27)
+  %28 = call ptr @"$Vector.at.435"(ptr %26, i64 %27)
   store ptr %28, ptr %view, align 8
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %view, align 8
@@ -46254,7 +46254,7 @@ then6:                                            ; preds = %then3
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %other, align 8
   %57 = call ptr @"$Checkpoint.file_of"(ptr %55, ptr %56)
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 512, ptr @"$string.437", ptr %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 512, ptr @"$string.439", ptr %57)
   %59 = load ptr, ptr %problem, align 8
   %60 = getelementptr %145, ptr %59, i32 0, i32 3
   %61 = getelementptr [512 x i8], ptr %60, i32 0, i32 0
@@ -46352,7 +46352,7 @@ merge:                                            ; preds = %else, %dead
   %19 = load ptr, ptr %index, align 8
   %20 = load i32, ptr %19, align 4
   %21 = sext i32 %20 to i64
-  %22 = call ptr @"$Vector.at.433"(ptr %18, i64 %21)
+  %22 = call ptr @"$Vector.at.435"(ptr %18, i64 %21)
   ret ptr %22
 
 dead1:                                            ; No predecessors!
@@ -46371,7 +46371,7 @@ entry:
   %5 = getelementptr %162, ptr %4, i32 0, i32 7
   %6 = load i32, ptr %5, align 4
   %7 = sext i32 %6 to i64
-  %8 = call ptr @"$Vector.at.374"(ptr %3, i64 %7)
+  %8 = call ptr @"$Vector.at.375"(ptr %3, i64 %7)
   %9 = getelementptr %149, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   ret ptr %10
@@ -46439,7 +46439,7 @@ forbody:                                          ; preds = %forcond
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %22, ptr %28, i32 0, i32 4
   %30 = load i64, ptr %i, align 8
-  %31 = call ptr @"$Vector.at.433"(ptr %29, i64 %30)
+  %31 = call ptr @"$Vector.at.435"(ptr %29, i64 %30)
   store ptr %31, ptr %view, align 8
   %32 = load ptr, ptr %view, align 8
   %33 = getelementptr %162, ptr %32, i32 0, i32 8
@@ -46469,7 +46469,7 @@ then5:                                            ; preds = %then
   %50 = getelementptr %145, ptr %49, i32 0, i32 3
   %51 = getelementptr [512 x i8], ptr %50, i32 0, i32 0
   %52 = getelementptr i8, ptr %51, i64 0
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 512, ptr @"$string.440")
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 512, ptr @"$string.442")
   %54 = load ptr, ptr %problem, align 8
   %55 = getelementptr %145, ptr %54, i32 0, i32 3
   %56 = getelementptr [512 x i8], ptr %55, i32 0, i32 0
@@ -46532,7 +46532,7 @@ entry:
   %20 = getelementptr %22, ptr %19, i32 0, i32 2
   %21 = load i32, ptr %shard_index, align 4
   %22 = sext i32 %21 to i64
-  %23 = call ptr @"$Vector.at.374"(ptr %20, i64 %22)
+  %23 = call ptr @"$Vector.at.375"(ptr %20, i64 %22)
   store ptr %23, ptr %shard, align 8
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %22, ptr %24, i32 0, i32 5
@@ -46590,7 +46590,7 @@ then6:                                            ; preds = %then3
   %63 = load ptr, ptr %shard, align 8
   %64 = getelementptr %149, ptr %63, i32 0, i32 0
   %65 = load ptr, ptr %64, align 8
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 512, ptr @"$string.438", ptr %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 512, ptr @"$string.440", ptr %65)
   %67 = load ptr, ptr %problem, align 8
   %68 = getelementptr %145, ptr %67, i32 0, i32 3
   %69 = getelementptr [512 x i8], ptr %68, i32 0, i32 0
@@ -46624,7 +46624,7 @@ merge:                                            ; preds = %else, %dead
   %75 = load ptr, ptr %index, align 8
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
-  %78 = call ptr @"$Vector.at.433"(ptr %74, i64 %77)
+  %78 = call ptr @"$Vector.at.435"(ptr %74, i64 %77)
   store ptr %78, ptr %view, align 8
   %79 = load ptr, ptr %view, align 8
   %80 = getelementptr %162, ptr %79, i32 0, i32 8
@@ -46662,7 +46662,7 @@ then13:                                           ; preds = %then9
   %104 = load ptr, ptr %self, align 8
   %105 = load ptr, ptr %view, align 8
   %106 = call ptr @"$Checkpoint.file_of"(ptr %104, ptr %105)
-  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 512, ptr @"$string.439", ptr %103, ptr %106)
+  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 512, ptr @"$string.441", ptr %103, ptr %106)
   %108 = load ptr, ptr %problem11, align 8
   %109 = getelementptr %145, ptr %108, i32 0, i32 3
   %110 = getelementptr [512 x i8], ptr %109, i32 0, i32 0
@@ -46826,7 +46826,7 @@ forbody4:                                         ; preds = %forcond3
   %55 = load ptr, ptr %54, align 8
   %56 = getelementptr %22, ptr %55, i32 0, i32 4
   %57 = load i64, ptr %i2, align 8
-  %58 = call ptr @"$Vector.at.433"(ptr %56, i64 %57)
+  %58 = call ptr @"$Vector.at.435"(ptr %56, i64 %57)
   call void @"$Validator.account"(ptr %52, ptr %58)
   %59 = load %4, ptr %1, align 1
   %60 = add i64 %46, 1
@@ -46858,7 +46858,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %11 = getelementptr i8, ptr %10, i64 0
   %12 = load ptr, ptr %module, align 8
-  %13 = call ptr @"$join"(ptr %11, ptr %12, ptr @"$string.446")
+  %13 = call ptr @"$join"(ptr %11, ptr %12, ptr @"$string.448")
   %14 = load ptr, ptr %module, align 8
   %15 = getelementptr %144, ptr %14, i32 0, i32 4
   %16 = load i32, ptr %15, align 4
@@ -46880,7 +46880,7 @@ then1:                                            ; preds = %else
   %26 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load ptr, ptr %module, align 8
-  %29 = call ptr @"$join"(ptr %27, ptr %28, ptr @"$string.447")
+  %29 = call ptr @"$join"(ptr %27, ptr %28, ptr @"$string.449")
   %30 = load ptr, ptr %module, align 8
   %31 = getelementptr %144, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
@@ -47009,7 +47009,7 @@ then4:                                            ; preds = %then1
   %33 = getelementptr %145, ptr %32, i32 0, i32 3
   %34 = getelementptr [512 x i8], ptr %33, i32 0, i32 0
   %35 = getelementptr i8, ptr %34, i64 0
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.442")
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.444")
   %37 = load ptr, ptr %problem, align 8
   %38 = getelementptr %145, ptr %37, i32 0, i32 3
   %39 = getelementptr [512 x i8], ptr %38, i32 0, i32 0
@@ -47055,7 +47055,7 @@ then:                                             ; preds = %entry
   %11 = getelementptr %147, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %22, ptr %12, i32 0, i32 2
-  %14 = call ptr @"$Vector.at.374"(ptr %13, i64 0)
+  %14 = call ptr @"$Vector.at.375"(ptr %13, i64 0)
   %15 = getelementptr %149, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   ret ptr %16
@@ -47210,7 +47210,7 @@ then11:                                           ; preds = %then8
   %84 = load i64, ptr %rows, align 8
   %85 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %86 = getelementptr i8, ptr %85, i64 0
-  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %83, i64 512, ptr @"$string.443", i64 %84, ptr %86)
+  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %83, i64 512, ptr @"$string.445", i64 %84, ptr %86)
   %88 = load ptr, ptr %problem, align 8
   %89 = getelementptr %145, ptr %88, i32 0, i32 3
   %90 = getelementptr [512 x i8], ptr %89, i32 0, i32 0
@@ -47255,7 +47255,7 @@ then15:                                           ; preds = %else9
   %115 = load i64, ptr %columns, align 8
   %116 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %117 = getelementptr i8, ptr %116, i64 0
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %113, i64 512, ptr @"$string.444", i64 %114, i64 %115, ptr %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %113, i64 512, ptr @"$string.446", i64 %114, i64 %115, ptr %117)
   %119 = load ptr, ptr %problem13, align 8
   %120 = getelementptr %145, ptr %119, i32 0, i32 3
   %121 = getelementptr [512 x i8], ptr %120, i32 0, i32 0
@@ -47340,8 +47340,8 @@ then2:                                            ; preds = %merge
   %36 = load ptr, ptr %view, align 8
   %37 = getelementptr %162, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call ptr @"$dtypes.name"(i32 %38)
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.445", ptr %39)
+  %39 = call ptr @"$anon (./terra/base/codes.t:4).431"(i32 %38)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.447", ptr %39)
   %41 = load ptr, ptr %problem, align 8
   %42 = getelementptr %145, ptr %41, i32 0, i32 3
   %43 = getelementptr [512 x i8], ptr %42, i32 0, i32 0
@@ -47396,7 +47396,7 @@ entry:
   %5 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %6 = getelementptr i8, ptr %5, i64 0
   %7 = load ptr, ptr %module, align 8
-  %8 = call ptr @"$join"(ptr %6, ptr %7, ptr @"$string.446")
+  %8 = call ptr @"$join"(ptr %6, ptr %7, ptr @"$string.448")
   %9 = call ptr @"$Validator.take"(ptr %4, ptr %8)
   store ptr %9, ptr %view, align 8
   %10 = load ptr, ptr %view, align 8
@@ -47498,7 +47498,7 @@ then6:                                            ; preds = %merge
   %67 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %68 = getelementptr i8, ptr %67, i64 0
   %69 = load ptr, ptr %module, align 8
-  %70 = call ptr @"$join"(ptr %68, ptr %69, ptr @"$string.453")
+  %70 = call ptr @"$join"(ptr %68, ptr %69, ptr @"$string.455")
   %71 = load ptr, ptr %module, align 8
   %72 = getelementptr %144, ptr %71, i32 0, i32 4
   %73 = load i32, ptr %72, align 4
@@ -47521,7 +47521,7 @@ then9:                                            ; preds = %merge5
   %81 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %82 = getelementptr i8, ptr %81, i64 0
   %83 = load ptr, ptr %module, align 8
-  %84 = call ptr @"$join"(ptr %82, ptr %83, ptr @"$string.454")
+  %84 = call ptr @"$join"(ptr %82, ptr %83, ptr @"$string.456")
   %85 = load ptr, ptr %module, align 8
   %86 = getelementptr %144, ptr %85, i32 0, i32 4
   %87 = load i32, ptr %86, align 4
@@ -47599,7 +47599,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %145, ptr %37, i32 0, i32 3
   %39 = getelementptr [512 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 512, ptr @"$string.448")
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 512, ptr @"$string.450")
   %42 = load ptr, ptr %problem, align 8
   %43 = getelementptr %145, ptr %42, i32 0, i32 3
   %44 = getelementptr [512 x i8], ptr %43, i32 0, i32 0
@@ -47657,7 +47657,7 @@ then10:                                           ; preds = %then5
   %70 = load ptr, ptr %module, align 8
   %71 = getelementptr %144, ptr %70, i32 0, i32 0
   %72 = load ptr, ptr %71, align 8
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 512, ptr @"$string.449", ptr %72)
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 512, ptr @"$string.451", ptr %72)
   %74 = load ptr, ptr %problem8, align 8
   %75 = getelementptr %145, ptr %74, i32 0, i32 3
   %76 = getelementptr [512 x i8], ptr %75, i32 0, i32 0
@@ -47715,11 +47715,11 @@ then19:                                           ; preds = %then14
   %102 = load ptr, ptr %view, align 8
   %103 = getelementptr %162, ptr %102, i32 0, i32 1
   %104 = load i32, ptr %103, align 4
-  %105 = call ptr @"$dtypes.name"(i32 %104)
+  %105 = call ptr @"$anon (./terra/base/codes.t:4).431"(i32 %104)
   %106 = load ptr, ptr %module, align 8
   %107 = getelementptr %144, ptr %106, i32 0, i32 0
   %108 = load ptr, ptr %107, align 8
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 512, ptr @"$string.450", ptr %105, ptr %108)
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 512, ptr @"$string.452", ptr %105, ptr %108)
   %110 = load ptr, ptr %problem17, align 8
   %111 = getelementptr %145, ptr %110, i32 0, i32 3
   %112 = getelementptr [512 x i8], ptr %111, i32 0, i32 0
@@ -47824,14 +47824,14 @@ then4:                                            ; preds = %then1
   %52 = load ptr, ptr %view, align 8
   %53 = getelementptr %162, ptr %52, i32 0, i32 1
   %54 = load i32, ptr %53, align 4
-  %55 = call ptr @"$dtypes.name"(i32 %54)
+  %55 = call ptr @"$anon (./terra/base/codes.t:4).431"(i32 %54)
   %56 = load ptr, ptr %module, align 8
   %57 = getelementptr %144, ptr %56, i32 0, i32 2
   %58 = load i32, ptr %57, align 4
   %59 = load ptr, ptr %known, align 8
   %60 = load i32, ptr %59, align 4
-  %61 = call ptr @"$dtypes.name"(i32 %60)
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 512, ptr @"$string.451", ptr %55, i32 %58, ptr %61)
+  %61 = call ptr @"$anon (./terra/base/codes.t:4).431"(i32 %60)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 512, ptr @"$string.453", ptr %55, i32 %58, ptr %61)
   %63 = load ptr, ptr %problem, align 8
   %64 = getelementptr %145, ptr %63, i32 0, i32 3
   %65 = getelementptr [512 x i8], ptr %64, i32 0, i32 0
@@ -47927,13 +47927,13 @@ then3:                                            ; preds = %then
   %50 = load ptr, ptr %view, align 8
   %51 = getelementptr %162, ptr %50, i32 0, i32 1
   %52 = load i32, ptr %51, align 4
-  %53 = call ptr @"$dtypes.name"(i32 %52)
+  %53 = call ptr @"$anon (./terra/base/codes.t:4).431"(i32 %52)
   %54 = load ptr, ptr %module, align 8
   %55 = getelementptr %144, ptr %54, i32 0, i32 2
   %56 = load i32, ptr %55, align 4
   %57 = load i32, ptr %inner, align 4
-  %58 = call ptr @"$dtypes.name"(i32 %57)
-  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 512, ptr @"$string.452", ptr %53, i32 %56, ptr %58)
+  %58 = call ptr @"$anon (./terra/base/codes.t:4).431"(i32 %57)
+  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 512, ptr @"$string.454", ptr %53, i32 %56, ptr %58)
   %60 = load ptr, ptr %problem, align 8
   %61 = getelementptr %145, ptr %60, i32 0, i32 3
   %62 = getelementptr [512 x i8], ptr %61, i32 0, i32 0
@@ -48014,7 +48014,7 @@ forbody:                                          ; preds = %forcond
   %32 = load ptr, ptr %31, align 8
   %33 = load i32, ptr %layer, align 4
   %34 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %32, i32 %33)
-  call void @"$Validator.check_head_scale"(ptr %28, i32 %29, ptr %34, ptr @"$string.459")
+  call void @"$Validator.check_head_scale"(ptr %28, i32 %29, ptr %34, ptr @"$string.461")
   %35 = load %4, ptr %2, align 1
   %36 = load ptr, ptr %self, align 8
   %37 = load i32, ptr %layer, align 4
@@ -48022,8 +48022,8 @@ forbody:                                          ; preds = %forcond
   %39 = getelementptr %147, ptr %38, i32 0, i32 2
   %40 = load ptr, ptr %39, align 8
   %41 = load i32, ptr %layer, align 4
-  %42 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).460"(ptr %40, i32 %41)
-  call void @"$Validator.check_head_scale"(ptr %36, i32 %37, ptr %42, ptr @"$string.463")
+  %42 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).462"(ptr %40, i32 %41)
+  call void @"$Validator.check_head_scale"(ptr %36, i32 %37, ptr %42, ptr @"$string.465")
   %43 = load %4, ptr %1, align 1
   %44 = add i32 %22, 1
   store i32 %44, ptr %layer, align 4
@@ -48045,7 +48045,7 @@ entry:
   %2 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %3 = getelementptr i8, ptr %2, i64 0
   %4 = load i32, ptr %layer, align 4
-  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 128, ptr @"$string.455", i32 %4)
+  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 128, ptr @"$string.457", i32 %4)
   %6 = load ptr, ptr %checkpoint, align 8
   %7 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %8 = getelementptr i8, ptr %7, i64 0
@@ -48071,7 +48071,7 @@ merge:                                            ; preds = %else, %dead
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %layer, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.456", i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.458", i32 %17)
   %19 = load ptr, ptr %checkpoint, align 8
   %20 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %21 = getelementptr i8, ptr %20, i64 0
@@ -48139,7 +48139,7 @@ then2:                                            ; preds = %then
   %19 = getelementptr i8, ptr %18, i64 0
   %20 = load i32, ptr %layer, align 4
   %21 = load ptr, ptr %name, align 8
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 128, ptr @"$string.457", i32 %20, ptr %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 128, ptr @"$string.459", i32 %20, ptr %21)
   %23 = load ptr, ptr %self, align 8
   %24 = getelementptr %147, ptr %23, i32 0, i32 2
   %25 = load ptr, ptr %24, align 8
@@ -48161,7 +48161,7 @@ then5:                                            ; preds = %then2
   %37 = getelementptr %145, ptr %36, i32 0, i32 3
   %38 = getelementptr [512 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 512, ptr @"$string.442")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 512, ptr @"$string.444")
   %41 = load ptr, ptr %problem, align 8
   %42 = getelementptr %145, ptr %41, i32 0, i32 3
   %43 = getelementptr [512 x i8], ptr %42, i32 0, i32 0
@@ -48257,7 +48257,7 @@ then12:                                           ; preds = %then8
   %98 = load i32, ptr %97, align 4
   %99 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %100 = getelementptr i8, ptr %99, i64 0
-  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %93, i64 512, ptr @"$string.458", i32 %98, ptr %100)
+  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %93, i64 512, ptr @"$string.460", i32 %98, ptr %100)
   %102 = load ptr, ptr %problem10, align 8
   %103 = getelementptr %145, ptr %102, i32 0, i32 3
   %104 = getelementptr [512 x i8], ptr %103, i32 0, i32 0
@@ -48279,7 +48279,7 @@ merge7:                                           ; preds = %else9, %merge11
   ret void
 }
 
-define internal ptr @"$anon (./terra/checkpoint/head_scales.t:9).460"(ptr %0, i32 %1) {
+define internal ptr @"$anon (./terra/checkpoint/head_scales.t:9).462"(ptr %0, i32 %1) {
 entry:
   %view1 = alloca ptr, align 8
   %view = alloca ptr, align 8
@@ -48291,7 +48291,7 @@ entry:
   %2 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %3 = getelementptr i8, ptr %2, i64 0
   %4 = load i32, ptr %layer, align 4
-  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 128, ptr @"$string.461", i32 %4)
+  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 128, ptr @"$string.463", i32 %4)
   %6 = load ptr, ptr %checkpoint, align 8
   %7 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %8 = getelementptr i8, ptr %7, i64 0
@@ -48317,7 +48317,7 @@ merge:                                            ; preds = %else, %dead
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %layer, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.462", i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.464", i32 %17)
   %19 = load ptr, ptr %checkpoint, align 8
   %20 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %21 = getelementptr i8, ptr %20, i64 0
@@ -48401,7 +48401,7 @@ then5:                                            ; preds = %else3
   %32 = getelementptr %145, ptr %31, i32 0, i32 3
   %33 = getelementptr [512 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.466")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.468")
   %36 = load ptr, ptr %problem, align 8
   %37 = getelementptr %145, ptr %36, i32 0, i32 3
   %38 = getelementptr [512 x i8], ptr %37, i32 0, i32 0
@@ -48525,7 +48525,7 @@ and.rhs:                                          ; preds = %merge
   %20 = load ptr, ptr %view, align 8
   %21 = getelementptr %162, ptr %20, i32 0, i32 0
   %22 = load ptr, ptr %21, align 8
-  %23 = call i32 @strcmp(ptr %22, ptr @"$string.465")
+  %23 = call i32 @strcmp(ptr %22, ptr @"$string.467")
   %24 = icmp eq i32 %23, 0
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
@@ -48552,7 +48552,7 @@ entry:
   %1 = load ptr, ptr %name, align 8
   %2 = load i32, ptr %size, align 4
   %3 = sext i32 %2 to i64
-  %4 = call i32 @strncmp(ptr %1, ptr @"$string.464", i64 %3)
+  %4 = call i32 @strncmp(ptr %1, ptr @"$string.466", i64 %3)
   %5 = icmp ne i32 %4, 0
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
@@ -48659,7 +48659,7 @@ entry:
   %8 = load i64, ptr %7, align 8
   %9 = getelementptr { i64, i64 }, ptr %1, i32 0, i32 1
   %10 = load i64, ptr %9, align 8
-  %11 = call zeroext i1 @"$text.ends_with"(i64 %8, i64 %10, ptr @"$string.467")
+  %11 = call zeroext i1 @"$text.ends_with"(i64 %8, i64 %10, ptr @"$string.469")
   %12 = zext i1 %11 to i8
   %13 = icmp eq i8 %12, 0
   %14 = zext i1 %13 to i8
@@ -48831,7 +48831,7 @@ then3:                                            ; preds = %and.lhs.true
   %34 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %35 = getelementptr i8, ptr %34, i64 0
   %36 = load ptr, ptr %module, align 8
-  %37 = call ptr @"$join"(ptr %35, ptr %36, ptr @"$string.453")
+  %37 = call ptr @"$join"(ptr %35, ptr %36, ptr @"$string.455")
   %38 = call ptr @"$Checkpoint.find"(ptr %33, ptr %37)
   store ptr %38, ptr %view, align 8
   %39 = load ptr, ptr %view, align 8
@@ -48908,7 +48908,7 @@ forbody:                                          ; preds = %forcond
   %20 = getelementptr %147, ptr %19, i32 0, i32 2
   %21 = load ptr, ptr %20, align 8
   %22 = load i32, ptr %layer, align 4
-  %23 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).460"(ptr %21, i32 %22)
+  %23 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).462"(ptr %21, i32 %22)
   %24 = getelementptr [2 x ptr], ptr %2, i32 0, i32 0
   store ptr %18, ptr %24, align 8
   %25 = getelementptr [2 x ptr], ptr %2, i32 0, i32 1
@@ -49013,7 +49013,7 @@ then1:                                            ; preds = %else
   %24 = load ptr, ptr %23, align 8
   %25 = load ptr, ptr %view, align 8
   %26 = call i64 @"$TensorView.num_elements"(ptr %25)
-  %27 = call i64 @"$anon (./terra/checkpoint/weights_validate_scales.t:8).468"(ptr %24, i64 %26, ptr %is_finite)
+  %27 = call i64 @"$anon (./terra/checkpoint/weights_validate_scales.t:8).470"(ptr %24, i64 %26, ptr %is_finite)
   store i64 %27, ptr %index, align 8
   br label %merge
 
@@ -49038,13 +49038,13 @@ else5:                                            ; preds = %merge
   br label %merge3
 
 merge3:                                           ; preds = %else5, %dead
-  store ptr @"$string.469", ptr %wanted, align 8
+  store ptr @"$string.471", ptr %wanted, align 8
   %33 = load i8, ptr %is_finite, align 1
   %34 = trunc i8 %33 to i1
   br i1 %34, label %else8, label %then7
 
 then7:                                            ; preds = %merge3
-  store ptr @"$string.470", ptr %wanted, align 8
+  store ptr @"$string.472", ptr %wanted, align 8
   br label %merge6
 
 else8:                                            ; preds = %merge3
@@ -49081,7 +49081,7 @@ then10:                                           ; preds = %merge6
   %58 = load i64, ptr %index, align 8
   %59 = call double @"$value_at"(ptr %57, i64 %58)
   %60 = load ptr, ptr %wanted, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 512, ptr @"$string.471", i64 %56, double %59, ptr %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 512, ptr @"$string.473", i64 %56, double %59, ptr %60)
   %62 = load ptr, ptr %problem, align 8
   %63 = getelementptr %145, ptr %62, i32 0, i32 3
   %64 = getelementptr [512 x i8], ptr %63, i32 0, i32 0
@@ -49184,7 +49184,7 @@ dead6:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/checkpoint/weights_validate_scales.t:8).468"(ptr %0, i64 %1, ptr %2) {
+define internal i64 @"$anon (./terra/checkpoint/weights_validate_scales.t:8).470"(ptr %0, i64 %1, ptr %2) {
 entry:
   %bits = alloca i16, align 2
   %i = alloca i64, align 8
@@ -49332,12 +49332,12 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %147, ptr %3, i32 0, i32 2
   %5 = load ptr, ptr %4, align 8
-  %6 = call ptr @"$Checkpoint.find"(ptr %5, ptr @"$string.465")
+  %6 = call ptr @"$Checkpoint.find"(ptr %5, ptr @"$string.467")
   store ptr %6, ptr %head, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %147, ptr %7, i32 0, i32 2
   %9 = load ptr, ptr %8, align 8
-  %10 = call ptr @"$Checkpoint.find"(ptr %9, ptr @"$string.472")
+  %10 = call ptr @"$Checkpoint.find"(ptr %9, ptr @"$string.474")
   store ptr %10, ptr %table, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %147, ptr %11, i32 0, i32 0
@@ -49440,7 +49440,7 @@ then8:                                            ; preds = %then3
   %78 = load ptr, ptr %table, align 8
   %79 = getelementptr %162, ptr %78, i32 0, i32 0
   %80 = load ptr, ptr %79, align 8
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 512, ptr @"$string.473", ptr %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 512, ptr @"$string.475", ptr %80)
   %82 = load ptr, ptr %problem, align 8
   %83 = getelementptr %145, ptr %82, i32 0, i32 3
   %84 = getelementptr [512 x i8], ptr %83, i32 0, i32 0
@@ -49490,7 +49490,7 @@ forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %22, ptr %12, i32 0, i32 2
   %14 = load i64, ptr %i, align 8
-  %15 = call ptr @"$Vector.at.374"(ptr %13, i64 %14)
+  %15 = call ptr @"$Vector.at.375"(ptr %13, i64 %14)
   store ptr %15, ptr %shard, align 8
   %16 = load ptr, ptr %shard, align 8
   %17 = getelementptr %149, ptr %16, i32 0, i32 1
@@ -49518,7 +49518,7 @@ then3:                                            ; preds = %then
   %32 = getelementptr %145, ptr %31, i32 0, i32 3
   %33 = getelementptr [512 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.474")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.476")
   %36 = load ptr, ptr %problem, align 8
   %37 = getelementptr %145, ptr %36, i32 0, i32 3
   %38 = getelementptr [512 x i8], ptr %37, i32 0, i32 0
@@ -49601,7 +49601,7 @@ entry:
   %17 = load ptr, ptr %source, align 8
   %18 = getelementptr %9, ptr %17, i32 0, i32 1
   %19 = load ptr, ptr %18, align 8
-  call void @"$JsonWriter.string_field"(ptr %16, ptr @"$string.475", ptr %19)
+  call void @"$JsonWriter.string_field"(ptr %16, ptr @"$string.477", ptr %19)
   %20 = load %4, ptr %12, align 1
   %21 = load ptr, ptr %out, align 8
   %22 = load ptr, ptr %source, align 8
@@ -49609,7 +49609,7 @@ entry:
   %24 = getelementptr %11, ptr %23, i32 0, i32 0
   %25 = getelementptr [64 x i8], ptr %24, i32 0, i32 0
   %26 = getelementptr i8, ptr %25, i64 0
-  call void @"$JsonWriter.string_field"(ptr %21, ptr @"$string.476", ptr %26)
+  call void @"$JsonWriter.string_field"(ptr %21, ptr @"$string.478", ptr %26)
   %27 = load %4, ptr %11, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %source, align 8
@@ -49617,31 +49617,31 @@ entry:
   %31 = getelementptr %11, ptr %30, i32 0, i32 2
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
-  call void @"$JsonWriter.integer_field"(ptr %28, ptr @"$string.477", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %28, ptr @"$string.479", i64 %33)
   %34 = load %4, ptr %10, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
   %37 = getelementptr %9, ptr %36, i32 0, i32 10
   %38 = load i64, ptr %37, align 8
-  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.478", i64 %38)
+  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.480", i64 %38)
   %39 = load %4, ptr %9, align 1
   %40 = load ptr, ptr %out, align 8
   %41 = load ptr, ptr %source, align 8
   %42 = getelementptr %9, ptr %41, i32 0, i32 11
   %43 = load i64, ptr %42, align 8
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.479", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.481", i64 %43)
   %44 = load %4, ptr %8, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %source, align 8
   %47 = getelementptr %9, ptr %46, i32 0, i32 12
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.480", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.482", i64 %48)
   %49 = load %4, ptr %7, align 1
   %50 = load ptr, ptr %out, align 8
   %51 = load ptr, ptr %source, align 8
   %52 = getelementptr %9, ptr %51, i32 0, i32 13
   %53 = load i64, ptr %52, align 8
-  call void @"$JsonWriter.integer_field"(ptr %50, ptr @"$string.481", i64 %53)
+  call void @"$JsonWriter.integer_field"(ptr %50, ptr @"$string.483", i64 %53)
   %54 = load %4, ptr %6, align 1
   %55 = load ptr, ptr %out, align 8
   %56 = load ptr, ptr %source, align 8
@@ -49678,7 +49678,7 @@ entry:
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %source, align 8
   %10 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %10, ptr @"$string.482")
+  call void @"$JsonWriter.key"(ptr %10, ptr @"$string.484")
   %11 = load %4, ptr %9, align 1
   %12 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %12)
@@ -49705,7 +49705,7 @@ forbody:                                          ; preds = %forcond
   %26 = getelementptr %9, ptr %25, i32 0, i32 7
   %27 = getelementptr %22, ptr %26, i32 0, i32 2
   %28 = load i64, ptr %i, align 8
-  %29 = call ptr @"$Vector.at.374"(ptr %27, i64 %28)
+  %29 = call ptr @"$Vector.at.375"(ptr %27, i64 %28)
   store ptr %29, ptr %shard, align 8
   %30 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %30)
@@ -49714,21 +49714,21 @@ forbody:                                          ; preds = %forcond
   %33 = load ptr, ptr %shard, align 8
   %34 = getelementptr %149, ptr %33, i32 0, i32 0
   %35 = load ptr, ptr %34, align 8
-  call void @"$JsonWriter.string_field"(ptr %32, ptr @"$string.483", ptr %35)
+  call void @"$JsonWriter.string_field"(ptr %32, ptr @"$string.485", ptr %35)
   %36 = load %4, ptr %6, align 1
   %37 = load ptr, ptr %out, align 8
   %38 = load ptr, ptr %shard, align 8
   %39 = getelementptr %149, ptr %38, i32 0, i32 1
   %40 = getelementptr %150, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  call void @"$JsonWriter.integer_field"(ptr %37, ptr @"$string.484", i64 %41)
+  call void @"$JsonWriter.integer_field"(ptr %37, ptr @"$string.486", i64 %41)
   %42 = load %4, ptr %5, align 1
   %43 = load ptr, ptr %out, align 8
   %44 = load ptr, ptr %shard, align 8
   %45 = getelementptr %149, ptr %44, i32 0, i32 2
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.485", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.487", i64 %47)
   %48 = load %4, ptr %4, align 1
   %49 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %49)
@@ -49781,7 +49781,7 @@ entry:
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %source, align 8
   %7 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %7, ptr @"$string.486")
+  call void @"$JsonWriter.key"(ptr %7, ptr @"$string.488")
   %8 = load %4, ptr %6, align 1
   %9 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %9)
@@ -49808,7 +49808,7 @@ forbody:                                          ; preds = %forcond
   %23 = getelementptr %9, ptr %22, i32 0, i32 7
   %24 = getelementptr %22, ptr %23, i32 0, i32 4
   %25 = load i64, ptr %i, align 8
-  %26 = call ptr @"$Vector.at.433"(ptr %24, i64 %25)
+  %26 = call ptr @"$Vector.at.435"(ptr %24, i64 %25)
   store ptr %26, ptr %view, align 8
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %view, align 8
@@ -49905,17 +49905,17 @@ entry:
   %18 = load ptr, ptr %view, align 8
   %19 = getelementptr %162, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
-  call void @"$JsonWriter.string_field"(ptr %17, ptr @"$string.487", ptr %20)
+  call void @"$JsonWriter.string_field"(ptr %17, ptr @"$string.489", ptr %20)
   %21 = load %4, ptr %13, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = load ptr, ptr %view, align 8
   %24 = getelementptr %162, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
-  %26 = call ptr @"$dtypes.name"(i32 %25)
+  %26 = call ptr @"$anon (./terra/base/codes.t:4).431"(i32 %25)
   call void @"$JsonWriter.string_field"(ptr %22, ptr @"$string.251", ptr %26)
   %27 = load %4, ptr %12, align 1
   %28 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %28, ptr @"$string.416")
+  call void @"$JsonWriter.key"(ptr %28, ptr @"$string.417")
   %29 = load %4, ptr %11, align 1
   %30 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %30)
@@ -49958,24 +49958,24 @@ merge:                                            ; preds = %forcond
   %54 = load ptr, ptr %view, align 8
   %55 = getelementptr %162, ptr %54, i32 0, i32 5
   %56 = load i64, ptr %55, align 8
-  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.484", i64 %56)
+  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.486", i64 %56)
   %57 = load %4, ptr %7, align 1
   %58 = load ptr, ptr %out, align 8
   %59 = load ptr, ptr %file, align 8
-  call void @"$JsonWriter.string_field"(ptr %58, ptr @"$string.483", ptr %59)
+  call void @"$JsonWriter.string_field"(ptr %58, ptr @"$string.485", ptr %59)
   %60 = load %4, ptr %6, align 1
   %61 = load ptr, ptr %out, align 8
   %62 = load ptr, ptr %view, align 8
   %63 = getelementptr %162, ptr %62, i32 0, i32 6
   %64 = load i64, ptr %63, align 8
-  call void @"$JsonWriter.integer_field"(ptr %61, ptr @"$string.488", i64 %64)
+  call void @"$JsonWriter.integer_field"(ptr %61, ptr @"$string.490", i64 %64)
   %65 = load %4, ptr %5, align 1
   %66 = load ptr, ptr %out, align 8
   %67 = load ptr, ptr %view, align 8
   %68 = getelementptr %162, ptr %67, i32 0, i32 10
   %69 = load i8, ptr %68, align 1
   %70 = icmp ne i8 %69, 0
-  call void @"$JsonWriter.boolean_field"(ptr %66, ptr @"$string.489", i1 zeroext %70)
+  call void @"$JsonWriter.boolean_field"(ptr %66, ptr @"$string.491", i1 zeroext %70)
   %71 = load %4, ptr %4, align 1
   %72 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %72)
@@ -50066,7 +50066,7 @@ then:                                             ; preds = %entry
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %module, align 8
   %16 = load i32, ptr %plain_dtype, align 4
-  call void @"$write_expected"(ptr %14, ptr %15, ptr @"$string.446", i32 %16, i32 1, i64 1)
+  call void @"$write_expected"(ptr %14, ptr %15, ptr @"$string.448", i32 %16, i32 1, i64 1)
   %17 = load %4, ptr %7, align 1
   br label %merge
 
@@ -50082,7 +50082,7 @@ else:                                             ; preds = %entry
 then1:                                            ; preds = %else
   %24 = load ptr, ptr %out, align 8
   %25 = load ptr, ptr %module, align 8
-  call void @"$write_expected"(ptr %24, ptr %25, ptr @"$string.447", i32 0, i32 1, i64 1)
+  call void @"$write_expected"(ptr %24, ptr %25, ptr @"$string.449", i32 0, i32 1, i64 1)
   %26 = load %4, ptr %6, align 1
   br label %merge
 
@@ -50096,7 +50096,7 @@ else2:                                            ; preds = %else
   %33 = getelementptr %144, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  call void @"$write_expected"(ptr %27, ptr %28, ptr @"$string.446", i32 %31, i32 2, i64 %35)
+  call void @"$write_expected"(ptr %27, ptr %28, ptr @"$string.448", i32 %31, i32 2, i64 %35)
   %36 = load %4, ptr %5, align 1
   br label %merge
 
@@ -50110,7 +50110,7 @@ merge:                                            ; preds = %else2, %then1, %the
 then4:                                            ; preds = %merge
   %41 = load ptr, ptr %out, align 8
   %42 = load ptr, ptr %module, align 8
-  call void @"$write_expected"(ptr %41, ptr %42, ptr @"$string.453", i32 0, i32 2, i64 1)
+  call void @"$write_expected"(ptr %41, ptr %42, ptr @"$string.455", i32 0, i32 2, i64 1)
   %43 = load %4, ptr %4, align 1
   br label %merge3
 
@@ -50128,7 +50128,7 @@ then7:                                            ; preds = %merge3
   %48 = load ptr, ptr %out, align 8
   %49 = load ptr, ptr %module, align 8
   %50 = load i32, ptr %plain_dtype, align 4
-  call void @"$write_expected"(ptr %48, ptr %49, ptr @"$string.454", i32 %50, i32 1, i64 1)
+  call void @"$write_expected"(ptr %48, ptr %49, ptr @"$string.456", i32 %50, i32 1, i64 1)
   %51 = load %4, ptr %3, align 1
   br label %merge6
 
@@ -50194,7 +50194,7 @@ entry:
   %37 = load i64, ptr %columns, align 8
   %38 = mul i64 %36, %37
   %39 = load i32, ptr %dtype, align 4
-  %40 = call i64 @"$dtypes.bytes"(i32 %39)
+  %40 = call i64 @"$anon (./terra/base/codes.t:4).365"(i32 %39)
   %41 = mul i64 %38, %40
   %42 = getelementptr %162, ptr %view, i32 0, i32 5
   store i64 %41, ptr %42, align 8
@@ -50232,10 +50232,10 @@ entry:
   %14 = getelementptr %22, ptr %13, i32 0, i32 6
   %15 = getelementptr %27, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
-  call void @"$JsonWriter.integer_field"(ptr %11, ptr @"$string.490", i64 %16)
+  call void @"$JsonWriter.integer_field"(ptr %11, ptr @"$string.492", i64 %16)
   %17 = load %4, ptr %10, align 1
   %18 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %18, ptr @"$string.491")
+  call void @"$JsonWriter.key"(ptr %18, ptr @"$string.493")
   %19 = load %4, ptr %9, align 1
   %20 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %20)
@@ -50264,7 +50264,7 @@ forbody:                                          ; preds = %forcond
   %36 = getelementptr %22, ptr %35, i32 0, i32 6
   %37 = getelementptr %27, ptr %36, i32 0, i32 0
   %38 = load i64, ptr %i, align 8
-  %39 = call ptr @"$Vector.at.492"(ptr %37, i64 %38)
+  %39 = call ptr @"$Vector.at.494"(ptr %37, i64 %38)
   store ptr %39, ptr %problem, align 8
   %40 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %40)
@@ -50274,21 +50274,21 @@ forbody:                                          ; preds = %forcond
   %44 = getelementptr %145, ptr %43, i32 0, i32 1
   %45 = getelementptr [256 x i8], ptr %44, i32 0, i32 0
   %46 = getelementptr i8, ptr %45, i64 0
-  call void @"$JsonWriter.string_field"(ptr %42, ptr @"$string.483", ptr %46)
+  call void @"$JsonWriter.string_field"(ptr %42, ptr @"$string.485", ptr %46)
   %47 = load %4, ptr %6, align 1
   %48 = load ptr, ptr %out, align 8
   %49 = load ptr, ptr %problem, align 8
   %50 = getelementptr %145, ptr %49, i32 0, i32 2
   %51 = getelementptr [256 x i8], ptr %50, i32 0, i32 0
   %52 = getelementptr i8, ptr %51, i64 0
-  call void @"$JsonWriter.string_field"(ptr %48, ptr @"$string.493", ptr %52)
+  call void @"$JsonWriter.string_field"(ptr %48, ptr @"$string.495", ptr %52)
   %53 = load %4, ptr %5, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = load ptr, ptr %problem, align 8
   %56 = getelementptr %145, ptr %55, i32 0, i32 3
   %57 = getelementptr [512 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
-  call void @"$JsonWriter.string_field"(ptr %54, ptr @"$string.494", ptr %58)
+  call void @"$JsonWriter.string_field"(ptr %54, ptr @"$string.496", ptr %58)
   %59 = load %4, ptr %4, align 1
   %60 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %60)
@@ -50304,7 +50304,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.492"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.494"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -50403,7 +50403,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %19, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.495"(ptr %4)
+  call void @"$Vector.free.497"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %19, ptr %6, i32 0, i32 1
@@ -50412,7 +50412,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.495"(ptr %0) {
+define internal void @"$Vector.free.497"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -50489,16 +50489,16 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %13, ptr %20, i32 0, i32 1
-  call void @"$Vector.free.496"(ptr %21)
+  call void @"$Vector.free.498"(ptr %21)
   %22 = load %4, ptr %2, align 1
   %23 = load ptr, ptr %self, align 8
   %24 = getelementptr %13, ptr %23, i32 0, i32 0
-  call void @"$Map.free.497"(ptr %24)
+  call void @"$Map.free.499"(ptr %24)
   %25 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.496"(ptr %0) {
+define internal void @"$Vector.free.498"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -50515,7 +50515,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.497"(ptr %0) {
+define internal void @"$Map.free.499"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -50523,7 +50523,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %14, ptr %3, i32 0, i32 1
-  call void @"$Vector.free.498"(ptr %4)
+  call void @"$Vector.free.500"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %14, ptr %6, i32 0, i32 2
@@ -50532,7 +50532,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.498"(ptr %0) {
+define internal void @"$Vector.free.500"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -50747,7 +50747,7 @@ then2:                                            ; preds = %then
   %14 = getelementptr %5, ptr %13, i32 0, i32 0
   %15 = getelementptr [1024 x i8], ptr %14, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.499")
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.501")
   %18 = load ptr, ptr %target, align 8
   %19 = getelementptr %5, ptr %18, i32 0, i32 0
   %20 = getelementptr [1024 x i8], ptr %19, i32 0, i32 0
@@ -50795,7 +50795,7 @@ then9:                                            ; preds = %then5
   %39 = load ptr, ptr %given, align 8
   %40 = getelementptr %30, ptr %39, i32 0, i32 0
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.500", i32 %41, i32 144)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.502", i32 %41, i32 144)
   %43 = load ptr, ptr %target7, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -51147,7 +51147,7 @@ then2:                                            ; preds = %then
   %26 = load ptr, ptr %c, align 8
   %27 = getelementptr %11, ptr %26, i32 0, i32 2
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.501", i32 %22, ptr %25, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.503", i32 %22, ptr %25, i32 %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -51258,7 +51258,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load ptr, ptr %directory, align 8
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.502", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.504", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -51318,7 +51318,7 @@ else11:                                           ; preds = %merge1
 merge9:                                           ; preds = %else11, %then10
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr %27, ptr %59, i32 0, i32 0
-  %61 = call ptr @"$Vector.at.492"(ptr %60, i64 0)
+  %61 = call ptr @"$Vector.at.494"(ptr %60, i64 0)
   %62 = getelementptr %145, ptr %61, i32 0, i32 0
   %63 = load i32, ptr %62, align 4
   ret i32 %63
@@ -51343,7 +51343,7 @@ entry:
   %4 = load ptr, ptr %target, align 8
   %5 = load i64, ptr %capacity, align 8
   %6 = load ptr, ptr %directory, align 8
-  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.503", ptr %6)
+  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.505", ptr %6)
   %8 = sext i32 %7 to i64
   store i64 %8, ptr %used, align 8
   %9 = load ptr, ptr %self, align 8
@@ -51365,7 +51365,7 @@ then:                                             ; preds = %entry
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %27, ptr %22, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.504", i64 %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.506", i64 %24)
   %26 = sext i32 %25 to i64
   %27 = add i64 %15, %26
   store i64 %27, ptr %used, align 8
@@ -51375,7 +51375,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  store ptr @"$string.505", ptr %separator, align 8
+  store ptr @"$string.507", ptr %separator, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %27, ptr %28, i32 0, i32 0
   %30 = getelementptr %28, ptr %29, i32 0, i32 1
@@ -51403,14 +51403,14 @@ then3:                                            ; preds = %forbody
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %27, ptr %42, i32 0, i32 0
   %44 = load i64, ptr %i, align 8
-  %45 = call ptr @"$Vector.at.492"(ptr %43, i64 %44)
+  %45 = call ptr @"$Vector.at.494"(ptr %43, i64 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = load i64, ptr %capacity, align 8
   %48 = load i64, ptr %used, align 8
   %49 = load ptr, ptr %separator, align 8
   %50 = call i64 @"$Problem.append_to"(ptr %45, ptr %46, i64 %47, i64 %48, ptr %49)
   store i64 %50, ptr %used, align 8
-  store ptr @"$string.507", ptr %separator, align 8
+  store ptr @"$string.509", ptr %separator, align 8
   br label %merge2
 
 else4:                                            ; preds = %forbody
@@ -51456,7 +51456,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  store ptr @"$string.505", ptr %colon, align 8
+  store ptr @"$string.507", ptr %colon, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %145, ptr %11, i32 0, i32 2
   %13 = getelementptr [256 x i8], ptr %12, i32 0, i32 0
@@ -51497,7 +51497,7 @@ merge1:                                           ; preds = %else3, %then2
   %38 = getelementptr %145, ptr %37, i32 0, i32 3
   %39 = getelementptr [512 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.506", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.508", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
   %42 = sext i32 %41 to i64
   %43 = add i64 %20, %42
   ret i64 %43
@@ -51713,7 +51713,7 @@ then13:                                           ; preds = %merge8
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
   %40 = load ptr, ptr %wanted, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.508", ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.510", ptr %40)
   %42 = load ptr, ptr %target, align 8
   %43 = getelementptr %5, ptr %42, i32 0, i32 0
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
@@ -51864,7 +51864,7 @@ merge:                                            ; preds = %else, %merge1
   %47 = getelementptr %7, ptr %46, i32 0, i32 2
   %48 = getelementptr [16 x i8], ptr %47, i32 0, i32 0
   %49 = getelementptr i8, ptr %48, i64 0
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 4096, ptr @"$string.510", ptr %45, ptr %49)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 4096, ptr @"$string.512", ptr %45, ptr %49)
   store i32 %50, ptr %written, align 4
   %51 = load i32, ptr %written, align 4
   %52 = icmp sge i32 %51, 4096
@@ -51886,7 +51886,7 @@ then8:                                            ; preds = %then5
   %61 = getelementptr %5, ptr %60, i32 0, i32 0
   %62 = getelementptr [1024 x i8], ptr %61, i32 0, i32 0
   %63 = getelementptr i8, ptr %62, i64 0
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.511", i32 4064)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.513", i32 4064)
   %65 = load ptr, ptr %target, align 8
   %66 = getelementptr %5, ptr %65, i32 0, i32 0
   %67 = getelementptr [1024 x i8], ptr %66, i32 0, i32 0
@@ -51921,7 +51921,7 @@ then12:                                           ; preds = %and.lhs.true
   %77 = getelementptr %7, ptr %76, i32 0, i32 2
   %78 = getelementptr [16 x i8], ptr %77, i32 0, i32 0
   %79 = getelementptr i8, ptr %78, i64 0
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 4096, ptr @"$string.512", ptr %79)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 4096, ptr @"$string.514", ptr %79)
   br label %merge11
 
 else13:                                           ; preds = %and.lhs.true, %merge4
@@ -51990,7 +51990,7 @@ then3:                                            ; preds = %then
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.509")
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.511")
   %27 = load ptr, ptr %target1, align 8
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
@@ -52024,7 +52024,7 @@ merge:                                            ; preds = %else, %dead
 
 then6:                                            ; preds = %merge
   %39 = load ptr, ptr %target, align 8
-  %40 = call ptr @strcpy(ptr %39, ptr @"$string.382")
+  %40 = call ptr @strcpy(ptr %39, ptr @"$string.383")
   ret i32 0
 
 dead8:                                            ; No predecessors!
@@ -52130,7 +52130,7 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   store ptr @"$string.120", ptr %hint, align 8
-  store ptr @"$string.513", ptr %builds, align 8
+  store ptr @"$string.515", ptr %builds, align 8
   %25 = load ptr, ptr %self, align 8
   %26 = call zeroext i1 @"$Library.shares_memory"(ptr %25)
   %27 = zext i1 %26 to i8
@@ -52138,7 +52138,7 @@ then2:                                            ; preds = %merge
   br i1 %28, label %else6, label %then5
 
 then5:                                            ; preds = %then2
-  store ptr @"$string.514", ptr %builds, align 8
+  store ptr @"$string.516", ptr %builds, align 8
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -52150,7 +52150,7 @@ merge4:                                           ; preds = %else6, %then5
   br i1 %30, label %and.lhs.true, label %else9
 
 then8:                                            ; preds = %and.lhs.true
-  store ptr @"$string.515", ptr %hint, align 8
+  store ptr @"$string.517", ptr %hint, align 8
   br label %merge7
 
 else9:                                            ; preds = %and.lhs.true, %merge4
@@ -52184,7 +52184,7 @@ then11:                                           ; preds = %merge7
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = call ptr @dlerror()
   %50 = load ptr, ptr %builds, align 8
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.516", ptr %44, ptr %48, ptr %49, ptr %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.518", ptr %44, ptr %48, ptr %49, ptr %50)
   %52 = load ptr, ptr %target, align 8
   %53 = getelementptr %5, ptr %52, i32 0, i32 0
   %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
@@ -52209,7 +52209,7 @@ merge1:                                           ; preds = %else3, %dead
   %57 = load ptr, ptr %self, align 8
   %58 = getelementptr %7, ptr %57, i32 0, i32 0
   %59 = load ptr, ptr %58, align 8
-  %60 = call ptr @dlsym(ptr %59, ptr @"$string.517")
+  %60 = call ptr @dlsym(ptr %59, ptr @"$string.519")
   store ptr %60, ptr %symbol, align 8
   %61 = load ptr, ptr %symbol, align 8
   %62 = icmp eq ptr %61, null
@@ -52235,7 +52235,7 @@ then18:                                           ; preds = %then14
   %75 = getelementptr %7, ptr %74, i32 0, i32 3
   %76 = getelementptr [4096 x i8], ptr %75, i32 0, i32 0
   %77 = getelementptr i8, ptr %76, i64 0
-  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.518", ptr %77, ptr @"$string.517")
+  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.520", ptr %77, ptr @"$string.519")
   %79 = load ptr, ptr %target16, align 8
   %80 = getelementptr %5, ptr %79, i32 0, i32 0
   %81 = getelementptr [1024 x i8], ptr %80, i32 0, i32 0
@@ -52331,7 +52331,7 @@ then31:                                           ; preds = %then26
   %128 = getelementptr %7, ptr %127, i32 0, i32 3
   %129 = getelementptr [4096 x i8], ptr %128, i32 0, i32 0
   %130 = getelementptr i8, ptr %129, i64 0
-  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.519", ptr %130)
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.521", ptr %130)
   %132 = load ptr, ptr %target29, align 8
   %133 = getelementptr %5, ptr %132, i32 0, i32 0
   %134 = getelementptr [1024 x i8], ptr %133, i32 0, i32 0
@@ -52730,7 +52730,7 @@ then10:                                           ; preds = %then7
   %49 = load ptr, ptr %resolved, align 8
   %50 = getelementptr %30, ptr %49, i32 0, i32 24
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.542", i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.544", i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -52783,7 +52783,7 @@ then19:                                           ; preds = %then14
   %76 = getelementptr %5, ptr %75, i32 0, i32 0
   %77 = getelementptr [1024 x i8], ptr %76, i32 0, i32 0
   %78 = getelementptr i8, ptr %77, i64 0
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.543")
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.545")
   %80 = load ptr, ptr %target17, align 8
   %81 = getelementptr %5, ptr %80, i32 0, i32 0
   %82 = getelementptr [1024 x i8], ptr %81, i32 0, i32 0
@@ -52836,7 +52836,7 @@ then27:                                           ; preds = %then23
   %106 = load ptr, ptr %model, align 8
   %107 = getelementptr %11, ptr %106, i32 0, i32 10
   %108 = load i32, ptr %107, align 4
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %102, i64 1024, ptr @"$string.544", i32 %105, i32 %108)
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %102, i64 1024, ptr @"$string.546", i32 %105, i32 %108)
   %110 = load ptr, ptr %target25, align 8
   %111 = getelementptr %5, ptr %110, i32 0, i32 0
   %112 = getelementptr [1024 x i8], ptr %111, i32 0, i32 0
@@ -53291,7 +53291,7 @@ then2:                                            ; preds = %then
   %46 = getelementptr %30, ptr %45, i32 0, i32 1
   %47 = load i32, ptr %46, align 4
   %48 = sext i32 %47 to i64
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.520", i64 %48, i64 0, i64 64)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.522", i64 %48, i64 0, i64 64)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -53348,7 +53348,7 @@ then10:                                           ; preds = %then5
   %77 = getelementptr %30, ptr %76, i32 0, i32 5
   %78 = load i32, ptr %77, align 4
   %79 = sext i32 %78 to i64
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.521", i64 %79, i64 0, i64 65536)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.523", i64 %79, i64 0, i64 65536)
   %81 = load ptr, ptr %target8, align 8
   %82 = getelementptr %5, ptr %81, i32 0, i32 0
   %83 = getelementptr [1024 x i8], ptr %82, i32 0, i32 0
@@ -53405,7 +53405,7 @@ then19:                                           ; preds = %then14
   %108 = getelementptr %30, ptr %107, i32 0, i32 6
   %109 = load i32, ptr %108, align 4
   %110 = sext i32 %109 to i64
-  %111 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.522", i64 %110, i64 0, i64 67108864)
+  %111 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.524", i64 %110, i64 0, i64 67108864)
   %112 = load ptr, ptr %target17, align 8
   %113 = getelementptr %5, ptr %112, i32 0, i32 0
   %114 = getelementptr [1024 x i8], ptr %113, i32 0, i32 0
@@ -53462,7 +53462,7 @@ then28:                                           ; preds = %then23
   %139 = getelementptr %30, ptr %138, i32 0, i32 7
   %140 = load i32, ptr %139, align 4
   %141 = sext i32 %140 to i64
-  %142 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %137, i64 1024, ptr @"$string.523", i64 %141, i64 1, i64 65536)
+  %142 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %137, i64 1024, ptr @"$string.525", i64 %141, i64 1, i64 65536)
   %143 = load ptr, ptr %target26, align 8
   %144 = getelementptr %5, ptr %143, i32 0, i32 0
   %145 = getelementptr [1024 x i8], ptr %144, i32 0, i32 0
@@ -53519,7 +53519,7 @@ then37:                                           ; preds = %then32
   %170 = getelementptr %30, ptr %169, i32 0, i32 8
   %171 = load i32, ptr %170, align 4
   %172 = sext i32 %171 to i64
-  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %168, i64 1024, ptr @"$string.524", i64 %172, i64 0, i64 1073741824)
+  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %168, i64 1024, ptr @"$string.526", i64 %172, i64 0, i64 1073741824)
   %174 = load ptr, ptr %target35, align 8
   %175 = getelementptr %5, ptr %174, i32 0, i32 0
   %176 = getelementptr [1024 x i8], ptr %175, i32 0, i32 0
@@ -53576,7 +53576,7 @@ then46:                                           ; preds = %then41
   %201 = getelementptr %30, ptr %200, i32 0, i32 9
   %202 = load i32, ptr %201, align 4
   %203 = sext i32 %202 to i64
-  %204 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %199, i64 1024, ptr @"$string.525", i64 %203, i64 0, i64 2)
+  %204 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %199, i64 1024, ptr @"$string.527", i64 %203, i64 0, i64 2)
   %205 = load ptr, ptr %target44, align 8
   %206 = getelementptr %5, ptr %205, i32 0, i32 0
   %207 = getelementptr [1024 x i8], ptr %206, i32 0, i32 0
@@ -53633,7 +53633,7 @@ then55:                                           ; preds = %then50
   %232 = getelementptr %30, ptr %231, i32 0, i32 10
   %233 = load i32, ptr %232, align 4
   %234 = sext i32 %233 to i64
-  %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %230, i64 1024, ptr @"$string.526", i64 %234, i64 0, i64 4096)
+  %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %230, i64 1024, ptr @"$string.528", i64 %234, i64 0, i64 4096)
   %236 = load ptr, ptr %target53, align 8
   %237 = getelementptr %5, ptr %236, i32 0, i32 0
   %238 = getelementptr [1024 x i8], ptr %237, i32 0, i32 0
@@ -53690,7 +53690,7 @@ then64:                                           ; preds = %then59
   %263 = getelementptr %30, ptr %262, i32 0, i32 11
   %264 = load i32, ptr %263, align 4
   %265 = sext i32 %264 to i64
-  %266 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %261, i64 1024, ptr @"$string.527", i64 %265, i64 1, i64 1048576)
+  %266 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %261, i64 1024, ptr @"$string.529", i64 %265, i64 1, i64 1048576)
   %267 = load ptr, ptr %target62, align 8
   %268 = getelementptr %5, ptr %267, i32 0, i32 0
   %269 = getelementptr [1024 x i8], ptr %268, i32 0, i32 0
@@ -53747,7 +53747,7 @@ then73:                                           ; preds = %then68
   %294 = getelementptr %30, ptr %293, i32 0, i32 12
   %295 = load i32, ptr %294, align 4
   %296 = sext i32 %295 to i64
-  %297 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %292, i64 1024, ptr @"$string.528", i64 %296, i64 0, i64 67108864)
+  %297 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %292, i64 1024, ptr @"$string.530", i64 %296, i64 0, i64 67108864)
   %298 = load ptr, ptr %target71, align 8
   %299 = getelementptr %5, ptr %298, i32 0, i32 0
   %300 = getelementptr [1024 x i8], ptr %299, i32 0, i32 0
@@ -53804,7 +53804,7 @@ then82:                                           ; preds = %then77
   %325 = getelementptr %30, ptr %324, i32 0, i32 13
   %326 = load i32, ptr %325, align 4
   %327 = sext i32 %326 to i64
-  %328 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %323, i64 1024, ptr @"$string.529", i64 %327, i64 1, i64 16777216)
+  %328 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %323, i64 1024, ptr @"$string.531", i64 %327, i64 1, i64 16777216)
   %329 = load ptr, ptr %target80, align 8
   %330 = getelementptr %5, ptr %329, i32 0, i32 0
   %331 = getelementptr [1024 x i8], ptr %330, i32 0, i32 0
@@ -53861,7 +53861,7 @@ then91:                                           ; preds = %then86
   %356 = getelementptr %30, ptr %355, i32 0, i32 14
   %357 = load i32, ptr %356, align 4
   %358 = sext i32 %357 to i64
-  %359 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %354, i64 1024, ptr @"$string.530", i64 %358, i64 0, i64 1)
+  %359 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %354, i64 1024, ptr @"$string.532", i64 %358, i64 0, i64 1)
   %360 = load ptr, ptr %target89, align 8
   %361 = getelementptr %5, ptr %360, i32 0, i32 0
   %362 = getelementptr [1024 x i8], ptr %361, i32 0, i32 0
@@ -53918,7 +53918,7 @@ then100:                                          ; preds = %then95
   %387 = getelementptr %30, ptr %386, i32 0, i32 15
   %388 = load i32, ptr %387, align 4
   %389 = sext i32 %388 to i64
-  %390 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %385, i64 1024, ptr @"$string.531", i64 %389, i64 -1, i64 2)
+  %390 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %385, i64 1024, ptr @"$string.533", i64 %389, i64 -1, i64 2)
   %391 = load ptr, ptr %target98, align 8
   %392 = getelementptr %5, ptr %391, i32 0, i32 0
   %393 = getelementptr [1024 x i8], ptr %392, i32 0, i32 0
@@ -53975,7 +53975,7 @@ then109:                                          ; preds = %then104
   %418 = getelementptr %30, ptr %417, i32 0, i32 16
   %419 = load i32, ptr %418, align 4
   %420 = sext i32 %419 to i64
-  %421 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %416, i64 1024, ptr @"$string.532", i64 %420, i64 0, i64 65536)
+  %421 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %416, i64 1024, ptr @"$string.534", i64 %420, i64 0, i64 65536)
   %422 = load ptr, ptr %target107, align 8
   %423 = getelementptr %5, ptr %422, i32 0, i32 0
   %424 = getelementptr [1024 x i8], ptr %423, i32 0, i32 0
@@ -54032,7 +54032,7 @@ then118:                                          ; preds = %then113
   %449 = getelementptr %30, ptr %448, i32 0, i32 20
   %450 = load i32, ptr %449, align 4
   %451 = sext i32 %450 to i64
-  %452 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %447, i64 1024, ptr @"$string.533", i64 %451, i64 -1, i64 1)
+  %452 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %447, i64 1024, ptr @"$string.535", i64 %451, i64 -1, i64 1)
   %453 = load ptr, ptr %target116, align 8
   %454 = getelementptr %5, ptr %453, i32 0, i32 0
   %455 = getelementptr [1024 x i8], ptr %454, i32 0, i32 0
@@ -54089,7 +54089,7 @@ then127:                                          ; preds = %then122
   %480 = getelementptr %30, ptr %479, i32 0, i32 21
   %481 = load i32, ptr %480, align 4
   %482 = sext i32 %481 to i64
-  %483 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %478, i64 1024, ptr @"$string.534", i64 %482, i64 -1, i64 1)
+  %483 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %478, i64 1024, ptr @"$string.536", i64 %482, i64 -1, i64 1)
   %484 = load ptr, ptr %target125, align 8
   %485 = getelementptr %5, ptr %484, i32 0, i32 0
   %486 = getelementptr [1024 x i8], ptr %485, i32 0, i32 0
@@ -54146,7 +54146,7 @@ then136:                                          ; preds = %then131
   %511 = getelementptr %30, ptr %510, i32 0, i32 22
   %512 = load i32, ptr %511, align 4
   %513 = sext i32 %512 to i64
-  %514 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %509, i64 1024, ptr @"$string.535", i64 %513, i64 0, i64 1)
+  %514 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %509, i64 1024, ptr @"$string.537", i64 %513, i64 0, i64 1)
   %515 = load ptr, ptr %target134, align 8
   %516 = getelementptr %5, ptr %515, i32 0, i32 0
   %517 = getelementptr [1024 x i8], ptr %516, i32 0, i32 0
@@ -54203,7 +54203,7 @@ then145:                                          ; preds = %then140
   %542 = getelementptr %30, ptr %541, i32 0, i32 23
   %543 = load i32, ptr %542, align 4
   %544 = sext i32 %543 to i64
-  %545 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %540, i64 1024, ptr @"$string.536", i64 %544, i64 0, i64 1)
+  %545 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %540, i64 1024, ptr @"$string.538", i64 %544, i64 0, i64 1)
   %546 = load ptr, ptr %target143, align 8
   %547 = getelementptr %5, ptr %546, i32 0, i32 0
   %548 = getelementptr [1024 x i8], ptr %547, i32 0, i32 0
@@ -54260,7 +54260,7 @@ then154:                                          ; preds = %then149
   %573 = getelementptr %30, ptr %572, i32 0, i32 24
   %574 = load i32, ptr %573, align 4
   %575 = sext i32 %574 to i64
-  %576 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %571, i64 1024, ptr @"$string.537", i64 %575, i64 0, i64 65536)
+  %576 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %571, i64 1024, ptr @"$string.539", i64 %575, i64 0, i64 65536)
   %577 = load ptr, ptr %target152, align 8
   %578 = getelementptr %5, ptr %577, i32 0, i32 0
   %579 = getelementptr [1024 x i8], ptr %578, i32 0, i32 0
@@ -54317,7 +54317,7 @@ then163:                                          ; preds = %then158
   %604 = getelementptr %30, ptr %603, i32 0, i32 27
   %605 = load i32, ptr %604, align 4
   %606 = sext i32 %605 to i64
-  %607 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %602, i64 1024, ptr @"$string.538", i64 %606, i64 0, i64 1)
+  %607 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %602, i64 1024, ptr @"$string.540", i64 %606, i64 0, i64 1)
   %608 = load ptr, ptr %target161, align 8
   %609 = getelementptr %5, ptr %608, i32 0, i32 0
   %610 = getelementptr [1024 x i8], ptr %609, i32 0, i32 0
@@ -54374,7 +54374,7 @@ then172:                                          ; preds = %then167
   %635 = load ptr, ptr %given, align 8
   %636 = getelementptr %30, ptr %635, i32 0, i32 17
   %637 = load i64, ptr %636, align 8
-  %638 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %634, i64 1024, ptr @"$string.539", i64 %637, i64 0, i64 1152921504606846976)
+  %638 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %634, i64 1024, ptr @"$string.541", i64 %637, i64 0, i64 1152921504606846976)
   %639 = load ptr, ptr %target170, align 8
   %640 = getelementptr %5, ptr %639, i32 0, i32 0
   %641 = getelementptr [1024 x i8], ptr %640, i32 0, i32 0
@@ -54431,7 +54431,7 @@ then181:                                          ; preds = %then176
   %666 = getelementptr %30, ptr %665, i32 0, i32 25
   %667 = load i32, ptr %666, align 4
   %668 = sext i32 %667 to i64
-  %669 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %664, i64 1024, ptr @"$string.540", i64 %668, i64 0, i64 100)
+  %669 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %664, i64 1024, ptr @"$string.542", i64 %668, i64 0, i64 100)
   %670 = load ptr, ptr %target179, align 8
   %671 = getelementptr %5, ptr %670, i32 0, i32 0
   %672 = getelementptr [1024 x i8], ptr %671, i32 0, i32 0
@@ -54488,7 +54488,7 @@ then190:                                          ; preds = %then185
   %697 = load ptr, ptr %given, align 8
   %698 = getelementptr %30, ptr %697, i32 0, i32 26
   %699 = load i64, ptr %698, align 8
-  %700 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %696, i64 1024, ptr @"$string.541", i64 %699, i64 0, i64 1152921504606846976)
+  %700 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %696, i64 1024, ptr @"$string.543", i64 %699, i64 0, i64 1152921504606846976)
   %701 = load ptr, ptr %target188, align 8
   %702 = getelementptr %5, ptr %701, i32 0, i32 0
   %703 = getelementptr [1024 x i8], ptr %702, i32 0, i32 0
@@ -54708,7 +54708,7 @@ then2:                                            ; preds = %then
   %23 = getelementptr %7, ptr %22, i32 0, i32 2
   %24 = getelementptr [16 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.545", i32 %21, ptr %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.547", i32 %21, ptr %25)
   %27 = load ptr, ptr %target, align 8
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
@@ -54767,7 +54767,7 @@ then9:                                            ; preds = %then5
   %57 = getelementptr %7, ptr %56, i32 0, i32 3
   %58 = getelementptr [4096 x i8], ptr %57, i32 0, i32 0
   %59 = getelementptr i8, ptr %58, i64 0
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.546", ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.548", ptr %59)
   %61 = load ptr, ptr %target7, align 8
   %62 = getelementptr %5, ptr %61, i32 0, i32 0
   %63 = getelementptr [1024 x i8], ptr %62, i32 0, i32 0
@@ -55506,7 +55506,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %8, ptr %29, i32 0, i32 10
   %31 = getelementptr [128 x i8], ptr %30, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.547", ptr %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.549", ptr %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -55666,7 +55666,7 @@ then15:                                           ; preds = %then10
   %132 = load ptr, ptr %info, align 8
   %133 = getelementptr %8, ptr %132, i32 0, i32 7
   %134 = load i32, ptr %133, align 4
-  %135 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 1024, ptr @"$string.548", i32 %127, ptr %131, i32 %134)
+  %135 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 1024, ptr @"$string.550", i32 %127, ptr %131, i32 %134)
   %136 = load ptr, ptr %target13, align 8
   %137 = getelementptr %5, ptr %136, i32 0, i32 0
   %138 = getelementptr [1024 x i8], ptr %137, i32 0, i32 0
@@ -56132,7 +56132,7 @@ merge14:                                          ; preds = %else16, %dead17
   %50 = call i32 @"$ModelConfig.shared_width"(ptr %49)
   %51 = load i32, ptr %world_size, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_split"(ptr @"$string.550", i32 %50, i32 %51, ptr %52)
+  %53 = call i32 @"$check_split"(ptr @"$string.552", i32 %50, i32 %51, ptr %52)
   store i32 %53, ptr %code18, align 4
   %54 = load i32, ptr %code18, align 4
   %55 = icmp ne i32 %54, 0
@@ -56163,7 +56163,7 @@ then24:                                           ; preds = %merge19
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %world_size, align 4
   %67 = load ptr, ptr %message, align 8
-  %68 = call i32 @"$check_split"(ptr @"$string.551", i32 %65, i32 %66, ptr %67)
+  %68 = call i32 @"$check_split"(ptr @"$string.553", i32 %65, i32 %66, ptr %67)
   ret i32 %68
 
 dead26:                                           ; No predecessors!
@@ -56178,7 +56178,7 @@ merge23:                                          ; preds = %else25, %dead26
   %71 = load i32, ptr %70, align 4
   %72 = load i32, ptr %world_size, align 4
   %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$check_split"(ptr @"$string.552", i32 %71, i32 %72, ptr %73)
+  %74 = call i32 @"$check_split"(ptr @"$string.554", i32 %71, i32 %72, ptr %73)
   ret i32 %74
 
 dead27:                                           ; No predecessors!
@@ -56222,7 +56222,7 @@ then2:                                            ; preds = %then
   %20 = load i32, ptr %world_size, align 4
   %21 = load ptr, ptr %name, align 8
   %22 = load i32, ptr %value, align 4
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.549", i32 %20, ptr %21, i32 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.551", i32 %20, ptr %21, i32 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -56375,7 +56375,7 @@ then2:                                            ; preds = %then
   %61 = load ptr, ptr %60, align 8
   %62 = getelementptr %11, ptr %61, i32 0, i32 2
   %63 = load i32, ptr %62, align 4
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.553", i32 %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.555", i32 %63)
   %65 = load ptr, ptr %target, align 8
   %66 = getelementptr %5, ptr %65, i32 0, i32 0
   %67 = getelementptr [1024 x i8], ptr %66, i32 0, i32 0
@@ -57024,7 +57024,7 @@ then2:                                            ; preds = %then
   %36 = load ptr, ptr %matrix, align 8
   %37 = getelementptr %58, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.554", i32 %29, i32 %32, i32 %35, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.556", i32 %29, i32 %32, i32 %35, i32 %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -58067,14 +58067,14 @@ then2:                                            ; preds = %then
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %29, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call ptr @"$dtypes.name"(i32 %34)
+  %35 = call ptr @"$anon (./terra/base/codes.t:4).431"(i32 %34)
   %36 = getelementptr %61, ptr %cache, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = getelementptr %61, ptr %cache, i32 0, i32 4
   %39 = load i32, ptr %38, align 4
   %40 = getelementptr %61, ptr %cache, i32 0, i32 5
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.555", ptr %35, i32 %37, i32 %39, i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.557", ptr %35, i32 %37, i32 %39, i32 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -58264,7 +58264,7 @@ then8:                                            ; preds = %merge1
   %55 = sext i32 %54 to i64
   %56 = call i64 @"$pages_of"(i64 %51, i64 %55)
   %57 = load ptr, ptr %message, align 8
-  %58 = call i32 @"$anon (./terra/plan/sizes.t:30).559"(ptr %44, i64 %50, i64 %56, ptr %57)
+  %58 = call i32 @"$anon (./terra/plan/sizes.t:30).561"(ptr %44, i64 %50, i64 %56, ptr %57)
   ret i32 %58
 
 dead10:                                           ; No predecessors!
@@ -58906,7 +58906,7 @@ then2:                                            ; preds = %then
   %110 = load ptr, ptr %o, align 8
   %111 = getelementptr %30, ptr %110, i32 0, i32 6
   %112 = load i32, ptr %111, align 4
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.556", i32 %109, i32 %112)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.558", i32 %109, i32 %112)
   %114 = load ptr, ptr %target, align 8
   %115 = getelementptr %5, ptr %114, i32 0, i32 0
   %116 = getelementptr [1024 x i8], ptr %115, i32 0, i32 0
@@ -59045,7 +59045,7 @@ entry:
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %29, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i64 @"$dtypes.bytes"(i32 %23)
+  %24 = call i64 @"$anon (./terra/base/codes.t:4).365"(i32 %23)
   %25 = load ptr, ptr %c, align 8
   %26 = getelementptr %11, ptr %25, i32 0, i32 1
   %27 = load i32, ptr %26, align 4
@@ -59291,7 +59291,7 @@ entry:
   %29 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %28)
   %30 = call i64 @"$aligned"(i64 %29)
   %31 = getelementptr i8, ptr %26, i64 %30
-  call void @"$anon (./terra/scheduling/batch.t:114).558"(ptr %23, ptr %25, ptr %31)
+  call void @"$anon (./terra/scheduling/batch.t:114).560"(ptr %23, ptr %25, ptr %31)
   %32 = load %4, ptr %3, align 1
   %33 = load ptr, ptr %shape, align 8
   %34 = getelementptr %174, ptr %33, i32 0, i32 2
@@ -60199,7 +60199,7 @@ entry:
   %2 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %1)
   %3 = call i64 @"$aligned"(i64 %2)
   %4 = load ptr, ptr %shape, align 8
-  %5 = call i64 @"$anon (./terra/scheduling/batch.t:108).557"(ptr %4)
+  %5 = call i64 @"$anon (./terra/scheduling/batch.t:108).559"(ptr %4)
   %6 = call i64 @"$aligned"(i64 %5)
   %7 = add i64 %3, %6
   ret i64 %7
@@ -60545,7 +60545,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/scheduling/batch.t:108).557"(ptr %0) {
+define internal i64 @"$anon (./terra/scheduling/batch.t:108).559"(ptr %0) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$shape" = alloca ptr, align 8
@@ -61166,7 +61166,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$anon (./terra/scheduling/batch.t:114).558"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$anon (./terra/scheduling/batch.t:114).560"(ptr %0, ptr %1, ptr %2) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$data" = alloca ptr, align 8
@@ -61564,7 +61564,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/plan/sizes.t:30).559"(ptr %0, i64 %1, i64 %2, ptr %3) {
+define internal i32 @"$anon (./terra/plan/sizes.t:30).561"(ptr %0, i64 %1, i64 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %middle = alloca i64, align 8
@@ -61761,7 +61761,7 @@ then2:                                            ; preds = %then
   %32 = load ptr, ptr %o, align 8
   %33 = getelementptr %30, ptr %32, i32 0, i32 7
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.560", i32 %28, i32 %31, i32 %34, i64 2147483647)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.562", i32 %28, i32 %31, i32 %34, i64 2147483647)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -61929,7 +61929,7 @@ and.lhs.true9:                                    ; preds = %merge3
 
 then10:                                           ; preds = %else8
   %84 = load ptr, ptr %self, align 8
-  call void @"$Plan.refuse"(ptr %84, ptr @"$string.562")
+  call void @"$Plan.refuse"(ptr %84, ptr @"$string.564")
   %85 = load %4, ptr %3, align 1
   br label %merge6
 
@@ -62006,7 +62006,7 @@ entry:
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %29, ptr %14, i32 0, i32 11
   %16 = load i32, ptr %15, align 4
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.561", i64 %7, i32 %10, i32 %13, i32 %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.563", i64 %7, i32 %10, i32 %13, i32 %16)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -62100,7 +62100,7 @@ entry:
   %55 = sub i64 %51, %54
   %56 = getelementptr [128 x i8], ptr %suggestion, i32 0, i32 0
   %57 = getelementptr i8, ptr %56, i64 0
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.567", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.569", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
@@ -62136,7 +62136,7 @@ entry:
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %target, align 8
   %14 = load i64, ptr %capacity, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.563")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.565")
   br label %merge
 
 else:                                             ; preds = %entry
@@ -62156,7 +62156,7 @@ then1:                                            ; preds = %else
   %26 = load i32, ptr %page_size, align 4
   %27 = sext i32 %26 to i64
   %28 = mul i64 %25, %27
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.564", i64 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.566", i64 %28)
   br label %merge
 
 else2:                                            ; preds = %else
@@ -62174,7 +62174,7 @@ then3:                                            ; preds = %else2
   %38 = load ptr, ptr %target, align 8
   %39 = load i64, ptr %capacity, align 8
   %40 = load i64, ptr %room, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.565", i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.567", i64 %40)
   br label %merge
 
 else4:                                            ; preds = %else2
@@ -62185,7 +62185,7 @@ else4:                                            ; preds = %else2
   %46 = load i32, ptr %page_size, align 4
   %47 = sext i32 %46 to i64
   %48 = mul i64 %45, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.566", i64 %44, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.568", i64 %44, i64 %48)
   br label %merge
 
 merge:                                            ; preds = %else4, %then3, %then1, %then
@@ -62413,7 +62413,7 @@ entry:
   %12 = load i64, ptr %length, align 8
   %13 = sub i64 512, %12
   %14 = load ptr, ptr %reason, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 %13, ptr @"$string.568", ptr %14)
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 %13, ptr @"$string.570", ptr %14)
   ret void
 }
 
@@ -62462,15 +62462,15 @@ entry:
   %33 = getelementptr %30, ptr %32, i32 0, i32 1
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.572", i64 %35)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.574", i64 %35)
   %36 = load %4, ptr %16, align 1
   %37 = load ptr, ptr %out, align 8
   %38 = load ptr, ptr %made, align 8
   %39 = getelementptr %29, ptr %38, i32 0, i32 3
   %40 = getelementptr %30, ptr %39, i32 0, i32 9
   %41 = load i32, ptr %40, align 4
-  %42 = call ptr @"$layout_name"(i32 %41)
-  call void @"$JsonWriter.string_field"(ptr %37, ptr @"$string.573", ptr %42)
+  %42 = call ptr @"$anon (./terra/base/codes.t:4).576"(i32 %41)
+  call void @"$JsonWriter.string_field"(ptr %37, ptr @"$string.575", ptr %42)
   %43 = load %4, ptr %15, align 1
   %44 = load ptr, ptr %out, align 8
   %45 = load ptr, ptr %made, align 8
@@ -62482,7 +62482,7 @@ entry:
   %50 = getelementptr %30, ptr %49, i32 0, i32 11
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  call void @"$JsonWriter.integer_field"(ptr %47, ptr @"$string.585", i64 %52)
+  call void @"$JsonWriter.integer_field"(ptr %47, ptr @"$string.589", i64 %52)
   %53 = load %4, ptr %13, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = load ptr, ptr %made, align 8
@@ -62492,28 +62492,28 @@ entry:
   %58 = load ptr, ptr %made, align 8
   %59 = getelementptr %29, ptr %58, i32 0, i32 10
   %60 = load i64, ptr %59, align 8
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.594", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.598", i64 %60)
   %61 = load %4, ptr %11, align 1
   %62 = load ptr, ptr %out, align 8
   %63 = load ptr, ptr %made, align 8
   %64 = getelementptr %29, ptr %63, i32 0, i32 21
   %65 = load i8, ptr %64, align 1
   %66 = icmp ne i8 %65, 0
-  call void @"$JsonWriter.boolean_field"(ptr %62, ptr @"$string.595", i1 zeroext %66)
+  call void @"$JsonWriter.boolean_field"(ptr %62, ptr @"$string.599", i1 zeroext %66)
   %67 = load %4, ptr %10, align 1
   %68 = load ptr, ptr %out, align 8
   %69 = load ptr, ptr %made, align 8
   %70 = getelementptr %29, ptr %69, i32 0, i32 22
   %71 = getelementptr [512 x i8], ptr %70, i32 0, i32 0
   %72 = getelementptr i8, ptr %71, i64 0
-  call void @"$JsonWriter.string_field"(ptr %68, ptr @"$string.596", ptr %72)
+  call void @"$JsonWriter.string_field"(ptr %68, ptr @"$string.600", ptr %72)
   %73 = load %4, ptr %9, align 1
   %74 = load ptr, ptr %out, align 8
   %75 = load ptr, ptr %made, align 8
   call void @"$write_buffers"(ptr %74, ptr %75)
   %76 = load %4, ptr %8, align 1
   %77 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %77, ptr @"$string.620")
+  call void @"$JsonWriter.key"(ptr %77, ptr @"$string.624")
   %78 = load %4, ptr %7, align 1
   %79 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %79)
@@ -62571,7 +62571,7 @@ entry:
   %10 = load ptr, ptr %source, align 8
   %11 = getelementptr %9, ptr %10, i32 0, i32 1
   %12 = load ptr, ptr %11, align 8
-  call void @"$JsonWriter.string_field"(ptr %9, ptr @"$string.475", ptr %12)
+  call void @"$JsonWriter.string_field"(ptr %9, ptr @"$string.477", ptr %12)
   %13 = load %4, ptr %8, align 1
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %source, align 8
@@ -62579,13 +62579,13 @@ entry:
   %17 = getelementptr %11, ptr %16, i32 0, i32 0
   %18 = getelementptr [64 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.476", ptr %19)
+  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.478", ptr %19)
   %20 = load %4, ptr %7, align 1
   %21 = load ptr, ptr %out, align 8
   %22 = load ptr, ptr %source, align 8
   %23 = getelementptr %9, ptr %22, i32 0, i32 10
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %21, ptr @"$string.478", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %21, ptr @"$string.480", i64 %24)
   %25 = load %4, ptr %6, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = load ptr, ptr %source, align 8
@@ -62595,13 +62595,13 @@ entry:
   %31 = getelementptr %9, ptr %30, i32 0, i32 11
   %32 = load i64, ptr %31, align 8
   %33 = add i64 %29, %32
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.569", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.571", i64 %33)
   %34 = load %4, ptr %5, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
   %37 = getelementptr %9, ptr %36, i32 0, i32 12
   %38 = load i64, ptr %37, align 8
-  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.480", i64 %38)
+  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.482", i64 %38)
   %39 = load %4, ptr %4, align 1
   %40 = load ptr, ptr %out, align 8
   %41 = load ptr, ptr %source, align 8
@@ -62611,19 +62611,19 @@ entry:
   %45 = getelementptr %9, ptr %44, i32 0, i32 13
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %43, %46
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.570", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.572", i64 %47)
   %48 = load %4, ptr %3, align 1
   %49 = load ptr, ptr %out, align 8
   %50 = load ptr, ptr %source, align 8
   %51 = getelementptr %9, ptr %50, i32 0, i32 8
   %52 = load i8, ptr %51, align 1
   %53 = icmp ne i8 %52, 0
-  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.571", i1 zeroext %53)
+  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.573", i1 zeroext %53)
   %54 = load %4, ptr %2, align 1
   ret void
 }
 
-define internal ptr @"$layout_name"(i32 %0) {
+define internal ptr @"$anon (./terra/base/codes.t:4).576"(i32 %0) {
 entry:
   %code = alloca i32, align 4
   store i32 %0, ptr %code, align 4
@@ -62634,7 +62634,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.574"
+  ret ptr @"$string.577"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -62650,7 +62650,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.575"
+  ret ptr @"$string.578"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -62682,18 +62682,18 @@ entry:
   %10 = getelementptr %30, ptr %9, i32 0, i32 6
   %11 = load i32, ptr %10, align 4
   %12 = sext i32 %11 to i64
-  call void @"$JsonWriter.integer_field"(ptr %7, ptr @"$string.576", i64 %12)
+  call void @"$JsonWriter.integer_field"(ptr %7, ptr @"$string.579", i64 %12)
   %13 = load %4, ptr %6, align 1
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %made, align 8
   %16 = call i32 @"$Plan.max_seq_from"(ptr %15)
-  %17 = call ptr @"$source_name"(i32 %16)
-  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.577", ptr %17)
+  %17 = call ptr @"$anon (./terra/base/codes.t:4).581"(i32 %16)
+  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.580", ptr %17)
   %18 = load %4, ptr %5, align 1
   %19 = load ptr, ptr %out, align 8
   %20 = load ptr, ptr %made, align 8
   %21 = call i64 @"$Plan.positions"(ptr %20)
-  call void @"$JsonWriter.integer_field"(ptr %19, ptr @"$string.582", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %19, ptr @"$string.586", i64 %21)
   %22 = load %4, ptr %4, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
@@ -62701,18 +62701,18 @@ entry:
   %26 = getelementptr %30, ptr %25, i32 0, i32 5
   %27 = load i32, ptr %26, align 4
   %28 = sext i32 %27 to i64
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.583", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.587", i64 %28)
   %29 = load %4, ptr %3, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = load ptr, ptr %made, align 8
   %32 = call i32 @"$Plan.max_batch_from"(ptr %31)
-  %33 = call ptr @"$source_name"(i32 %32)
-  call void @"$JsonWriter.string_field"(ptr %30, ptr @"$string.584", ptr %33)
+  %33 = call ptr @"$anon (./terra/base/codes.t:4).581"(i32 %32)
+  call void @"$JsonWriter.string_field"(ptr %30, ptr @"$string.588", ptr %33)
   %34 = load %4, ptr %2, align 1
   ret void
 }
 
-define internal ptr @"$source_name"(i32 %0) {
+define internal ptr @"$anon (./terra/base/codes.t:4).581"(i32 %0) {
 entry:
   %code = alloca i32, align 4
   store i32 %0, ptr %code, align 4
@@ -62723,7 +62723,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.578"
+  ret ptr @"$string.582"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -62739,7 +62739,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.579"
+  ret ptr @"$string.583"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -62771,7 +62771,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.580"
+  ret ptr @"$string.584"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -62787,7 +62787,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.581"
+  ret ptr @"$string.585"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -62951,7 +62951,7 @@ entry:
   %12 = getelementptr %29, ptr %11, i32 0, i32 5
   %13 = load i32, ptr %12, align 4
   %14 = call ptr @"$kv_dtype_name"(i32 %13)
-  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.586", ptr %14)
+  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.590", ptr %14)
   %15 = load %4, ptr %9, align 1
   %16 = load ptr, ptr %out, align 8
   %17 = load ptr, ptr %made, align 8
@@ -62959,12 +62959,12 @@ entry:
   %19 = getelementptr %29, ptr %18, i32 0, i32 5
   %20 = load i32, ptr %19, align 4
   %21 = call i64 @"$Plan.kv_bytes_per_token"(ptr %17, i32 %20)
-  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.588", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.592", i64 %21)
   %22 = load %4, ptr %8, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
   %25 = call i64 @"$Plan.kv_bytes_per_token"(ptr %24, i32 1)
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.589", i64 %25)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.593", i64 %25)
   %26 = load %4, ptr %7, align 1
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %made, align 8
@@ -62972,20 +62972,20 @@ entry:
   %30 = getelementptr %30, ptr %29, i32 0, i32 7
   %31 = load i32, ptr %30, align 4
   %32 = sext i32 %31 to i64
-  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.590", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.594", i64 %32)
   %33 = load %4, ptr %6, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = load ptr, ptr %made, align 8
   %36 = getelementptr %29, ptr %35, i32 0, i32 14
   %37 = load i64, ptr %36, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.591", i64 %37)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.595", i64 %37)
   %38 = load %4, ptr %5, align 1
   %39 = load ptr, ptr %out, align 8
   %40 = load ptr, ptr %made, align 8
   %41 = getelementptr %29, ptr %40, i32 0, i32 13
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
-  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.580", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.584", i64 %43)
   %44 = load %4, ptr %4, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -62998,13 +62998,13 @@ entry:
   %53 = load i32, ptr %52, align 4
   %54 = sext i32 %53 to i64
   %55 = mul i64 %49, %54
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.592", i64 %55)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.596", i64 %55)
   %56 = load %4, ptr %3, align 1
   %57 = load ptr, ptr %out, align 8
   %58 = load ptr, ptr %made, align 8
   %59 = call i32 @"$Plan.concurrent_requests"(ptr %58)
   %60 = sext i32 %59 to i64
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.593", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.597", i64 %60)
   %61 = load %4, ptr %2, align 1
   ret void
 }
@@ -63046,7 +63046,7 @@ else2:                                            ; preds = %else
   br i1 %12, label %then4, label %else5
 
 then4:                                            ; preds = %else2
-  ret ptr @"$string.587"
+  ret ptr @"$string.591"
 
 dead6:                                            ; No predecessors!
   br label %merge
@@ -63056,7 +63056,7 @@ else5:                                            ; preds = %else2
 
 merge:                                            ; preds = %else5, %dead6, %dead3, %dead
   %13 = load i32, ptr %dtype, align 4
-  %14 = call ptr @"$dtypes.name"(i32 %13)
+  %14 = call ptr @"$anon (./terra/base/codes.t:4).431"(i32 %13)
   ret ptr %14
 
 dead7:                                            ; No predecessors!
@@ -63091,7 +63091,7 @@ entry:
   %19 = sext i32 %18 to i64
   %20 = mul i64 %15, %19
   %21 = load i32, ptr %dtype, align 4
-  %22 = call i64 @"$dtypes.bytes"(i32 %21)
+  %22 = call i64 @"$anon (./terra/base/codes.t:4).365"(i32 %21)
   %23 = mul i64 %20, %22
   ret i64 %23
 
@@ -63179,7 +63179,7 @@ entry:
   call void @"$Plan.buffer_shape"(ptr noalias sret(%174) %28, ptr %29, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %28, i64 168, i1 false)
   %30 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.597")
+  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.601")
   %31 = load %4, ptr %27, align 1
   %32 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %32)
@@ -63193,7 +63193,7 @@ entry:
   %40 = getelementptr %174, ptr %shape, i32 0, i32 3
   %41 = load i64, ptr %40, align 8
   %42 = mul i64 %39, %41
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.598", i64 %42)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.602", i64 %42)
   %43 = load %4, ptr %25, align 1
   %44 = load ptr, ptr %out, align 8
   %45 = getelementptr %174, ptr %shape, i32 0, i32 2
@@ -63204,7 +63204,7 @@ entry:
   %50 = getelementptr %174, ptr %shape, i32 0, i32 3
   %51 = load i64, ptr %50, align 8
   %52 = mul i64 %49, %51
-  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.599", i64 %52)
+  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.603", i64 %52)
   %53 = load %4, ptr %24, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = getelementptr %174, ptr %shape, i32 0, i32 2
@@ -63215,7 +63215,7 @@ entry:
   %60 = getelementptr %174, ptr %shape, i32 0, i32 3
   %61 = load i64, ptr %60, align 8
   %62 = mul i64 %59, %61
-  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.600", i64 %62)
+  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.604", i64 %62)
   %63 = load %4, ptr %23, align 1
   %64 = load ptr, ptr %out, align 8
   %65 = getelementptr %174, ptr %shape, i32 0, i32 2
@@ -63239,13 +63239,13 @@ entry:
   %83 = trunc i8 %75 to i1
   %84 = select i1 %83, i64 %77, i64 %82
   %85 = mul i64 %66, %84
-  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.601", i64 %85)
+  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.605", i64 %85)
   %86 = load %4, ptr %22, align 1
   %87 = load ptr, ptr %out, align 8
   %88 = getelementptr %174, ptr %shape, i32 0, i32 2
   %89 = load i64, ptr %88, align 8
   %90 = mul i64 %89, 4
-  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.602", i64 %90)
+  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.606", i64 %90)
   %91 = load %4, ptr %21, align 1
   %92 = load ptr, ptr %out, align 8
   %93 = getelementptr %174, ptr %shape, i32 0, i32 2
@@ -63263,7 +63263,7 @@ entry:
   %105 = getelementptr %174, ptr %shape, i32 0, i32 3
   %106 = load i64, ptr %105, align 8
   %107 = mul i64 %104, %106
-  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.603", i64 %107)
+  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.607", i64 %107)
   %108 = load %4, ptr %20, align 1
   %109 = load ptr, ptr %out, align 8
   %110 = getelementptr %174, ptr %shape, i32 0, i32 2
@@ -63277,7 +63277,7 @@ entry:
   %118 = getelementptr %174, ptr %shape, i32 0, i32 3
   %119 = load i64, ptr %118, align 8
   %120 = mul i64 %117, %119
-  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.604", i64 %120)
+  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.608", i64 %120)
   %121 = load %4, ptr %19, align 1
   %122 = load ptr, ptr %out, align 8
   %123 = getelementptr %174, ptr %shape, i32 0, i32 2
@@ -63291,7 +63291,7 @@ entry:
   %131 = getelementptr %174, ptr %shape, i32 0, i32 3
   %132 = load i64, ptr %131, align 8
   %133 = mul i64 %130, %132
-  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.605", i64 %133)
+  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.609", i64 %133)
   %134 = load %4, ptr %18, align 1
   %135 = load ptr, ptr %out, align 8
   %136 = getelementptr %174, ptr %shape, i32 0, i32 2
@@ -63303,7 +63303,7 @@ entry:
   %142 = getelementptr %174, ptr %shape, i32 0, i32 3
   %143 = load i64, ptr %142, align 8
   %144 = mul i64 %141, %143
-  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.606", i64 %144)
+  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.610", i64 %144)
   %145 = load %4, ptr %17, align 1
   %146 = load ptr, ptr %out, align 8
   %147 = getelementptr %174, ptr %shape, i32 0, i32 2
@@ -63314,7 +63314,7 @@ entry:
   %152 = getelementptr %174, ptr %shape, i32 0, i32 3
   %153 = load i64, ptr %152, align 8
   %154 = mul i64 %151, %153
-  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.607", i64 %154)
+  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.611", i64 %154)
   %155 = load %4, ptr %16, align 1
   %156 = load ptr, ptr %out, align 8
   %157 = getelementptr %174, ptr %shape, i32 0, i32 2
@@ -63322,13 +63322,13 @@ entry:
   %159 = getelementptr %174, ptr %shape, i32 0, i32 8
   %160 = load i64, ptr %159, align 8
   %161 = mul i64 %158, %160
-  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.608", i64 %161)
+  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.612", i64 %161)
   %162 = load %4, ptr %15, align 1
   %163 = load ptr, ptr %out, align 8
   %164 = getelementptr %174, ptr %shape, i32 0, i32 2
   %165 = load i64, ptr %164, align 8
   %166 = mul i64 %165, 4
-  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.609", i64 %166)
+  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.613", i64 %166)
   %167 = load %4, ptr %14, align 1
   %168 = load ptr, ptr %out, align 8
   %169 = getelementptr %174, ptr %shape, i32 0, i32 2
@@ -63339,7 +63339,7 @@ entry:
   %174 = getelementptr %174, ptr %shape, i32 0, i32 3
   %175 = load i64, ptr %174, align 8
   %176 = mul i64 %173, %175
-  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.610", i64 %176)
+  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.614", i64 %176)
   %177 = load %4, ptr %13, align 1
   %178 = load ptr, ptr %out, align 8
   %179 = getelementptr %174, ptr %shape, i32 0, i32 2
@@ -63348,7 +63348,7 @@ entry:
   %182 = load i64, ptr %181, align 8
   %183 = mul i64 %180, %182
   %184 = mul i64 %183, 4
-  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.611", i64 %184)
+  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.615", i64 %184)
   %185 = load %4, ptr %12, align 1
   %186 = load ptr, ptr %out, align 8
   %187 = getelementptr %174, ptr %shape, i32 0, i32 2
@@ -63357,7 +63357,7 @@ entry:
   %190 = load i64, ptr %189, align 8
   %191 = mul i64 %188, %190
   %192 = mul i64 %191, 4
-  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.612", i64 %192)
+  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.616", i64 %192)
   %193 = load %4, ptr %11, align 1
   %194 = load ptr, ptr %out, align 8
   %195 = getelementptr %174, ptr %shape, i32 0, i32 10
@@ -63366,7 +63366,7 @@ entry:
   %198 = load i64, ptr %197, align 8
   %199 = mul i64 %196, %198
   %200 = mul i64 %199, 4
-  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.613", i64 %200)
+  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.617", i64 %200)
   %201 = load %4, ptr %10, align 1
   %202 = load ptr, ptr %out, align 8
   %203 = getelementptr %174, ptr %shape, i32 0, i32 10
@@ -63381,7 +63381,7 @@ entry:
   %211 = getelementptr %174, ptr %shape, i32 0, i32 14
   %212 = load i64, ptr %211, align 8
   %213 = mul i64 %212, 4
-  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.614", i64 %213)
+  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.618", i64 %213)
   %214 = load %4, ptr %8, align 1
   %215 = load ptr, ptr %out, align 8
   %216 = getelementptr %174, ptr %shape, i32 0, i32 1
@@ -63396,7 +63396,7 @@ entry:
   %225 = mul i64 %224, 4
   %226 = trunc i8 %219 to i1
   %227 = select i1 %226, i64 %225, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %215, ptr @"$string.615", i64 %227)
+  call void @"$JsonWriter.integer_field"(ptr %215, ptr @"$string.619", i64 %227)
   %228 = load %4, ptr %7, align 1
   %229 = load ptr, ptr %out, align 8
   %230 = getelementptr %174, ptr %shape, i32 0, i32 14
@@ -63406,7 +63406,7 @@ entry:
   %234 = sdiv i64 %233, 2
   %235 = mul i64 %231, %234
   %236 = mul i64 %235, 4
-  call void @"$JsonWriter.integer_field"(ptr %229, ptr @"$string.616", i64 %236)
+  call void @"$JsonWriter.integer_field"(ptr %229, ptr @"$string.620", i64 %236)
   %237 = load %4, ptr %6, align 1
   %238 = load ptr, ptr %out, align 8
   %239 = getelementptr %174, ptr %shape, i32 0, i32 14
@@ -63416,12 +63416,12 @@ entry:
   %243 = sdiv i64 %242, 2
   %244 = mul i64 %240, %243
   %245 = mul i64 %244, 4
-  call void @"$JsonWriter.integer_field"(ptr %238, ptr @"$string.617", i64 %245)
+  call void @"$JsonWriter.integer_field"(ptr %238, ptr @"$string.621", i64 %245)
   %246 = load %4, ptr %5, align 1
   %247 = load ptr, ptr %out, align 8
   %248 = getelementptr %174, ptr %shape, i32 0, i32 16
   %249 = load i64, ptr %248, align 8
-  call void @"$JsonWriter.integer_field"(ptr %247, ptr @"$string.618", i64 %249)
+  call void @"$JsonWriter.integer_field"(ptr %247, ptr @"$string.622", i64 %249)
   %250 = load %4, ptr %4, align 1
   %251 = load ptr, ptr %out, align 8
   %252 = getelementptr %174, ptr %shape, i32 0, i32 0
@@ -63436,7 +63436,7 @@ entry:
   %261 = mul i64 %260, 4
   %262 = trunc i8 %255 to i1
   %263 = select i1 %262, i64 %261, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %251, ptr @"$string.619", i64 %263)
+  call void @"$JsonWriter.integer_field"(ptr %251, ptr @"$string.623", i64 %263)
   %264 = load %4, ptr %3, align 1
   %265 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %265)
@@ -63474,42 +63474,42 @@ entry:
   %18 = load ptr, ptr %out, align 8
   %19 = load i32, ptr %index, align 4
   %20 = sext i32 %19 to i64
-  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.621", i64 %20)
+  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.625", i64 %20)
   %21 = load %4, ptr %11, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = getelementptr %176, ptr %rank, i32 0, i32 0
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.622", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.626", i64 %24)
   %25 = load %4, ptr %10, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = getelementptr %176, ptr %rank, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.623", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.627", i64 %28)
   %29 = load %4, ptr %9, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = getelementptr %176, ptr %rank, i32 0, i32 2
   %32 = load i64, ptr %31, align 8
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.624", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.628", i64 %32)
   %33 = load %4, ptr %8, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = getelementptr %176, ptr %rank, i32 0, i32 3
   %36 = load i64, ptr %35, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.625", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.629", i64 %36)
   %37 = load %4, ptr %7, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = getelementptr %176, ptr %rank, i32 0, i32 4
   %40 = load i64, ptr %39, align 8
-  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.626", i64 %40)
+  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.630", i64 %40)
   %41 = load %4, ptr %6, align 1
   %42 = load ptr, ptr %out, align 8
   %43 = getelementptr %176, ptr %rank, i32 0, i32 5
   %44 = load i64, ptr %43, align 8
-  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.627", i64 %44)
+  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.631", i64 %44)
   %45 = load %4, ptr %5, align 1
   %46 = load ptr, ptr %out, align 8
   %47 = getelementptr %176, ptr %rank, i32 0, i32 6
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.628", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.632", i64 %48)
   %49 = load %4, ptr %4, align 1
   %50 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %50)
@@ -64072,7 +64072,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.629")
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.633")
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -64413,7 +64413,7 @@ then3:                                            ; preds = %then
   %58 = getelementptr [1024 x i8], ptr %57, i32 0, i32 0
   %59 = getelementptr i8, ptr %58, i64 0
   %60 = load i32, ptr %capacity, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.630", i32 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.634", i32 %60)
   %62 = load ptr, ptr %target, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -64598,7 +64598,7 @@ then3:                                            ; preds = %then
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.631", ptr @"$string.632")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.635", ptr @"$string.636")
   %19 = load ptr, ptr %target1, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -64724,7 +64724,7 @@ then3:                                            ; preds = %then
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.633")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.637")
   %31 = load ptr, ptr %target1, align 8
   %32 = getelementptr %5, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
@@ -64798,9 +64798,9 @@ entry:
   %17 = load ptr, ptr %made, align 8
   %18 = getelementptr %68, ptr %17, i32 0, i32 10
   %19 = load i64, ptr %18, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.634", i64 %19)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.638", i64 %19)
   %20 = load %4, ptr %12, align 1
-  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.635")
+  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.639")
   %21 = load %4, ptr %11, align 1
   call void @"$JsonWriter.begin_array"(ptr %out)
   %22 = load %4, ptr %10, align 1
@@ -64832,17 +64832,17 @@ forbody:                                          ; preds = %forcond
   %39 = load ptr, ptr %total, align 8
   %40 = getelementptr %69, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
-  call void @"$JsonWriter.string_field"(ptr %out, ptr @"$string.487", ptr %41)
+  call void @"$JsonWriter.string_field"(ptr %out, ptr @"$string.489", ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %total, align 8
   %44 = getelementptr %69, ptr %43, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.636", i64 %45)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.640", i64 %45)
   %46 = load %4, ptr %7, align 1
   %47 = load ptr, ptr %total, align 8
   %48 = getelementptr %69, ptr %47, i32 0, i32 2
   %49 = load i64, ptr %48, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.637", i64 %49)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.641", i64 %49)
   %50 = load %4, ptr %6, align 1
   call void @"$JsonWriter.end_object"(ptr %out)
   %51 = load %4, ptr %5, align 1
@@ -64897,7 +64897,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.631", ptr @"$string.638")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.635", ptr @"$string.642")
   %19 = load ptr, ptr %target, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -65073,7 +65073,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %then2
   %18 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %18, ptr @"$string.639", i32 -1)
+  call void @"$Rank.enter"(ptr %18, ptr @"$string.643", i32 -1)
   %19 = load %4, ptr %4, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %self, align 8
@@ -65299,7 +65299,7 @@ then5:                                            ; preds = %then2
   %32 = getelementptr %41, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
   %34 = load i32, ptr %num_pages, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.646", i32 %33, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.650", i32 %33, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -65496,7 +65496,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %37, ptr %28, i32 0, i32 2
   %30 = getelementptr %38, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.640", i32 %27, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.644", i32 %27, i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -65549,7 +65549,7 @@ then9:                                            ; preds = %then5
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %num_pages, align 4
   %60 = load i64, ptr %held, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.641", i32 %59, i64 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.645", i32 %59, i64 %60)
   %62 = load ptr, ptr %target7, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -65601,7 +65601,7 @@ then17:                                           ; preds = %then13
   %87 = getelementptr %37, ptr %86, i32 0, i32 21
   %88 = getelementptr %51, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.642", i64 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.646", i64 %89)
   %91 = load ptr, ptr %target15, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -65727,7 +65727,7 @@ then3:                                            ; preds = %then
   %45 = getelementptr %71, ptr %44, i32 0, i32 0
   %46 = load i64, ptr %45, align 8
   %47 = load i32, ptr %needed, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.643", i32 %43, i64 %46, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.647", i32 %43, i64 %46, i32 %47)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %5, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -65877,7 +65877,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.26", i32 79, ptr @"$string.644")
+  call void @"$check.fail"(ptr @"$string.26", i32 79, ptr @"$string.648")
   %15 = load %4, ptr %8, align 1
   br label %merge
 
@@ -65895,7 +65895,7 @@ merge:                                            ; preds = %else, %then
   br i1 %22, label %else3, label %then2
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.26", i32 80, ptr @"$string.645")
+  call void @"$check.fail"(ptr @"$string.26", i32 80, ptr @"$string.649")
   %23 = load %4, ptr %7, align 1
   br label %merge1
 
@@ -66477,7 +66477,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr %71, ptr %38, i32 0, i32 15
   %40 = getelementptr %17, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.647", i64 %37, i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.651", i64 %37, i64 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -66706,7 +66706,7 @@ entry:
 
 then:                                             ; preds = %entry
   %35 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %35, ptr @"$string.648", i32 -1)
+  call void @"$Rank.enter"(ptr %35, ptr @"$string.652", i32 -1)
   %36 = load %4, ptr %8, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %self, align 8
@@ -66745,7 +66745,7 @@ merge1:                                           ; preds = %else3, %dead
 
 else:                                             ; preds = %entry
   %56 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %56, ptr @"$string.649", i32 -1)
+  call void @"$Rank.enter"(ptr %56, ptr @"$string.653", i32 -1)
   %57 = load %4, ptr %6, align 1
   %58 = load ptr, ptr %self, align 8
   %59 = load ptr, ptr %self, align 8
@@ -66784,7 +66784,7 @@ merge5:                                           ; preds = %else7, %dead8
 
 merge:                                            ; preds = %merge5, %merge1
   %77 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %77, ptr @"$string.650", i32 -1)
+  call void @"$Rank.enter"(ptr %77, ptr @"$string.654", i32 -1)
   %78 = load %4, ptr %4, align 1
   %79 = load ptr, ptr %self, align 8
   %80 = load ptr, ptr %self, align 8
@@ -67098,7 +67098,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %30 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %30, ptr @"$string.651", i32 -1)
+  call void @"$Rank.enter"(ptr %30, ptr @"$string.655", i32 -1)
   %31 = load %4, ptr %6, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %self, align 8
@@ -67156,7 +67156,7 @@ merge1:                                           ; preds = %else3, %merge4
   %65 = getelementptr %180, ptr %args, i32 0, i32 4
   store ptr %64, ptr %65, align 8
   %66 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %66, ptr @"$string.614", i32 -1)
+  call void @"$Rank.enter"(ptr %66, ptr @"$string.618", i32 -1)
   %67 = load %4, ptr %4, align 1
   %68 = load ptr, ptr %self, align 8
   %69 = load ptr, ptr %self, align 8
@@ -67239,7 +67239,7 @@ entry:
   br i1 %8, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.81", i32 10, ptr @"$string.652")
+  call void @"$check.fail"(ptr @"$string.81", i32 10, ptr @"$string.656")
   %9 = load %4, ptr %4, align 1
   br label %merge
 
@@ -67267,7 +67267,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %23, label %else, label %then
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.81", i32 11, ptr @"$string.653")
+  call void @"$check.fail"(ptr @"$string.81", i32 11, ptr @"$string.657")
   %24 = load %4, ptr %3, align 1
   br label %merge1
 
@@ -67486,7 +67486,7 @@ entry:
   %8 = getelementptr %181, ptr %args, i32 0, i32 0
   store ptr %7, ptr %8, align 8
   %9 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %9, ptr @"$string.654", i32 -1)
+  call void @"$Rank.enter"(ptr %9, ptr @"$string.658", i32 -1)
   %10 = load %4, ptr %4, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = load ptr, ptr %self, align 8
@@ -68215,7 +68215,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i32, ptr %num_masks, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.655", i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.659", i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -68494,7 +68494,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %71, ptr %20, i32 0, i32 0
   %22 = load i64, ptr %21, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.656", i64 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.660", i64 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -68546,7 +68546,7 @@ then9:                                            ; preds = %then5
   %49 = load ptr, ptr %item, align 8
   %50 = getelementptr %71, ptr %49, i32 0, i32 29
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.657", i32 %45, i64 %48, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.661", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -68598,7 +68598,7 @@ then17:                                           ; preds = %then13
   %78 = load ptr, ptr %item, align 8
   %79 = getelementptr %71, ptr %78, i32 0, i32 31
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.658", i32 %74, i64 %77, i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.662", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
   %83 = getelementptr %5, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -69045,7 +69045,7 @@ then8:                                            ; preds = %merge4
   %46 = load ptr, ptr %r, align 8
   %47 = getelementptr %108, ptr %46, i32 0, i32 1
   %48 = load i32, ptr %47, align 4
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.694", i32 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.698", i32 %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -69106,7 +69106,7 @@ then16:                                           ; preds = %then12
   %81 = getelementptr i8, ptr %80, i64 0
   %82 = load i64, ptr %count, align 8
   %83 = load i32, ptr %most, align 4
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.695", i64 %82, i32 %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.699", i64 %82, i32 %83)
   %85 = load ptr, ptr %target14, align 8
   %86 = getelementptr %5, ptr %85, i32 0, i32 0
   %87 = getelementptr [1024 x i8], ptr %86, i32 0, i32 0
@@ -69175,7 +69175,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.659")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.663")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -69223,7 +69223,7 @@ then9:                                            ; preds = %then5
   %41 = load ptr, ptr %r, align 8
   %42 = getelementptr %108, ptr %41, i32 0, i32 0
   %43 = load i32, ptr %42, align 4
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.660", i32 %43, i32 152)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.664", i32 %43, i32 152)
   %45 = load ptr, ptr %target7, align 8
   %46 = getelementptr %5, ptr %45, i32 0, i32 0
   %47 = getelementptr [1024 x i8], ptr %46, i32 0, i32 0
@@ -69314,7 +69314,7 @@ then26:                                           ; preds = %then22
   %83 = load ptr, ptr %r, align 8
   %84 = getelementptr %108, ptr %83, i32 0, i32 7
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.680", i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.684", i32 %85)
   %87 = load ptr, ptr %target24, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -69346,7 +69346,7 @@ merge21:                                          ; preds = %else23, %dead28
   %99 = getelementptr %184, ptr %98, i32 0, i32 0
   %100 = load i32, ptr %99, align 4
   %101 = load ptr, ptr %message, align 8
-  %102 = call i32 @"$request.check_tokens"(ptr @"$string.681", ptr %94, i32 %97, i32 %100, ptr %101)
+  %102 = call i32 @"$request.check_tokens"(ptr @"$string.685", ptr %94, i32 %97, i32 %100, ptr %101)
   store i32 %102, ptr %code29, align 4
   %103 = load i32, ptr %code29, align 4
   %104 = icmp ne i32 %103, 0
@@ -69469,7 +69469,7 @@ then5:                                            ; preds = %then2
   %37 = load ptr, ptr %r, align 8
   %38 = getelementptr %108, ptr %37, i32 0, i32 3
   %39 = load i32, ptr %38, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.664", i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.668", i32 %39)
   %41 = load ptr, ptr %target, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -69531,7 +69531,7 @@ then13:                                           ; preds = %then9
   %73 = load ptr, ptr %r, align 8
   %74 = getelementptr %108, ptr %73, i32 0, i32 3
   %75 = load i32, ptr %74, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.665", i32 %72, i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.669", i32 %72, i32 %75)
   %77 = load ptr, ptr %target11, align 8
   %78 = getelementptr %5, ptr %77, i32 0, i32 0
   %79 = getelementptr [1024 x i8], ptr %78, i32 0, i32 0
@@ -69578,7 +69578,7 @@ then21:                                           ; preds = %then17
   %97 = load ptr, ptr %r, align 8
   %98 = getelementptr %108, ptr %97, i32 0, i32 18
   %99 = load i64, ptr %98, align 8
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.666", i64 %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.670", i64 %99)
   %101 = load ptr, ptr %target19, align 8
   %102 = getelementptr %5, ptr %101, i32 0, i32 0
   %103 = getelementptr [1024 x i8], ptr %102, i32 0, i32 0
@@ -69625,7 +69625,7 @@ then29:                                           ; preds = %then25
   %121 = load ptr, ptr %r, align 8
   %122 = getelementptr %108, ptr %121, i32 0, i32 16
   %123 = load i32, ptr %122, align 4
-  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.667", i32 %123)
+  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.671", i32 %123)
   %125 = load ptr, ptr %target27, align 8
   %126 = getelementptr %5, ptr %125, i32 0, i32 0
   %127 = getelementptr [1024 x i8], ptr %126, i32 0, i32 0
@@ -69684,7 +69684,7 @@ then37:                                           ; preds = %then33
   %154 = load ptr, ptr %limits, align 8
   %155 = getelementptr %184, ptr %154, i32 0, i32 0
   %156 = load i32, ptr %155, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.668", i32 %153, i32 %156)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.672", i32 %153, i32 %156)
   %158 = load ptr, ptr %target35, align 8
   %159 = getelementptr %5, ptr %158, i32 0, i32 0
   %160 = getelementptr [1024 x i8], ptr %159, i32 0, i32 0
@@ -69769,7 +69769,7 @@ then2:                                            ; preds = %then
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
   %19 = load i32, ptr %num_tokens, align 4
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.661", i32 %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.665", i32 %19)
   %21 = load ptr, ptr %target, align 8
   %22 = getelementptr %5, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
@@ -69818,7 +69818,7 @@ then9:                                            ; preds = %then5
   %43 = load ptr, ptr %limits, align 8
   %44 = getelementptr %184, ptr %43, i32 0, i32 1
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.662", i32 %42, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.666", i32 %42, i32 %45)
   %47 = load ptr, ptr %target7, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -69846,7 +69846,7 @@ merge4:                                           ; preds = %else6, %dead11
   %55 = getelementptr %184, ptr %54, i32 0, i32 0
   %56 = load i32, ptr %55, align 4
   %57 = load ptr, ptr %message, align 8
-  %58 = call i32 @"$request.check_tokens"(ptr @"$string.663", ptr %52, i32 %53, i32 %56, ptr %57)
+  %58 = call i32 @"$request.check_tokens"(ptr @"$string.667", ptr %52, i32 %53, i32 %56, ptr %57)
   ret i32 %58
 
 dead12:                                           ; No predecessors!
@@ -69927,7 +69927,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %limits, align 8
   %25 = getelementptr %184, ptr %24, i32 0, i32 4
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.669", i32 %20, i32 %23, i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.673", i32 %20, i32 %23, i32 %26)
   %28 = load ptr, ptr %target, align 8
   %29 = getelementptr %5, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
@@ -70010,7 +70010,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %72, ptr %29, i32 0, i32 0
   %31 = load float, ptr %30, align 4
   %32 = fpext float %31 to double
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.670", double %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.674", double %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -70036,7 +70036,7 @@ merge:                                            ; preds = %else, %dead
   %40 = getelementptr %72, ptr %39, i32 0, i32 1
   %41 = load float, ptr %40, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$check_unit_range"(ptr @"$string.673", float %41, float 0.000000e+00, i1 zeroext true, ptr %42)
+  %43 = call i32 @"$check_unit_range"(ptr @"$string.677", float %41, float 0.000000e+00, i1 zeroext true, ptr %42)
   store i32 %43, ptr %code, align 4
   %44 = load i32, ptr %code, align 4
   %45 = icmp ne i32 %44, 0
@@ -70059,7 +70059,7 @@ merge4:                                           ; preds = %else6, %dead7
   %50 = getelementptr %72, ptr %49, i32 0, i32 2
   %51 = load float, ptr %50, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_unit_range"(ptr @"$string.674", float %51, float 0.000000e+00, i1 zeroext false, ptr %52)
+  %53 = call i32 @"$check_unit_range"(ptr @"$string.678", float %51, float 0.000000e+00, i1 zeroext false, ptr %52)
   store i32 %53, ptr %code8, align 4
   %54 = load i32, ptr %code8, align 4
   %55 = icmp ne i32 %54, 0
@@ -70103,7 +70103,7 @@ then18:                                           ; preds = %then14
   %74 = load ptr, ptr %s, align 8
   %75 = getelementptr %72, ptr %74, i32 0, i32 3
   %76 = load i32, ptr %75, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.675", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.679", i32 %76)
   %78 = load ptr, ptr %target16, align 8
   %79 = getelementptr %5, ptr %78, i32 0, i32 0
   %80 = getelementptr [1024 x i8], ptr %79, i32 0, i32 0
@@ -70160,7 +70160,7 @@ then27:                                           ; preds = %then22
   %105 = getelementptr %72, ptr %104, i32 0, i32 4
   %106 = load float, ptr %105, align 4
   %107 = fpext float %106 to double
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.676", double %107)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.680", double %107)
   %109 = load ptr, ptr %target25, align 8
   %110 = getelementptr %5, ptr %109, i32 0, i32 0
   %111 = getelementptr [1024 x i8], ptr %110, i32 0, i32 0
@@ -70208,7 +70208,7 @@ then35:                                           ; preds = %then31
   %130 = getelementptr %72, ptr %129, i32 0, i32 5
   %131 = load float, ptr %130, align 4
   %132 = fpext float %131 to double
-  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %128, i64 1024, ptr @"$string.677", double %132)
+  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %128, i64 1024, ptr @"$string.681", double %132)
   %134 = load ptr, ptr %target33, align 8
   %135 = getelementptr %5, ptr %134, i32 0, i32 0
   %136 = getelementptr [1024 x i8], ptr %135, i32 0, i32 0
@@ -70256,7 +70256,7 @@ then43:                                           ; preds = %then39
   %155 = getelementptr %72, ptr %154, i32 0, i32 6
   %156 = load float, ptr %155, align 4
   %157 = fpext float %156 to double
-  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.678", double %157)
+  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.682", double %157)
   %159 = load ptr, ptr %target41, align 8
   %160 = getelementptr %5, ptr %159, i32 0, i32 0
   %161 = getelementptr [1024 x i8], ptr %160, i32 0, i32 0
@@ -70312,7 +70312,7 @@ then51:                                           ; preds = %then47
   %185 = load ptr, ptr %s, align 8
   %186 = getelementptr %72, ptr %185, i32 0, i32 7
   %187 = load i32, ptr %186, align 4
-  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %184, i64 1024, ptr @"$string.679", i32 %187, i32 20)
+  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %184, i64 1024, ptr @"$string.683", i32 %187, i32 20)
   %189 = load ptr, ptr %target49, align 8
   %190 = getelementptr %5, ptr %189, i32 0, i32 0
   %191 = getelementptr [1024 x i8], ptr %190, i32 0, i32 0
@@ -70452,7 +70452,7 @@ then5:                                            ; preds = %then2
   %46 = fpext float %45 to double
   %47 = load float, ptr %lowest, align 4
   %48 = fpext float %47 to double
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.671", ptr %44, double %46, double %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.675", ptr %44, double %46, double %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -70492,7 +70492,7 @@ then9:                                            ; preds = %merge1
   %66 = fpext float %65 to double
   %67 = load float, ptr %lowest, align 4
   %68 = fpext float %67 to double
-  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.672", ptr %64, double %66, double %68)
+  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.676", ptr %64, double %66, double %68)
   %70 = load ptr, ptr %target7, align 8
   %71 = getelementptr %5, ptr %70, i32 0, i32 0
   %72 = getelementptr [1024 x i8], ptr %71, i32 0, i32 0
@@ -70572,7 +70572,7 @@ then2:                                            ; preds = %then
   %28 = load ptr, ptr %r, align 8
   %29 = getelementptr %108, ptr %28, i32 0, i32 9
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.682", i32 %30, i32 1024)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.686", i32 %30, i32 1024)
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -70638,7 +70638,7 @@ then13:                                           ; preds = %then9
   %59 = getelementptr %108, ptr %58, i32 0, i32 9
   %60 = load i32, ptr %59, align 4
   %61 = add i32 %60, 1
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.683", i32 %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.687", i32 %61)
   %63 = load ptr, ptr %target11, align 8
   %64 = getelementptr %5, ptr %63, i32 0, i32 0
   %65 = getelementptr [1024 x i8], ptr %64, i32 0, i32 0
@@ -70689,7 +70689,7 @@ then21:                                           ; preds = %then17
   %87 = load ptr, ptr %86, align 8
   %88 = getelementptr i32, ptr %87, i64 0
   %89 = load i32, ptr %88, align 4
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %84, i64 1024, ptr @"$string.684", i32 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %84, i64 1024, ptr @"$string.688", i32 %89)
   %91 = load ptr, ptr %target19, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -70766,7 +70766,7 @@ then30:                                           ; preds = %then26
   %133 = getelementptr i8, ptr %132, i64 0
   %134 = load i32, ptr %i, align 4
   %135 = load i32, ptr %length, align 4
-  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %133, i64 1024, ptr @"$string.685", i32 %134, i32 %135)
+  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %133, i64 1024, ptr @"$string.689", i32 %134, i32 %135)
   %137 = load ptr, ptr %target28, align 8
   %138 = getelementptr %5, ptr %137, i32 0, i32 0
   %139 = getelementptr [1024 x i8], ptr %138, i32 0, i32 0
@@ -70809,7 +70809,7 @@ merge24:                                          ; preds = %forcond
   %156 = getelementptr %184, ptr %155, i32 0, i32 0
   %157 = load i32, ptr %156, align 4
   %158 = load ptr, ptr %message, align 8
-  %159 = call i32 @"$request.check_tokens"(ptr @"$string.686", ptr %145, i32 %154, i32 %157, ptr %158)
+  %159 = call i32 @"$request.check_tokens"(ptr @"$string.690", ptr %145, i32 %154, i32 %157, ptr %158)
   ret i32 %159
 
 dead33:                                           ; No predecessors!
@@ -70883,7 +70883,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %108, ptr %39, i32 0, i32 10
   %41 = load i32, ptr %40, align 4
   %42 = load i32, ptr %most, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.687", i32 %41, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.691", i32 %41, i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -70915,7 +70915,7 @@ merge:                                            ; preds = %else, %dead
   %56 = getelementptr %184, ptr %55, i32 0, i32 0
   %57 = load i32, ptr %56, align 4
   %58 = load ptr, ptr %message, align 8
-  %59 = call i32 @"$request.check_tokens"(ptr @"$string.688", ptr %51, i32 %54, i32 %57, ptr %58)
+  %59 = call i32 @"$request.check_tokens"(ptr @"$string.692", ptr %51, i32 %54, i32 %57, ptr %58)
   store i32 %59, ptr %code, align 4
   %60 = load i32, ptr %code, align 4
   %61 = icmp ne i32 %60, 0
@@ -70968,7 +70968,7 @@ then13:                                           ; preds = %then9
   %86 = load ptr, ptr %r, align 8
   %87 = getelementptr %108, ptr %86, i32 0, i32 10
   %88 = load i32, ptr %87, align 4
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.689", i32 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.693", i32 %88)
   %90 = load ptr, ptr %target11, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -71041,7 +71041,7 @@ then22:                                           ; preds = %then18
   %129 = getelementptr float, ptr %126, i64 %128
   %130 = load float, ptr %129, align 4
   %131 = fpext float %130 to double
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %122, i64 1024, ptr @"$string.690", i32 %123, double %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %122, i64 1024, ptr @"$string.694", i32 %123, double %131)
   %133 = load ptr, ptr %target20, align 8
   %134 = getelementptr %5, ptr %133, i32 0, i32 0
   %135 = getelementptr [1024 x i8], ptr %134, i32 0, i32 0
@@ -71118,7 +71118,7 @@ then33:                                           ; preds = %then29
   %176 = sext i32 %175 to i64
   %177 = getelementptr i32, ptr %174, i64 %176
   %178 = load i32, ptr %177, align 4
-  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.691", i32 %171, i32 %178)
+  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.695", i32 %171, i32 %178)
   %180 = load ptr, ptr %target31, align 8
   %181 = getelementptr %5, ptr %180, i32 0, i32 0
   %182 = getelementptr [1024 x i8], ptr %181, i32 0, i32 0
@@ -71729,7 +71729,7 @@ forbody:                                          ; preds = %forcond
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
   %39 = getelementptr { i64 }, ptr %2, i32 0, i32 0
   %40 = load i64, ptr %39, align 8
-  %41 = call zeroext i1 @"$Vector.push.692"(ptr %15, i64 %40)
+  %41 = call zeroext i1 @"$Vector.push.696"(ptr %15, i64 %40)
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
   br i1 %43, label %else, label %then
@@ -71774,7 +71774,7 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.692"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.push.696"(ptr %0, i64 %1) {
 entry:
   %value = alloca %186, align 8
   %self = alloca ptr, align 8
@@ -71786,7 +71786,7 @@ entry:
   %5 = getelementptr %73, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
-  %8 = call zeroext i1 @"$Vector.reserve.693"(ptr %3, i64 %7)
+  %8 = call zeroext i1 @"$Vector.reserve.697"(ptr %3, i64 %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %else, label %then
@@ -71822,7 +71822,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.693"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.697"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -71974,7 +71974,7 @@ and.lhs.true:                                     ; preds = %forbody
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %4, ptr align 4 %bias, i64 8, i1 false)
   %29 = getelementptr { i64 }, ptr %4, i32 0, i32 0
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$Vector.push.692"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.push.696"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else, label %then
@@ -72034,7 +72034,7 @@ forbody4:                                         ; preds = %forcond3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
   %63 = getelementptr { i64 }, ptr %1, i32 0, i32 0
   %64 = load i64, ptr %63, align 8
-  %65 = call zeroext i1 @"$Vector.push.692"(ptr %46, i64 %64)
+  %65 = call zeroext i1 @"$Vector.push.696"(ptr %46, i64 %64)
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
   br i1 %67, label %else8, label %then7
@@ -72407,7 +72407,7 @@ then2:                                            ; preds = %then
   %32 = getelementptr %37, ptr %31, i32 0, i32 2
   %33 = getelementptr %38, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.696", i64 %26, i32 %30, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.700", i64 %26, i32 %30, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -72509,7 +72509,7 @@ then5:                                            ; preds = %then2
   %44 = getelementptr %38, ptr %43, i32 0, i32 9
   %45 = getelementptr %32, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.697", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.701", i32 %46)
   %48 = load ptr, ptr %target, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -72594,7 +72594,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.704", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.708", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -73093,7 +73093,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.22", i32 220, ptr @"$string.698")
+  call void @"$check.fail"(ptr @"$string.22", i32 220, ptr @"$string.702")
   %13 = load %4, ptr %3, align 1
   br label %merge
 
@@ -73972,7 +73972,7 @@ merge2:                                           ; preds = %else, %dead
   %49 = load i32, ptr %48, align 4
   %50 = load i32, ptr %planned, align 4
   %51 = sub i32 %49, %50
-  %52 = call i32 @"$smaller.699"(i32 %43, i32 %51)
+  %52 = call i32 @"$smaller.703"(i32 %43, i32 %51)
   %53 = add i32 %40, %52
   store i32 %53, ptr %planned, align 4
   br label %condition
@@ -74031,7 +74031,7 @@ merge:                                            ; preds = %forcond
   %29 = getelementptr %46, ptr %28, i32 0, i32 10
   %30 = getelementptr %32, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 @"$smaller.699"(i32 %25, i32 %31)
+  %32 = call i32 @"$smaller.703"(i32 %25, i32 %31)
   ret i32 %32
 
 dead:                                             ; No predecessors!
@@ -74097,7 +74097,7 @@ then5:                                            ; preds = %merge
   %26 = getelementptr %39, ptr %25, i32 0, i32 0
   %27 = getelementptr %40, ptr %26, i32 0, i32 4
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 @"$smaller.699"(i32 %24, i32 %28)
+  %29 = call i32 @"$smaller.703"(i32 %24, i32 %28)
   ret i32 %29
 
 dead7:                                            ; No predecessors!
@@ -74133,7 +74133,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal i32 @"$smaller.699"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.703"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -75036,7 +75036,7 @@ entry:
   br i1 %9, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.700", i32 203, ptr @"$string.701")
+  call void @"$check.fail"(ptr @"$string.704", i32 203, ptr @"$string.705")
   %10 = load %4, ptr %4, align 1
   br label %merge
 
@@ -75333,7 +75333,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.23", i32 255, ptr @"$string.702")
+  call void @"$check.fail"(ptr @"$string.23", i32 255, ptr @"$string.706")
   %15 = load %4, ptr %5, align 1
   br label %merge
 
@@ -75677,7 +75677,7 @@ entry:
   %10 = call i32 @"$Scheduler.chunk_of"(ptr %8, ptr %9)
   %11 = load ptr, ptr %step, align 8
   %12 = call i32 @"$StepPlan.room"(ptr %11)
-  %13 = call i32 @"$smaller.699"(i32 %10, i32 %12)
+  %13 = call i32 @"$smaller.703"(i32 %10, i32 %12)
   store i32 %13, ptr %num_tokens, align 4
   %14 = load ptr, ptr %item, align 8
   %15 = getelementptr %71, ptr %14, i32 0, i32 7
@@ -76208,7 +76208,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.37", i32 143, ptr @"$string.703")
+  call void @"$check.fail"(ptr @"$string.37", i32 143, ptr @"$string.707")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -76983,7 +76983,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$Vector.free.705"(ptr @"<global>.94")
+  call void @"$Vector.free.709"(ptr @"<global>.94")
   %5 = load %4, ptr %0, align 1
   br label %merge
 
@@ -76994,7 +76994,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Vector.free.705"(ptr %0) {
+define internal void @"$Vector.free.709"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -77006,12 +77006,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.706"(ptr %7)
+  call void @"$Vector.init.710"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.706"(ptr %0) {
+define internal void @"$Vector.init.710"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -77528,15 +77528,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %37, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.707"(ptr %41)
+  call void @"$Vector.free.711"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %37, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.707"(ptr %44)
+  call void @"$Vector.free.711"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %37, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.707"(ptr %47)
+  call void @"$Vector.free.711"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %37, ptr %49, i32 0, i32 3
@@ -77638,7 +77638,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.707"(ptr %0) {
+define internal void @"$Vector.free.711"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -77650,12 +77650,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.708"(ptr %7)
+  call void @"$Vector.init.712"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.708"(ptr %0) {
+define internal void @"$Vector.init.712"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -77705,19 +77705,19 @@ entry:
   %24 = load %4, ptr %9, align 1
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %39, ptr %25, i32 0, i32 7
-  call void @"$Vector.free.709"(ptr %26)
+  call void @"$Vector.free.713"(ptr %26)
   %27 = load %4, ptr %8, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %39, ptr %28, i32 0, i32 8
-  call void @"$Vector.free.707"(ptr %29)
+  call void @"$Vector.free.711"(ptr %29)
   %30 = load %4, ptr %7, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %39, ptr %31, i32 0, i32 9
-  call void @"$Vector.free.707"(ptr %32)
+  call void @"$Vector.free.711"(ptr %32)
   %33 = load %4, ptr %6, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %39, ptr %34, i32 0, i32 10
-  call void @"$Vector.free.707"(ptr %35)
+  call void @"$Vector.free.711"(ptr %35)
   %36 = load %4, ptr %5, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %39, ptr %37, i32 0, i32 11
@@ -77725,11 +77725,11 @@ entry:
   %39 = load %4, ptr %4, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %39, ptr %40, i32 0, i32 12
-  call void @"$Vector.free.711"(ptr %41)
+  call void @"$Vector.free.715"(ptr %41)
   %42 = load %4, ptr %3, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %39, ptr %43, i32 0, i32 13
-  call void @"$Vector.free.711"(ptr %44)
+  call void @"$Vector.free.715"(ptr %44)
   %45 = load %4, ptr %2, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %39, ptr %46, i32 0, i32 1
@@ -77784,12 +77784,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.707"(ptr %28)
+  call void @"$Vector.free.711"(ptr %28)
   %29 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.709"(ptr %0) {
+define internal void @"$Vector.free.713"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -77801,12 +77801,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.710"(ptr %7)
+  call void @"$Vector.init.714"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.710"(ptr %0) {
+define internal void @"$Vector.init.714"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -77822,7 +77822,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.711"(ptr %0) {
+define internal void @"$Vector.free.715"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -77834,12 +77834,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.712"(ptr %7)
+  call void @"$Vector.init.716"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.712"(ptr %0) {
+define internal void @"$Vector.init.716"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -79164,7 +79164,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %5, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.753", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.757", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -79213,7 +79213,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.713")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.717")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -79259,7 +79259,7 @@ then9:                                            ; preds = %then5
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.714")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.718")
   %41 = load ptr, ptr %target7, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -79379,7 +79379,7 @@ then5:                                            ; preds = %then2
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.752")
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.756")
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -79683,7 +79683,7 @@ then2:                                            ; preds = %merge
   %18 = load ptr, ptr %given, align 8
   %19 = getelementptr %30, ptr %18, i32 0, i32 26
   %20 = load i64, ptr %19, align 8
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.715", i64 %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.719", i64 %20)
   %22 = load ptr, ptr %target, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -79805,7 +79805,7 @@ then5:                                            ; preds = %then2
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load ptr, ptr %path, align 8
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.441", ptr %26, ptr @"$string.149", ptr @"$string.150")
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.443", ptr %26, ptr @"$string.149", ptr @"$string.150")
   %28 = load ptr, ptr %target, align 8
   %29 = getelementptr %5, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
@@ -79935,7 +79935,7 @@ then2:                                            ; preds = %merge
   %22 = getelementptr %29, ptr %21, i32 0, i32 22
   %23 = getelementptr [512 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.716", ptr %20, ptr %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.720", ptr %20, ptr %24)
   %26 = load ptr, ptr %target, align 8
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
@@ -80085,7 +80085,7 @@ then5:                                            ; preds = %then
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
   %90 = getelementptr i8, ptr %89, i64 0
   %91 = load i32, ptr %world_size, align 4
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.717", i32 %91)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.721", i32 %91)
   %93 = load ptr, ptr %target, align 8
   %94 = getelementptr %5, ptr %93, i32 0, i32 0
   %95 = getelementptr [1024 x i8], ptr %94, i32 0, i32 0
@@ -80302,7 +80302,7 @@ then3:                                            ; preds = %then
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load i32, ptr %i, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.718", i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.722", i32 %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -80367,7 +80367,7 @@ then10:                                           ; preds = %then6
   %64 = load i32, ptr %i, align 4
   %65 = load i32, ptr %code, align 4
   %66 = call ptr @strerror(i32 %65)
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.719", i32 %64, ptr %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.723", i32 %64, ptr %66)
   %68 = load ptr, ptr %target8, align 8
   %69 = getelementptr %5, ptr %68, i32 0, i32 0
   %70 = getelementptr [1024 x i8], ptr %69, i32 0, i32 0
@@ -80912,7 +80912,7 @@ forcond:                                          ; preds = %merge3, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %12, ptr @"$string.720", i32 -1)
+  call void @"$Rank.enter"(ptr %12, ptr @"$string.724", i32 -1)
   %13 = load %4, ptr %5, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load ptr, ptr %self, align 8
@@ -80954,7 +80954,7 @@ else:                                             ; preds = %forbody
 
 merge1:                                           ; preds = %else, %dead
   %39 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %39, ptr @"$string.720", i32 -1)
+  call void @"$Rank.enter"(ptr %39, ptr @"$string.724", i32 -1)
   %40 = load %4, ptr %3, align 1
   %41 = load ptr, ptr %self, align 8
   %42 = load ptr, ptr %self, align 8
@@ -81073,7 +81073,7 @@ merge:                                            ; preds = %else, %dead
   %35 = load ptr, ptr %34, align 8
   %36 = call i64 @"$RankBuffers.bind"(ptr %32, ptr %shape, ptr %35)
   %37 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %37, ptr @"$string.722", i32 -1)
+  call void @"$Rank.enter"(ptr %37, ptr @"$string.726", i32 -1)
   %38 = load %4, ptr %10, align 1
   %39 = load ptr, ptr %self, align 8
   %40 = load ptr, ptr %self, align 8
@@ -81127,7 +81127,7 @@ merge2:                                           ; preds = %else4, %dead5
 
 then7:                                            ; preds = %merge2
   %73 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %73, ptr @"$string.723", i32 -1)
+  call void @"$Rank.enter"(ptr %73, ptr @"$string.727", i32 -1)
   %74 = load %4, ptr %8, align 1
   %75 = load ptr, ptr %self, align 8
   %76 = load ptr, ptr %self, align 8
@@ -81182,7 +81182,7 @@ merge6:                                           ; preds = %else8, %merge10
 
 then15:                                           ; preds = %merge6
   %104 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %104, ptr @"$string.724", i32 -1)
+  call void @"$Rank.enter"(ptr %104, ptr @"$string.728", i32 -1)
   %105 = load %4, ptr %6, align 1
   %106 = load ptr, ptr %self, align 8
   %107 = load ptr, ptr %self, align 8
@@ -81286,7 +81286,7 @@ entry:
   store ptr %3, ptr %memory, align 8
   store ptr %4, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %7, ptr @"$string.721", i32 -1)
+  call void @"$Rank.enter"(ptr %7, ptr @"$string.725", i32 -1)
   %8 = load %4, ptr %6, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = load ptr, ptr %self, align 8
@@ -81411,7 +81411,7 @@ entry:
   %22 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %21)
   %23 = call i64 @"$aligned"(i64 %22)
   %24 = getelementptr i8, ptr %20, i64 %23
-  call void @"$anon (./terra/scheduling/batch.t:114).558"(ptr %18, ptr %19, ptr %24)
+  call void @"$anon (./terra/scheduling/batch.t:114).560"(ptr %18, ptr %19, ptr %24)
   %25 = load %4, ptr %3, align 1
   ret void
 }
@@ -81461,7 +81461,7 @@ entry:
   %31 = getelementptr %195, ptr %args, i32 0, i32 4
   store ptr %30, ptr %31, align 8
   %32 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %32, ptr @"$string.725", i32 -1)
+  call void @"$Rank.enter"(ptr %32, ptr @"$string.729", i32 -1)
   %33 = load %4, ptr %4, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = load ptr, ptr %self, align 8
@@ -81757,7 +81757,7 @@ merge14:                                          ; preds = %merge23, %merge18
   %135 = getelementptr %61, ptr %134, i32 0, i32 8
   store ptr %132, ptr %135, align 8
   %136 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %136, ptr @"$string.736", i32 -1)
+  call void @"$Rank.enter"(ptr %136, ptr @"$string.740", i32 -1)
   %137 = load %4, ptr %5, align 1
   %138 = load ptr, ptr %self, align 8
   %139 = load ptr, ptr %self, align 8
@@ -82033,7 +82033,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
   %42 = load i32, ptr %count, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.726", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.730", i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -82407,7 +82407,7 @@ then:                                             ; preds = %entry
   %36 = getelementptr %5, ptr %cause, i32 0, i32 0
   %37 = getelementptr [1024 x i8], ptr %36, i32 0, i32 0
   %38 = getelementptr i8, ptr %37, i64 0
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.727", ptr %30, i32 %35, ptr %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.731", ptr %30, i32 %35, ptr %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -82518,7 +82518,7 @@ entry:
 then:                                             ; preds = %entry
   %26 = load ptr, ptr %self, align 8
   %27 = load i32, ptr %code, align 4
-  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.728")
+  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.732")
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -83129,14 +83129,14 @@ entry:
   store i32 %41, ptr %39, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %6, i64 48, i1 false)
   %42 = load ptr, ptr %model, align 8
-  %43 = call i32 @"$place_model.729"(ptr %placer, ptr %42)
+  %43 = call i32 @"$place_model.733"(ptr %placer, ptr %42)
   ret i32 %43
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_model.729"(ptr %0, ptr %1) {
+define internal i32 @"$place_model.733"(ptr %0, ptr %1) {
 entry:
   %code18 = alloca i32, align 4
   %layer = alloca i32, align 4
@@ -83218,7 +83218,7 @@ merge4:                                           ; preds = %else6, %dead
   %33 = load ptr, ptr %model, align 8
   %34 = getelementptr %57, ptr %33, i32 0, i32 2
   %35 = load ptr, ptr %34, align 8
-  %36 = call i32 @"$Placer.vector"(ptr %32, ptr @"$string.333", ptr @"$string.446", ptr %35)
+  %36 = call i32 @"$Placer.vector"(ptr %32, ptr @"$string.333", ptr @"$string.448", ptr %35)
   store i32 %36, ptr %code7, align 4
   %37 = load i32, ptr %code7, align 4
   %38 = icmp ne i32 %37, 0
@@ -83296,7 +83296,7 @@ forbody:                                          ; preds = %forcond
   %77 = load i32, ptr %layer, align 4
   %78 = sext i32 %77 to i64
   %79 = getelementptr %81, ptr %76, i64 %78
-  %80 = call i32 @"$place_layer.732"(ptr %73, ptr %79)
+  %80 = call i32 @"$place_layer.736"(ptr %73, ptr %79)
   store i32 %80, ptr %code18, align 4
   %81 = load i32, ptr %code18, align 4
   %82 = icmp ne i32 %81, 0
@@ -83433,7 +83433,7 @@ entry:
   store ptr %2, ptr %part, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = load ptr, ptr %format, align 8
-  %6 = call i32 @"$Placer.find"(ptr %4, ptr %5, ptr @"$string.446", ptr %view)
+  %6 = call i32 @"$Placer.find"(ptr %4, ptr %5, ptr @"$string.448", ptr %view)
   store i32 %6, ptr %code, align 4
   %7 = load i32, ptr %code, align 4
   %8 = icmp ne i32 %7, 0
@@ -83560,7 +83560,7 @@ merge7:                                           ; preds = %else9, %dead10
   %85 = load ptr, ptr %view, align 8
   %86 = getelementptr %162, ptr %85, i32 0, i32 1
   %87 = load i32, ptr %86, align 4
-  %88 = call i64 @"$dtypes.bytes"(i32 %87)
+  %88 = call i64 @"$anon (./terra/base/codes.t:4).365"(i32 %87)
   %89 = mul i64 %84, %88
   call void @"$Progress.add"(ptr %73, i64 %89)
   %90 = load %4, ptr %3, align 1
@@ -83629,7 +83629,7 @@ then2:                                            ; preds = %then
   %39 = load ptr, ptr %38, align 8
   %40 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.730", ptr %39, ptr %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.734", ptr %39, ptr %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -83729,7 +83729,7 @@ entry:
   %6 = load ptr, ptr %view, align 8
   %7 = getelementptr %162, ptr %6, i32 0, i32 1
   %8 = load i32, ptr %7, align 4
-  %9 = call i64 @"$dtypes.bytes"(i32 %8)
+  %9 = call i64 @"$anon (./terra/base/codes.t:4).365"(i32 %8)
   %10 = mul i64 %5, %9
   %11 = getelementptr i8, ptr %4, i64 %10
   ret ptr %11
@@ -83776,7 +83776,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %format, align 8
-  %22 = call i32 @"$Placer.find"(ptr %20, ptr %21, ptr @"$string.453", ptr %view)
+  %22 = call i32 @"$Placer.find"(ptr %20, ptr %21, ptr @"$string.455", ptr %view)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -83828,7 +83828,7 @@ merge:                                            ; preds = %else, %merge1
 then5:                                            ; preds = %merge
   %48 = load ptr, ptr %self, align 8
   %49 = load ptr, ptr %format, align 8
-  %50 = call i32 @"$Placer.find"(ptr %48, ptr %49, ptr @"$string.454", ptr %view)
+  %50 = call i32 @"$Placer.find"(ptr %48, ptr %49, ptr @"$string.456", ptr %view)
   store i32 %50, ptr %code7, align 4
   %51 = load i32, ptr %code7, align 4
   %52 = icmp ne i32 %51, 0
@@ -83932,7 +83932,7 @@ then:                                             ; preds = %entry
   %43 = getelementptr %5, ptr %cause, i32 0, i32 0
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.731", ptr %34, ptr %37, i32 %42, ptr %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.735", ptr %34, ptr %37, i32 %42, ptr %45)
   %47 = load ptr, ptr %target, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -84053,7 +84053,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_layer.732"(ptr %0, ptr %1) {
+define internal i32 @"$place_layer.736"(ptr %0, ptr %1) {
 entry:
   %code5 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -84063,7 +84063,7 @@ entry:
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %weights, align 8
-  %4 = call i32 @"$place_attention.733"(ptr %2, ptr %3)
+  %4 = call i32 @"$place_attention.737"(ptr %2, ptr %3)
   store i32 %4, ptr %code, align 4
   %5 = load i32, ptr %code, align 4
   %6 = icmp ne i32 %5, 0
@@ -84162,14 +84162,14 @@ merge10:                                          ; preds = %else12, %dead13
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %170, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).735"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).739"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_attention.733"(ptr %0, ptr %1) {
+define internal i32 @"$place_attention.737"(ptr %0, ptr %1) {
 entry:
   %code29 = alloca i32, align 4
   %code24 = alloca i32, align 4
@@ -84218,7 +84218,7 @@ entry:
   %27 = load ptr, ptr %weights, align 8
   %28 = getelementptr %81, ptr %27, i32 0, i32 2
   %29 = load ptr, ptr %28, align 8
-  %30 = call i32 @"$Placer.vector"(ptr %26, ptr @"$string.336", ptr @"$string.446", ptr %29)
+  %30 = call i32 @"$Placer.vector"(ptr %26, ptr @"$string.336", ptr @"$string.448", ptr %29)
   store i32 %30, ptr %code, align 4
   %31 = load i32, ptr %code, align 4
   %32 = icmp ne i32 %31, 0
@@ -84241,7 +84241,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load ptr, ptr %weights, align 8
   %38 = getelementptr %81, ptr %37, i32 0, i32 3
   %39 = load ptr, ptr %38, align 8
-  %40 = call i32 @"$Placer.vector"(ptr %36, ptr @"$string.343", ptr @"$string.446", ptr %39)
+  %40 = call i32 @"$Placer.vector"(ptr %36, ptr @"$string.343", ptr @"$string.448", ptr %39)
   store i32 %40, ptr %code1, align 4
   %41 = load i32, ptr %code1, align 4
   %42 = icmp ne i32 %41, 0
@@ -84275,7 +84275,7 @@ then7:                                            ; preds = %merge2
   %55 = load ptr, ptr %weights, align 8
   %56 = getelementptr %81, ptr %55, i32 0, i32 4
   %57 = load ptr, ptr %56, align 8
-  %58 = call i32 @"$Placer.vector"(ptr %54, ptr @"$string.341", ptr @"$string.446", ptr %57)
+  %58 = call i32 @"$Placer.vector"(ptr %54, ptr @"$string.341", ptr @"$string.448", ptr %57)
   store i32 %58, ptr %code9, align 4
   %59 = load i32, ptr %code9, align 4
   %60 = icmp ne i32 %59, 0
@@ -84298,7 +84298,7 @@ merge10:                                          ; preds = %else12, %dead13
   %65 = load ptr, ptr %weights, align 8
   %66 = getelementptr %81, ptr %65, i32 0, i32 5
   %67 = load ptr, ptr %66, align 8
-  %68 = call i32 @"$Placer.vector"(ptr %64, ptr @"$string.342", ptr @"$string.446", ptr %67)
+  %68 = call i32 @"$Placer.vector"(ptr %64, ptr @"$string.342", ptr @"$string.448", ptr %67)
   store i32 %68, ptr %code14, align 4
   %69 = load i32, ptr %code14, align 4
   %70 = icmp ne i32 %69, 0
@@ -84622,7 +84622,7 @@ merge1:                                           ; preds = %else3, %dead
   %31 = load ptr, ptr %weights, align 8
   %32 = getelementptr %81, ptr %31, i32 0, i32 11
   %33 = load ptr, ptr %32, align 8
-  %34 = call i32 @"$Placer.vector"(ptr %30, ptr @"$string.349", ptr @"$string.447", ptr %33)
+  %34 = call i32 @"$Placer.vector"(ptr %30, ptr @"$string.349", ptr @"$string.449", ptr %33)
   store i32 %34, ptr %code4, align 4
   %35 = load i32, ptr %code4, align 4
   %36 = icmp ne i32 %35, 0
@@ -84695,7 +84695,7 @@ forbody:                                          ; preds = %forcond
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).734"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).738"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -84772,7 +84772,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).734"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).738"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -84847,7 +84847,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).735"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).739"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -84995,7 +84995,7 @@ merge1:                                           ; preds = %else, %dead
   %41 = getelementptr %202, ptr %40, i32 0, i32 1
   %42 = load ptr, ptr %41, align 8
   %43 = load i32, ptr %layer, align 4
-  %44 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).460"(ptr %42, i32 %43)
+  %44 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).462"(ptr %42, i32 %43)
   %45 = load ptr, ptr %model, align 8
   %46 = getelementptr %57, ptr %45, i32 0, i32 12
   %47 = load ptr, ptr %46, align 8
@@ -85172,7 +85172,7 @@ forbody:                                          ; preds = %forcond
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %22, ptr %13, i32 0, i32 2
   %15 = load i64, ptr %i, align 8
-  %16 = call ptr @"$Vector.at.374"(ptr %14, i64 %15)
+  %16 = call ptr @"$Vector.at.375"(ptr %14, i64 %15)
   store ptr %16, ptr %shard, align 8
   %17 = load ptr, ptr %shard, align 8
   %18 = getelementptr %149, ptr %17, i32 0, i32 1
@@ -85201,7 +85201,7 @@ then3:                                            ; preds = %then
   %34 = load ptr, ptr %shard, align 8
   %35 = getelementptr %149, ptr %34, i32 0, i32 0
   %36 = load ptr, ptr %35, align 8
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.737", ptr %33, ptr %36)
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.741", ptr %33, ptr %36)
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -85452,7 +85452,7 @@ entry:
   store i64 %12, ptr %input_bytes, align 8
   %13 = load i64, ptr %input_bytes, align 8
   %14 = load ptr, ptr %shape, align 8
-  %15 = call i64 @"$anon (./terra/scheduling/batch.t:108).557"(ptr %14)
+  %15 = call i64 @"$anon (./terra/scheduling/batch.t:108).559"(ptr %14)
   %16 = add i64 %13, %15
   %17 = call ptr @calloc(i64 1, i64 %16)
   store ptr %17, ptr %memory, align 8
@@ -85476,7 +85476,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.738")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.742")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -85508,7 +85508,7 @@ merge:                                            ; preds = %else, %dead
   %43 = load ptr, ptr %memory, align 8
   %44 = load i64, ptr %input_bytes, align 8
   %45 = getelementptr i8, ptr %43, i64 %44
-  call void @"$anon (./terra/scheduling/batch.t:114).558"(ptr %41, ptr %42, ptr %45)
+  call void @"$anon (./terra/scheduling/batch.t:114).560"(ptr %41, ptr %42, ptr %45)
   %46 = load %4, ptr %5, align 1
   call void @"$fill_warm_up"(ptr %plan)
   %47 = load %4, ptr %4, align 1
@@ -85637,7 +85637,7 @@ then2:                                            ; preds = %then
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
   %56 = getelementptr i8, ptr %55, i64 0
   %57 = load i32, ptr %most, align 4
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.739", i32 %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.743", i32 %57)
   %59 = load ptr, ptr %target, align 8
   %60 = getelementptr %5, ptr %59, i32 0, i32 0
   %61 = getelementptr [1024 x i8], ptr %60, i32 0, i32 0
@@ -85719,7 +85719,7 @@ merge5:                                           ; preds = %else7, %dead8
 
 merge4:                                           ; preds = %forcond
   %95 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %95, ptr @"$string.741", i32 -1)
+  call void @"$Rank.enter"(ptr %95, ptr @"$string.745", i32 -1)
   %96 = load %4, ptr %4, align 1
   %97 = load ptr, ptr %self, align 8
   %98 = load ptr, ptr %self, align 8
@@ -85824,7 +85824,7 @@ entry:
   store ptr %2, ptr %graph, align 8
   store ptr %3, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %8, ptr @"$string.740", i32 -1)
+  call void @"$Rank.enter"(ptr %8, ptr @"$string.744", i32 -1)
   %9 = load %4, ptr %7, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %self, align 8
@@ -85891,7 +85891,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %47 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %47, ptr @"$string.740", i32 -1)
+  call void @"$Rank.enter"(ptr %47, ptr @"$string.744", i32 -1)
   %48 = load %4, ptr %5, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = load ptr, ptr %self, align 8
@@ -85954,7 +85954,7 @@ entry:
   %8 = load i64, ptr %input_bytes, align 8
   %9 = load ptr, ptr %planned, align 8
   %10 = getelementptr %29, ptr %9, i32 0, i32 20
-  %11 = call i64 @"$anon (./terra/scheduling/batch.t:108).557"(ptr %10)
+  %11 = call i64 @"$anon (./terra/scheduling/batch.t:108).559"(ptr %10)
   %12 = add i64 %8, %11
   %13 = call ptr @calloc(i64 1, i64 %12)
   %14 = load ptr, ptr %self, align 8
@@ -85982,7 +85982,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.738")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.742")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -86287,7 +86287,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %47 = getelementptr %37, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.742"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.746"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
@@ -86299,7 +86299,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %56 = getelementptr %37, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.742"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.746"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
@@ -86311,7 +86311,7 @@ and.lhs.true2:                                    ; preds = %entry
   %65 = getelementptr %37, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.742"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.746"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -86333,7 +86333,7 @@ then4:                                            ; preds = %then
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %37, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.743", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.747", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -86384,7 +86384,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.744", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.748", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -86438,7 +86438,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.742"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.746"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -86633,7 +86633,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %38, ptr %28, i32 0, i32 11
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).558"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/scheduling/batch.t:114).560"(ptr %24, ptr %27, ptr %30)
   %31 = load %4, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %37, ptr %32, i32 0, i32 4
@@ -86756,7 +86756,7 @@ then2:                                            ; preds = %then
   %42 = getelementptr %46, ptr %41, i32 0, i32 10
   %43 = getelementptr %32, ptr %42, i32 0, i32 1
   %44 = load i32, ptr %43, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.745", i32 %40, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.749", i32 %40, i32 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = getelementptr %5, ptr %46, i32 0, i32 0
   %48 = getelementptr [1024 x i8], ptr %47, i32 0, i32 0
@@ -86871,7 +86871,7 @@ then21:                                           ; preds = %then17
   %99 = load ptr, ptr %options, align 8
   %100 = getelementptr %40, ptr %99, i32 0, i32 5
   %101 = load i32, ptr %100, align 4
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %98, i64 1024, ptr @"$string.751", i32 %101)
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %98, i64 1024, ptr @"$string.755", i32 %101)
   %103 = load ptr, ptr %target19, align 8
   %104 = getelementptr %5, ptr %103, i32 0, i32 0
   %105 = getelementptr [1024 x i8], ptr %104, i32 0, i32 0
@@ -86946,7 +86946,7 @@ then2:                                            ; preds = %then
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %capacity, align 4
   %27 = load i32, ptr %page_size, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.746", i32 %26, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.750", i32 %26, i32 %27)
   %29 = load ptr, ptr %target, align 8
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
@@ -87124,7 +87124,7 @@ then15:                                           ; preds = %then5
   %148 = getelementptr i8, ptr %147, i64 0
   %149 = load i32, ptr %capacity, align 4
   %150 = load i32, ptr %page_size, align 4
-  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.747", i32 %149, i32 %150)
+  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.751", i32 %149, i32 %150)
   %152 = load ptr, ptr %target13, align 8
   %153 = getelementptr %5, ptr %152, i32 0, i32 0
   %154 = getelementptr [1024 x i8], ptr %153, i32 0, i32 0
@@ -87341,7 +87341,7 @@ then3:                                            ; preds = %then
   %73 = getelementptr i8, ptr %72, i64 0
   %74 = load i32, ptr %num_pages, align 4
   %75 = load i32, ptr %page_size, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.748", i32 %74, i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.752", i32 %74, i32 %75)
   %77 = load ptr, ptr %target, align 8
   %78 = getelementptr %5, ptr %77, i32 0, i32 0
   %79 = getelementptr [1024 x i8], ptr %78, i32 0, i32 0
@@ -87385,7 +87385,7 @@ then9:                                            ; preds = %then5
   %97 = call ptr @__errno_location()
   %98 = load i32, ptr %97, align 4
   %99 = call ptr @strerror(i32 %98)
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.744", ptr %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.748", ptr %99)
   %101 = load ptr, ptr %target7, align 8
   %102 = getelementptr %5, ptr %101, i32 0, i32 0
   %103 = getelementptr [1024 x i8], ptr %102, i32 0, i32 0
@@ -87472,7 +87472,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %40, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.742"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.746"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true8, label %and.end
@@ -87484,7 +87484,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %40, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.750"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.754"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -87502,7 +87502,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %40, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.750"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.754"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -87514,7 +87514,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %40, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.742"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.746"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -87526,7 +87526,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %40, ptr %65, i32 0, i32 3
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.742"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.746"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -87538,7 +87538,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %75 = getelementptr %40, ptr %74, i32 0, i32 5
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
-  %78 = call zeroext i1 @"$Vector.reserve.742"(ptr %73, i64 %77)
+  %78 = call zeroext i1 @"$Vector.reserve.746"(ptr %73, i64 %77)
   %79 = zext i1 %78 to i8
   %80 = trunc i8 %79 to i1
   br i1 %80, label %and.lhs.true3, label %and.end
@@ -87551,7 +87551,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = load i32, ptr %84, align 4
   %86 = mul i32 4, %85
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.749"(ptr %82, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.753"(ptr %82, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -87563,7 +87563,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %40, ptr %93, i32 0, i32 5
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.742"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.746"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -87575,7 +87575,7 @@ and.lhs.true7:                                    ; preds = %and.lhs.true8
   %103 = getelementptr %40, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.742"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.746"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -87587,7 +87587,7 @@ and.lhs.true8:                                    ; preds = %merge
   %112 = getelementptr %40, ptr %111, i32 0, i32 3
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
-  %115 = call zeroext i1 @"$Vector.reserve.742"(ptr %110, i64 %114)
+  %115 = call zeroext i1 @"$Vector.reserve.746"(ptr %110, i64 %114)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %and.lhs.true7, label %and.end
@@ -87596,7 +87596,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.749"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.753"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -87695,7 +87695,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.750"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.754"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -87808,14 +87808,14 @@ entry:
   %4 = getelementptr %208, ptr %3, i32 0, i32 0
   %5 = load i64, ptr %"$5059", align 8
   %6 = load ptr, ptr %"$5060", align 8
-  %7 = call i32 @"$Loop.cancel.754"(ptr %4, i64 %5, ptr %6)
+  %7 = call i32 @"$Loop.cancel.758"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.754"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.758"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -87826,14 +87826,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.755"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.759"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.755"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.759"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
@@ -87855,11 +87855,11 @@ entry:
   call void @"$status.clear"(ptr %10)
   %11 = load %4, ptr %8, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.756"(ptr %12)
+  call void @"$Loop.lock.760"(ptr %12)
   %13 = load %4, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i64, ptr %request_id, align 8
-  %16 = call ptr @"$Loop.find_live.757"(ptr %14, i64 %15)
+  %16 = call ptr @"$Loop.find_live.761"(ptr %14, i64 %15)
   store ptr %16, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = icmp eq ptr %17, null
@@ -87869,7 +87869,7 @@ entry:
 
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.758"(ptr %21)
+  call void @"$Loop.unlock.762"(ptr %21)
   %22 = load %4, ptr %6, align 1
   %23 = load ptr, ptr %message, align 8
   store ptr %23, ptr %target, align 8
@@ -87931,7 +87931,7 @@ merge4:                                           ; preds = %else6, %then5
   %48 = getelementptr %209, ptr %47, i32 0, i32 7
   %49 = call i32 @pthread_cond_signal(ptr %48)
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.758"(ptr %50)
+  call void @"$Loop.unlock.762"(ptr %50)
   %51 = load %4, ptr %4, align 1
   ret i32 0
 
@@ -87939,7 +87939,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.756"(ptr %0) {
+define internal void @"$Loop.lock.760"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -87949,7 +87949,7 @@ entry:
   ret void
 }
 
-define internal ptr @"$Loop.find_live.757"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.761"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -88016,7 +88016,7 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.758"(ptr %0) {
+define internal void @"$Loop.unlock.762"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -88056,7 +88056,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %208, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.759"(ptr %14)
+  call void @"$Loop.free.763"(ptr %14)
   %15 = load %4, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %208, ptr %16, i32 0, i32 1
@@ -88073,7 +88073,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.759"(ptr %0) {
+define internal void @"$Loop.free.763"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -88109,7 +88109,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.760"(ptr %19)
+  call void @"$Loop.stop.764"(ptr %19)
   %20 = load %4, ptr %10, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %209, ptr %21, i32 0, i32 17
@@ -88144,15 +88144,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %209, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.707"(ptr %41)
+  call void @"$Vector.free.711"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %209, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.707"(ptr %44)
+  call void @"$Vector.free.711"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %209, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.707"(ptr %47)
+  call void @"$Vector.free.711"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %209, ptr %49, i32 0, i32 3
@@ -88206,7 +88206,7 @@ merge2:                                           ; preds = %else4, %then3
   ret void
 }
 
-define internal void @"$Loop.stop.760"(ptr %0) {
+define internal void @"$Loop.stop.764"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -88231,7 +88231,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.756"(ptr %9)
+  call void @"$Loop.lock.760"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %209, ptr %11, i32 0, i32 11
@@ -88240,7 +88240,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %209, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.758"(ptr %16)
+  call void @"$Loop.unlock.762"(ptr %16)
   %17 = load %4, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %209, ptr %18, i32 0, i32 9
@@ -88301,14 +88301,14 @@ entry:
   %8 = load i32, ptr %"$5088", align 4
   %9 = load ptr, ptr %"$5089", align 8
   %10 = load ptr, ptr %"$5090", align 8
-  %11 = call i32 @"$Loop.decode_step.761"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %11 = call i32 @"$Loop.decode_step.765"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.761"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.765"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -88343,17 +88343,17 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %12)
   %13 = load %4, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.762"(ptr %14)
+  call void @"$Loop.enter_turn.766"(ptr %14)
   %15 = load %4, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = load i32, ptr %token, align 4
   %19 = load ptr, ptr %logits, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.decode_in_turn.765"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.decode_in_turn.769"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   store i32 %21, ptr %code, align 4
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.777"(ptr %22)
+  call void @"$Loop.leave_turn.781"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -88362,7 +88362,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.enter_turn.762"(ptr %0) {
+define internal void @"$Loop.enter_turn.766"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -88373,12 +88373,12 @@ entry:
   call void @"$Turnstile.enter"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.763"(ptr %6)
+  call void @"$Loop.land.767"(ptr %6)
   %7 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.land.763"(ptr %0) {
+define internal void @"$Loop.land.767"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -88443,7 +88443,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %36 = load ptr, ptr %self, align 8
   %37 = load i64, ptr %now, align 8
-  call void @"$Loop.record_step.764"(ptr %36, i64 %37)
+  call void @"$Loop.record_step.768"(ptr %36, i64 %37)
   %38 = load %4, ptr %3, align 1
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %209, ptr %39, i32 0, i32 3
@@ -88514,7 +88514,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.record_step.764"(ptr %0, i64 %1) {
+define internal void @"$Loop.record_step.768"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -88543,14 +88543,14 @@ entry:
   %18 = getelementptr %53, ptr %step, i32 0, i32 8
   store i32 %17, ptr %18, align 4
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.756"(ptr %19)
+  call void @"$Loop.lock.760"(ptr %19)
   %20 = load %4, ptr %4, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %209, ptr %21, i32 0, i32 33
   call void @"$StepRing.push"(ptr %22, ptr %step)
   %23 = load %4, ptr %3, align 1
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.758"(ptr %24)
+  call void @"$Loop.unlock.762"(ptr %24)
   %25 = load %4, ptr %2, align 1
   ret void
 }
@@ -88575,7 +88575,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.765"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.769"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -88595,7 +88595,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.766"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.770"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -88617,7 +88617,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.768"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.772"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -88670,7 +88670,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.769"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.773"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -88700,7 +88700,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.772"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.776"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -88734,7 +88734,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.772"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.776"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -88760,7 +88760,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.766"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.770"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -88770,14 +88770,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.756"(ptr %4)
+  call void @"$Loop.lock.760"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.767"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.771"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.758"(ptr %9)
+  call void @"$Loop.unlock.762"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -88786,7 +88786,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.767"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.771"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -88847,7 +88847,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.768"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.772"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %target7 = alloca ptr, align 8
@@ -88981,7 +88981,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.769"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.773"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %i = alloca i32, align 4
@@ -88998,12 +88998,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.770"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.774"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.771"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.775"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -89056,7 +89056,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.770"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.774"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -89088,7 +89088,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.771"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.775"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -89159,7 +89159,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.772"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.776"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %4, align 8
@@ -89217,7 +89217,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.773"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.777"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -89257,14 +89257,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.776"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.780"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.773"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.777"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %counters = alloca ptr, align 8
@@ -89312,7 +89312,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.775"(ptr %26)
+  call void @"$Loop.check_ranks.779"(ptr %26)
   %27 = load %4, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -89478,7 +89478,7 @@ then2:                                            ; preds = %then
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr %210, ptr %41, i32 0, i32 8
   %43 = load i32, ptr %42, align 4
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.774", i32 %43)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.778", i32 %43)
   %45 = load ptr, ptr %target, align 8
   %46 = getelementptr %5, ptr %45, i32 0, i32 0
   %47 = getelementptr [1024 x i8], ptr %46, i32 0, i32 0
@@ -90652,7 +90652,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.check_ranks.775"(ptr %0) {
+define internal void @"$Loop.check_ranks.779"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -90696,13 +90696,13 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.756"(ptr %24)
+  call void @"$Loop.lock.760"(ptr %24)
   %25 = load %4, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %209, ptr %26, i32 0, i32 15
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.758"(ptr %28)
+  call void @"$Loop.unlock.762"(ptr %28)
   %29 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -90713,7 +90713,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.776"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.780"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -90788,7 +90788,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.777"(ptr %0) {
+define internal void @"$Loop.leave_turn.781"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -90796,10 +90796,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.778"(ptr %4)
+  call void @"$Loop.publish.782"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.784"(ptr %6)
+  call void @"$Loop.wake.788"(ptr %6)
   %7 = load %4, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %209, ptr %8, i32 0, i32 5
@@ -90808,7 +90808,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.publish.778"(ptr %0) {
+define internal void @"$Loop.publish.782"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -90842,19 +90842,19 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.756"(ptr %17)
+  call void @"$Loop.lock.760"(ptr %17)
   %18 = load %4, ptr %8, align 1
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.779"(ptr %19)
+  call void @"$Loop.publish_events.783"(ptr %19)
   %20 = load %4, ptr %7, align 1
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.781"(ptr %21)
+  call void @"$Loop.remove_ended.785"(ptr %21)
   %22 = load %4, ptr %6, align 1
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_outputs.782"(ptr %23)
+  call void @"$Loop.publish_outputs.786"(ptr %23)
   %24 = load %4, ptr %5, align 1
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.783"(ptr %25)
+  call void @"$Loop.publish_counters.787"(ptr %25)
   %26 = load %4, ptr %4, align 1
   %27 = load ptr, ptr %s, align 8
   %28 = call i64 @"$Scheduler.nearest_deadline"(ptr %27)
@@ -90862,7 +90862,7 @@ merge:                                            ; preds = %else, %then
   %30 = getelementptr %209, ptr %29, i32 0, i32 24
   store i64 %28, ptr %30, align 8
   %31 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.758"(ptr %31)
+  call void @"$Loop.unlock.762"(ptr %31)
   %32 = load %4, ptr %3, align 1
   %33 = load ptr, ptr %s, align 8
   %34 = getelementptr %39, ptr %33, i32 0, i32 6
@@ -90902,7 +90902,7 @@ merge1:                                           ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_events.779"(ptr %0) {
+define internal void @"$Loop.publish_events.783"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -90982,7 +90982,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.780"(ptr %54)
+  call void @"$Loop.announce.784"(ptr %54)
   %55 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -90993,7 +90993,7 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.780"(ptr %0) {
+define internal void @"$Loop.announce.784"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -91009,7 +91009,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.remove_ended.781"(ptr %0) {
+define internal void @"$Loop.remove_ended.785"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -91064,7 +91064,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_outputs.782"(ptr %0) {
+define internal void @"$Loop.publish_outputs.786"(ptr %0) {
 entry:
   %item = alloca ptr, align 8
   %i = alloca i64, align 8
@@ -91108,7 +91108,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.783"(ptr %0) {
+define internal void @"$Loop.publish_counters.787"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
@@ -91203,14 +91203,14 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.wake.784"(ptr %0) {
+define internal void @"$Loop.wake.788"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.756"(ptr %3)
+  call void @"$Loop.lock.760"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %209, ptr %5, i32 0, i32 13
@@ -91219,7 +91219,7 @@ entry:
   %8 = getelementptr %209, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.758"(ptr %10)
+  call void @"$Loop.unlock.762"(ptr %10)
   %11 = load %4, ptr %1, align 1
   ret void
 }
@@ -91296,7 +91296,7 @@ entry:
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %208, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %"$5099", align 8
-  call void @"$Loop.free_state.785"(ptr %4, ptr %5)
+  call void @"$Loop.free_state.789"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
 
@@ -91304,7 +91304,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.785"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.789"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -91314,19 +91314,19 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.762"(ptr %5)
+  call void @"$Loop.enter_turn.766"(ptr %5)
   %6 = load %4, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.786"(ptr %7, ptr %8)
+  call void @"$Loop.close_state.790"(ptr %7, ptr %8)
   %9 = load %4, ptr %3, align 1
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.777"(ptr %10)
+  call void @"$Loop.leave_turn.781"(ptr %10)
   %11 = load %4, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.786"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.790"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -91367,7 +91367,7 @@ entry:
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %208, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %"$5075", align 8
-  call void @"$Loop.info.787"(ptr %4, ptr %5)
+  call void @"$Loop.info.791"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
 
@@ -91375,7 +91375,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.787"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.791"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %p = alloca ptr, align 8
@@ -91385,7 +91385,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.756"(ptr %4)
+  call void @"$Loop.lock.760"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %209, ptr %6, i32 0, i32 26
@@ -91534,7 +91534,7 @@ merge:                                            ; preds = %else, %then
   %121 = getelementptr %189, ptr %120, i32 0, i32 37
   store i64 %119, ptr %121, align 8
   %122 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.758"(ptr %122)
+  call void @"$Loop.unlock.762"(ptr %122)
   %123 = load %4, ptr %2, align 1
   ret void
 }
@@ -91580,7 +91580,7 @@ entry:
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %208, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.788"(ptr %3)
+  call void @"$Loop.iterate.792"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret void
 
@@ -91588,7 +91588,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.788"(ptr %0) {
+define internal void @"$Loop.iterate.792"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -91602,14 +91602,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = call zeroext i1 @"$Loop.has_pending_orders.789"(ptr %7)
+  %8 = call zeroext i1 @"$Loop.has_pending_orders.793"(ptr %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.763"(ptr %11)
+  call void @"$Loop.land.767"(ptr %11)
   %12 = load %4, ptr %6, align 1
   br label %merge
 
@@ -91618,10 +91618,10 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.790"(ptr %13)
+  call void @"$Loop.take_orders.794"(ptr %13)
   %14 = load %4, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.775"(ptr %15)
+  call void @"$Loop.check_ranks.779"(ptr %15)
   %16 = load %4, ptr %4, align 1
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %209, ptr %17, i32 0, i32 3
@@ -91635,7 +91635,7 @@ merge:                                            ; preds = %else, %then
   %25 = zext i1 %24 to i8
   store i8 %25, ptr %was_in_flight, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = call zeroext i1 @"$Loop.plan.794"(ptr %26)
+  %27 = call zeroext i1 @"$Loop.plan.798"(ptr %26)
   %28 = zext i1 %27 to i8
   store i8 %28, ptr %has_step, align 1
   %29 = load i8, ptr %has_step, align 1
@@ -91663,13 +91663,13 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %44 = load ptr, ptr %self, align 8
   %45 = load i8, ptr %has_step, align 1
   %46 = icmp ne i8 %45, 0
-  call void @"$Loop.advance_planned.795"(ptr %44, i1 zeroext %46)
+  call void @"$Loop.advance_planned.799"(ptr %44, i1 zeroext %46)
   %47 = load %4, ptr %3, align 1
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.775"(ptr %48)
+  call void @"$Loop.check_ranks.779"(ptr %48)
   %49 = load %4, ptr %2, align 1
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.778"(ptr %50)
+  call void @"$Loop.publish.782"(ptr %50)
   %51 = load %4, ptr %1, align 1
   ret void
 
@@ -91687,7 +91687,7 @@ or.lhs.false1:                                    ; preds = %merge
   br i1 %58, label %or.end, label %or.lhs.false
 }
 
-define internal zeroext i1 @"$Loop.has_pending_orders.789"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_pending_orders.793"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %pending = alloca i8, align 1
@@ -91695,14 +91695,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.756"(ptr %3)
+  call void @"$Loop.lock.760"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %209, ptr %5, i32 0, i32 13
   %7 = load i8, ptr %6, align 1
   store i8 %7, ptr %pending, align 1
   %8 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.758"(ptr %8)
+  call void @"$Loop.unlock.762"(ptr %8)
   %9 = load %4, ptr %1, align 1
   %10 = load i8, ptr %pending, align 1
   %11 = icmp ne i8 %10, 0
@@ -91712,7 +91712,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.take_orders.790"(ptr %0) {
+define internal void @"$Loop.take_orders.794"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -91729,7 +91729,7 @@ entry:
   %10 = getelementptr %39, ptr %9, i32 0, i32 18
   store i64 %7, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.756"(ptr %11)
+  call void @"$Loop.lock.760"(ptr %11)
   %12 = load %4, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %209, ptr %13, i32 0, i32 17
@@ -91784,7 +91784,7 @@ merge:                                            ; preds = %forcond
   call void @"$Vector.clear.93"(ptr %49)
   %50 = load %4, ptr %4, align 1
   %51 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_masks.791"(ptr %51)
+  call void @"$Loop.take_masks.795"(ptr %51)
   %52 = load %4, ptr %3, align 1
   %53 = load ptr, ptr %self, align 8
   %54 = getelementptr %209, ptr %53, i32 0, i32 13
@@ -91794,7 +91794,7 @@ merge:                                            ; preds = %forcond
 
 then:                                             ; preds = %and.lhs.true
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.obey_all.792"(ptr %57)
+  call void @"$Loop.obey_all.796"(ptr %57)
   %58 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -91803,7 +91803,7 @@ else:                                             ; preds = %and.lhs.true, %merg
 
 merge1:                                           ; preds = %else, %then
   %59 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.758"(ptr %59)
+  call void @"$Loop.unlock.762"(ptr %59)
   %60 = load %4, ptr %1, align 1
   ret void
 
@@ -91816,7 +91816,7 @@ and.lhs.true:                                     ; preds = %merge
   br i1 %65, label %else, label %then
 }
 
-define internal void @"$Loop.take_masks.791"(ptr %0) {
+define internal void @"$Loop.take_masks.795"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -91859,7 +91859,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.obey_all.792"(ptr %0) {
+define internal void @"$Loop.obey_all.796"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -91890,7 +91890,7 @@ forbody:                                          ; preds = %forcond
   %17 = load i64, ptr %i, align 8
   %18 = getelementptr ptr, ptr %16, i64 %17
   %19 = load ptr, ptr %18, align 8
-  call void @"$Loop.obey.793"(ptr %12, ptr %19)
+  call void @"$Loop.obey.797"(ptr %12, ptr %19)
   %20 = load %4, ptr %1, align 1
   %21 = add i64 %6, 1
   store i64 %21, ptr %i, align 8
@@ -91903,7 +91903,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.obey.793"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.797"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -91977,7 +91977,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal zeroext i1 @"$Loop.plan.794"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.798"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %4, align 8
@@ -92020,7 +92020,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.advance_planned.795"(ptr %0, i1 zeroext %1) {
+define internal void @"$Loop.advance_planned.799"(ptr %0, i1 zeroext %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -92031,7 +92031,7 @@ entry:
   %4 = zext i1 %1 to i8
   store i8 %4, ptr %has_step, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = call i32 @"$Loop.perform_transfers.796"(ptr %5)
+  %6 = call i32 @"$Loop.perform_transfers.800"(ptr %5)
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -92052,13 +92052,13 @@ and.end:                                          ; preds = %and.rhs, %entry
 
 then:                                             ; preds = %and.end
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.801"(ptr %16)
+  call void @"$Loop.execute.805"(ptr %16)
   %17 = load %4, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %and.end
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.763"(ptr %18)
+  call void @"$Loop.land.767"(ptr %18)
   %19 = load %4, ptr %2, align 1
   br label %merge
 
@@ -92066,7 +92066,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.perform_transfers.796"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.800"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -92128,7 +92128,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.797"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.801"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -92209,7 +92209,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.799"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.803"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -92290,7 +92290,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.800"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.804"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -92342,7 +92342,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.797"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.801"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -92401,7 +92401,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr %71, ptr %38, i32 0, i32 15
   %40 = getelementptr %17, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.647", i64 %37, i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.651", i64 %37, i64 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -92477,7 +92477,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.649", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.653", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -92586,7 +92586,7 @@ then2:                                            ; preds = %then
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %210, ptr %30, i32 0, i32 9
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.798", ptr %29, i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.802", ptr %29, i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -92637,7 +92637,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.799"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.803"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -92696,7 +92696,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.648", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.652", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -92758,7 +92758,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.800"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.804"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -92950,7 +92950,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.801"(ptr %0) {
+define internal void @"$Loop.execute.805"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -92967,7 +92967,7 @@ entry:
   %9 = getelementptr i8, ptr %8, i64 0
   store i8 0, ptr %9, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @"$Loop.launch.802"(ptr %10, ptr %message)
+  %11 = call i32 @"$Loop.launch.806"(ptr %10, ptr %message)
   store i32 %11, ptr %code, align 4
   %12 = load i32, ptr %code, align 4
   %13 = icmp ne i32 %12, 0
@@ -92988,7 +92988,7 @@ then:                                             ; preds = %and.lhs.true
 
 else:                                             ; preds = %and.lhs.true, %entry
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.763"(ptr %23)
+  call void @"$Loop.land.767"(ptr %23)
   %24 = load %4, ptr %5, align 1
   br label %merge
 
@@ -93048,7 +93048,7 @@ merge1:                                           ; preds = %else3, %dead
 
 then5:                                            ; preds = %or.lhs.false, %or.lhs.false7, %merge1
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.763"(ptr %57)
+  call void @"$Loop.land.767"(ptr %57)
   %58 = load %4, ptr %1, align 1
   br label %merge4
 
@@ -93076,7 +93076,7 @@ or.lhs.false7:                                    ; preds = %merge1
   br i1 %69, label %then5, label %or.lhs.false
 }
 
-define internal i32 @"$Loop.launch.802"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.launch.806"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -93155,7 +93155,7 @@ then2:                                            ; preds = %merge
   %49 = load %4, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
   %51 = load i64, ptr %spent, align 8
-  call void @"$Loop.describe_step.803"(ptr %50, i64 %51)
+  call void @"$Loop.describe_step.807"(ptr %50, i64 %51)
   %52 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -93170,7 +93170,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.describe_step.803"(ptr %0, i64 %1) {
+define internal void @"$Loop.describe_step.807"(ptr %0, i64 %1) {
 entry:
   %step = alloca ptr, align 8
   %launch_ns = alloca i64, align 8
@@ -93355,7 +93355,7 @@ merge:                                            ; preds = %else, %then
   %95 = load ptr, ptr %self, align 8
   %96 = getelementptr %208, ptr %95, i32 0, i32 1
   %97 = load ptr, ptr %message, align 8
-  %98 = call i32 @"$Loop.init.804"(ptr %92, ptr %94, ptr %chosen, ptr %96, ptr %97)
+  %98 = call i32 @"$Loop.init.808"(ptr %92, ptr %94, ptr %chosen, ptr %96, ptr %97)
   store i32 %98, ptr %code, align 4
   %99 = load ptr, ptr %self, align 8
   %100 = getelementptr %208, ptr %99, i32 0, i32 4
@@ -93546,7 +93546,7 @@ entry:
   %51 = load ptr, ptr %self, align 8
   %52 = getelementptr %210, ptr %51, i32 0, i32 6
   store ptr %50, ptr %52, align 8
-  %53 = call i64 @"$anon (./terra/scheduling/batch.t:108).557"(ptr %shape)
+  %53 = call i64 @"$anon (./terra/scheduling/batch.t:108).559"(ptr %shape)
   store i64 %53, ptr %bytes, align 8
   %54 = load i64, ptr %bytes, align 8
   %55 = call ptr @calloc(i64 3, i64 %54)
@@ -93558,7 +93558,7 @@ entry:
   %60 = load ptr, ptr %self, align 8
   %61 = getelementptr %210, ptr %60, i32 0, i32 14
   %62 = load ptr, ptr %61, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).558"(ptr %59, ptr %shape, ptr %62)
+  call void @"$anon (./terra/scheduling/batch.t:114).560"(ptr %59, ptr %shape, ptr %62)
   %63 = load %4, ptr %5, align 1
   store i32 0, ptr %i, align 4
   br label %forcond
@@ -93588,7 +93588,7 @@ forbody:                                          ; preds = %forcond
   %82 = load i64, ptr %bytes, align 8
   %83 = mul i64 %81, %82
   %84 = getelementptr i8, ptr %78, i64 %83
-  call void @"$anon (./terra/scheduling/batch.t:114).558"(ptr %75, ptr %shape, ptr %84)
+  call void @"$anon (./terra/scheduling/batch.t:114).560"(ptr %75, ptr %shape, ptr %84)
   %85 = load %4, ptr %4, align 1
   %86 = add i32 %64, 1
   store i32 %86, ptr %i, align 4
@@ -93653,7 +93653,7 @@ entry:
   store i64 %3, ptr %input_bytes, align 8
   %4 = load i64, ptr %input_bytes, align 8
   %5 = load ptr, ptr %shape, align 8
-  %6 = call i64 @"$anon (./terra/scheduling/batch.t:108).557"(ptr %5)
+  %6 = call i64 @"$anon (./terra/scheduling/batch.t:108).559"(ptr %5)
   %7 = add i64 %4, %6
   %8 = call ptr @calloc(i64 1, i64 %7)
   store ptr %8, ptr %memory, align 8
@@ -93678,7 +93678,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.804"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.808"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %code1 = alloca i32, align 4
@@ -93736,7 +93736,7 @@ entry:
   %37 = load %4, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.805"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.809"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -93757,7 +93757,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.806"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.810"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -93777,7 +93777,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.783"(ptr %54)
+  call void @"$Loop.publish_counters.787"(ptr %54)
   %55 = load %4, ptr %5, align 1
   ret i32 0
 
@@ -93785,7 +93785,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.805"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.809"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target9 = alloca ptr, align 8
@@ -93855,7 +93855,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %47 = getelementptr %209, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.742"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.746"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
@@ -93867,7 +93867,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %56 = getelementptr %209, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.742"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.746"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
@@ -93879,7 +93879,7 @@ and.lhs.true2:                                    ; preds = %entry
   %65 = getelementptr %209, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.742"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.746"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -93901,7 +93901,7 @@ then4:                                            ; preds = %then
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %209, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.743", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.747", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -93952,7 +93952,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.744", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.748", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -93980,7 +93980,7 @@ dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.806"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.810"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %40, align 8
   %2 = alloca %4, align 8
@@ -94020,7 +94020,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %38, ptr %28, i32 0, i32 11
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).558"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/scheduling/batch.t:114).560"(ptr %24, ptr %27, ptr %30)
   %31 = load %4, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %209, ptr %32, i32 0, i32 4
@@ -94093,14 +94093,14 @@ entry:
   %6 = load ptr, ptr %"$5069", align 8
   %7 = load i32, ptr %"$5070", align 4
   %8 = load ptr, ptr %"$5071", align 8
-  %9 = call i32 @"$Loop.poll.807"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %9 = call i32 @"$Loop.poll.811"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.807"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.811"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %value = alloca i64, align 8
@@ -94151,7 +94151,7 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.756"(ptr %22)
+  call void @"$Loop.lock.760"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %209, ptr %24, i32 0, i32 21
@@ -94184,7 +94184,7 @@ merge2:                                           ; preds = %else4, %then3
   %42 = getelementptr %209, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.758"(ptr %44)
+  call void @"$Loop.unlock.762"(ptr %44)
   %45 = load %4, ptr %4, align 1
   ret i32 0
 
@@ -94204,14 +94204,14 @@ entry:
   %4 = getelementptr %208, ptr %3, i32 0, i32 0
   %5 = load i64, ptr %"$5062", align 8
   %6 = load ptr, ptr %"$5063", align 8
-  %7 = call i32 @"$Loop.preempt.808"(ptr %4, i64 %5, ptr %6)
+  %7 = call i32 @"$Loop.preempt.812"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.808"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.812"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -94222,7 +94222,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.755"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.759"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -94323,7 +94323,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.809")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.813")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -94348,7 +94348,7 @@ merge1:                                           ; preds = %else3, %dead
   %37 = load ptr, ptr %result, align 8
   store ptr null, ptr %37, align 8
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.762"(ptr %38)
+  call void @"$Loop.enter_turn.766"(ptr %38)
   %39 = load %4, ptr %8, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %tokens, align 8
@@ -94361,7 +94361,7 @@ merge1:                                           ; preds = %else3, %dead
   %48 = call i32 @"$Loop.prefill_in_turn"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.777"(ptr %49)
+  call void @"$Loop.leave_turn.781"(ptr %49)
   %50 = load %4, ptr %7, align 1
   %51 = load i32, ptr %code, align 4
   ret i32 %51
@@ -94398,7 +94398,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.766"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.770"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -94418,7 +94418,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.810"(ptr noalias sret(%184) %8, ptr %18)
+  call void @"$Loop.limits.814"(ptr noalias sret(%184) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -94506,7 +94506,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.786"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.790"(ptr %60, ptr %61)
   %62 = load %4, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -94527,7 +94527,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.810"(ptr noalias sret(%184) %0, ptr %1) {
+define internal void @"$Loop.limits.814"(ptr noalias sret(%184) %0, ptr %1) {
 entry:
   %2 = alloca %184, align 8
   %3 = alloca %213, align 8
@@ -94647,7 +94647,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %209, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.811", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.815", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -94726,7 +94726,7 @@ then12:                                           ; preds = %merge7
   %72 = getelementptr %209, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.812", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.816", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -94799,7 +94799,7 @@ entry:
   %9 = getelementptr %71, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.769"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.773"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -94992,7 +94992,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.773"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.777"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -95049,7 +95049,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.776"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.780"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -95073,7 +95073,7 @@ entry:
   %8 = getelementptr %46, ptr %7, i32 0, i32 10
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.813"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.817"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %209, ptr %12, i32 0, i32 2
@@ -95090,7 +95090,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %209, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.813"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.817"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -95109,7 +95109,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %46, ptr %29, i32 0, i32 10
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.813"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.817"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -95124,7 +95124,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.813"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.817"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -95156,14 +95156,14 @@ entry:
   %4 = getelementptr %208, ptr %3, i32 0, i32 0
   %5 = load i32, ptr %"$5077", align 4
   %6 = load ptr, ptr %"$5078", align 8
-  %7 = call i32 @"$Loop.resize_pool.814"(ptr %4, i32 %5, ptr %6)
+  %7 = call i32 @"$Loop.resize_pool.818"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.814"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.818"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -95194,15 +95194,15 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %10)
   %11 = load %4, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.762"(ptr %12)
+  call void @"$Loop.enter_turn.766"(ptr %12)
   %13 = load %4, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %message, align 8
-  %17 = call i32 @"$Loop.resize_in_turn.815"(ptr %14, i32 %15, ptr %16)
+  %17 = call i32 @"$Loop.resize_in_turn.819"(ptr %14, i32 %15, ptr %16)
   store i32 %17, ptr %code, align 4
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.777"(ptr %18)
+  call void @"$Loop.leave_turn.781"(ptr %18)
   %19 = load %4, ptr %3, align 1
   %20 = load i32, ptr %code, align 4
   ret i32 %20
@@ -95211,7 +95211,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.815"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.819"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code11 = alloca i32, align 4
@@ -95229,7 +95229,7 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load i32, ptr %num_pages, align 4
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.begin_resize.816"(ptr %5, i32 %6, ptr %7)
+  %8 = call i32 @"$Loop.begin_resize.820"(ptr %5, i32 %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -95276,7 +95276,7 @@ then5:                                            ; preds = %then2
   %32 = getelementptr %41, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
   %34 = load i32, ptr %num_pages, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.646", i32 %33, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.650", i32 %33, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -95299,7 +95299,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %41 = load ptr, ptr %self, align 8
-  %42 = call i32 @"$Loop.perform_transfers.796"(ptr %41)
+  %42 = call i32 @"$Loop.perform_transfers.800"(ptr %41)
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %209, ptr %43, i32 0, i32 3
   %45 = getelementptr %39, ptr %44, i32 0, i32 1
@@ -95363,7 +95363,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.816"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.820"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -95375,12 +95375,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.756"(ptr %5)
+  call void @"$Loop.lock.760"(ptr %5)
   %6 = load %4, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.817"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.821"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -95401,7 +95401,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.758"(ptr %19)
+  call void @"$Loop.unlock.762"(ptr %19)
   %20 = load %4, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -95421,7 +95421,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.817"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.821"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %3 = alloca %4, align 8
@@ -95473,7 +95473,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %209, ptr %28, i32 0, i32 2
   %30 = getelementptr %38, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.640", i32 %27, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.644", i32 %27, i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -95526,7 +95526,7 @@ then9:                                            ; preds = %then5
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %num_pages, align 4
   %60 = load i64, ptr %held, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.641", i32 %59, i64 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.645", i32 %59, i64 %60)
   %62 = load ptr, ptr %target7, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -95578,7 +95578,7 @@ then17:                                           ; preds = %then13
   %87 = getelementptr %209, ptr %86, i32 0, i32 21
   %88 = getelementptr %51, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.642", i64 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.646", i64 %89)
   %91 = load ptr, ptr %target15, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -95602,7 +95602,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %96 = load ptr, ptr %self, align 8
   %97 = load ptr, ptr %message, align 8
-  %98 = call i32 @"$Loop.check_usable.767"(ptr %96, ptr %97)
+  %98 = call i32 @"$Loop.check_usable.771"(ptr %96, ptr %97)
   store i32 %98, ptr %code, align 4
   %99 = load i32, ptr %code, align 4
   %100 = icmp ne i32 %99, 0
@@ -95624,14 +95624,14 @@ merge20:                                          ; preds = %else22, %dead23
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_pages, align 4
   %106 = load ptr, ptr %message, align 8
-  %107 = call i32 @"$Loop.check_live_fit.818"(ptr %104, i32 %105, ptr %106)
+  %107 = call i32 @"$Loop.check_live_fit.822"(ptr %104, i32 %105, ptr %106)
   ret i32 %107
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.818"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.822"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -95704,7 +95704,7 @@ then3:                                            ; preds = %then
   %45 = getelementptr %71, ptr %44, i32 0, i32 0
   %46 = load i64, ptr %45, align 8
   %47 = load i32, ptr %needed, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.643", i32 %43, i64 %46, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.647", i32 %43, i64 %46, i32 %47)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %5, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -95753,7 +95753,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.654", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.658", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -95894,7 +95894,7 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %14)
   %15 = load %4, ptr %9, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.762"(ptr %16)
+  call void @"$Loop.enter_turn.766"(ptr %16)
   %17 = load %4, ptr %8, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load i32, ptr %num_states, align 4
@@ -95906,7 +95906,7 @@ merge:                                            ; preds = %else, %then
   %25 = call i32 @"$Loop.batch_in_turn"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.777"(ptr %26)
+  call void @"$Loop.leave_turn.781"(ptr %26)
   %27 = load %4, ptr %7, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -95944,7 +95944,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.766"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.770"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -96039,7 +96039,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.770"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.774"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -96050,7 +96050,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.771"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.775"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -96140,7 +96140,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %4, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.773"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.777"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -96381,7 +96381,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.819", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.823", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %5, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -96424,7 +96424,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.820", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.824", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -96477,7 +96477,7 @@ then17:                                           ; preds = %then13
   %83 = getelementptr %46, ptr %82, i32 0, i32 10
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.821", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.825", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -96547,7 +96547,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %5, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.822")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.826")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %5, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -96601,7 +96601,7 @@ entry:
   %12 = load ptr, ptr %11, align 8
   %13 = load i32, ptr %num_steps, align 4
   %14 = load ptr, ptr %message, align 8
-  %15 = call i32 @"$Loop.check_state.768"(ptr %7, ptr %12, i32 %13, ptr %14)
+  %15 = call i32 @"$Loop.check_state.772"(ptr %7, ptr %12, i32 %13, ptr %14)
   store i32 %15, ptr %code, align 4
   %16 = load i32, ptr %code, align 4
   %17 = icmp ne i32 %16, 0
@@ -96665,7 +96665,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.823", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.827", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -96730,7 +96730,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.769"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.773"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -96759,7 +96759,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.800"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.804"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -97073,7 +97073,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %17, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.824", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.828", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -97126,7 +97126,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %17, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.825", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.829", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -97224,14 +97224,14 @@ entry:
   %6 = load ptr, ptr %"$5065", align 8
   %7 = load i32, ptr %"$5066", align 4
   %8 = load ptr, ptr %"$5067", align 8
-  %9 = call i32 @"$Loop.set_masks.826"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %9 = call i32 @"$Loop.set_masks.830"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.set_masks.826"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.set_masks.830"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -97285,7 +97285,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i32, ptr %num_masks, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.655", i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.659", i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -97308,19 +97308,19 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.756"(ptr %38)
+  call void @"$Loop.lock.760"(ptr %38)
   %39 = load %4, ptr %5, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %masks, align 8
   %42 = load i32, ptr %num_masks, align 4
   %43 = load ptr, ptr %message, align 8
-  %44 = call i32 @"$Loop.give_masks.827"(ptr %40, ptr %41, i32 %42, ptr %43)
+  %44 = call i32 @"$Loop.give_masks.831"(ptr %40, ptr %41, i32 %42, ptr %43)
   store i32 %44, ptr %code, align 4
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %209, ptr %45, i32 0, i32 7
   %47 = call i32 @pthread_cond_signal(ptr %46)
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.758"(ptr %48)
+  call void @"$Loop.unlock.762"(ptr %48)
   %49 = load %4, ptr %4, align 1
   %50 = load i32, ptr %code, align 4
   ret i32 %50
@@ -97329,7 +97329,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_masks.827"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.give_masks.831"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %own = alloca %5, align 8
@@ -97363,7 +97363,7 @@ forbody:                                          ; preds = %forcond
   %13 = load i32, ptr %i, align 4
   %14 = sext i32 %13 to i64
   %15 = getelementptr %183, ptr %12, i64 %14
-  %16 = call i32 @"$Loop.give_mask.828"(ptr %11, ptr %15, ptr %own)
+  %16 = call i32 @"$Loop.give_mask.832"(ptr %11, ptr %15, ptr %own)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -97421,7 +97421,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_mask.828"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.give_mask.832"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -97438,7 +97438,7 @@ entry:
   %6 = load ptr, ptr %mask, align 8
   %7 = getelementptr %183, ptr %6, i32 0, i32 0
   %8 = load i64, ptr %7, align 8
-  %9 = call ptr @"$Loop.find_live.757"(ptr %5, i64 %8)
+  %9 = call ptr @"$Loop.find_live.761"(ptr %5, i64 %8)
   store ptr %9, ptr %item, align 8
   %10 = load ptr, ptr %item, align 8
   %11 = icmp eq ptr %10, null
@@ -97491,7 +97491,7 @@ merge:                                            ; preds = %else, %dead
   %35 = getelementptr %183, ptr %34, i32 0, i32 2
   %36 = load i32, ptr %35, align 4
   %37 = load ptr, ptr %message, align 8
-  %38 = call i32 @"$Loop.check_mask.829"(ptr %32, ptr %33, i32 %36, ptr %37)
+  %38 = call i32 @"$Loop.check_mask.833"(ptr %32, ptr %33, i32 %36, ptr %37)
   store i32 %38, ptr %code, align 4
   %39 = load i32, ptr %code, align 4
   %40 = icmp ne i32 %39, 0
@@ -97525,7 +97525,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_mask.829"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_mask.833"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %target15 = alloca ptr, align 8
@@ -97564,7 +97564,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %71, ptr %20, i32 0, i32 0
   %22 = load i64, ptr %21, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.656", i64 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.660", i64 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -97616,7 +97616,7 @@ then9:                                            ; preds = %then5
   %49 = load ptr, ptr %item, align 8
   %50 = getelementptr %71, ptr %49, i32 0, i32 29
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.657", i32 %45, i64 %48, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.661", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -97668,7 +97668,7 @@ then17:                                           ; preds = %then13
   %78 = load ptr, ptr %item, align 8
   %79 = getelementptr %71, ptr %78, i32 0, i32 31
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.658", i32 %74, i64 %77, i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.662", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
   %83 = getelementptr %5, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -97711,14 +97711,14 @@ entry:
   %6 = load ptr, ptr %"$5055", align 8
   %7 = load ptr, ptr %"$5056", align 8
   %8 = load ptr, ptr %"$5057", align 8
-  %9 = call i32 @"$Loop.submit.830"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %9 = call i32 @"$Loop.submit.834"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.830"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.834"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
@@ -97743,13 +97743,13 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %4, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.756"(ptr %13)
+  call void @"$Loop.lock.760"(ptr %13)
   %14 = load %4, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.810"(ptr noalias sret(%184) %8, ptr %15)
+  call void @"$Loop.limits.814"(ptr noalias sret(%184) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.758"(ptr %16)
+  call void @"$Loop.unlock.762"(ptr %16)
   %17 = load %4, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
@@ -97776,12 +97776,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.756"(ptr %29)
+  call void @"$Loop.lock.760"(ptr %29)
   %30 = load %4, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.831"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.835"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -97802,7 +97802,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.758"(ptr %43)
+  call void @"$Loop.unlock.762"(ptr %43)
   %44 = load %4, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -97834,7 +97834,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.831"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.835"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -97855,7 +97855,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %message, align 8
-  %9 = call i32 @"$Loop.check_usable.767"(ptr %7, ptr %8)
+  %9 = call i32 @"$Loop.check_usable.771"(ptr %7, ptr %8)
   store i32 %9, ptr %code, align 4
   %10 = load i32, ptr %code, align 4
   %11 = icmp ne i32 %10, 0
@@ -97875,7 +97875,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.810"(ptr noalias sret(%184) %6, ptr %15)
+  call void @"$Loop.limits.814"(ptr noalias sret(%184) %6, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %6, i64 20, i1 false)
   %16 = load ptr, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
@@ -97907,7 +97907,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %30 = load ptr, ptr %self, align 8
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$Loop.check_queue.832"(ptr %30, ptr %31)
+  %32 = call i32 @"$Loop.check_queue.836"(ptr %30, ptr %31)
   store i32 %32, ptr %code6, align 4
   %33 = load i32, ptr %code6, align 4
   %34 = icmp ne i32 %33, 0
@@ -97937,7 +97937,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$Loop.prepare_capture.833"(ptr %44, ptr %45)
+  %46 = call i32 @"$Loop.prepare_capture.837"(ptr %44, ptr %45)
   store i32 %46, ptr %code14, align 4
   %47 = load i32, ptr %code14, align 4
   %48 = icmp ne i32 %47, 0
@@ -97964,7 +97964,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  %54 = call i32 @"$Loop.start.834"(ptr %52, ptr %53)
+  %54 = call i32 @"$Loop.start.838"(ptr %52, ptr %53)
   store i32 %54, ptr %code19, align 4
   %55 = load i32, ptr %code19, align 4
   %56 = icmp ne i32 %55, 0
@@ -98033,7 +98033,7 @@ dead27:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.832"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.836"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -98080,7 +98080,7 @@ then2:                                            ; preds = %then
   %32 = getelementptr %209, ptr %31, i32 0, i32 2
   %33 = getelementptr %38, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.696", i64 %26, i32 %30, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.700", i64 %26, i32 %30, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -98108,7 +98108,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.833"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.837"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -98182,7 +98182,7 @@ then5:                                            ; preds = %then2
   %44 = getelementptr %38, ptr %43, i32 0, i32 9
   %45 = getelementptr %32, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.697", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.701", i32 %46)
   %48 = load ptr, ptr %target, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -98210,7 +98210,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.834"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.838"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -98242,7 +98242,7 @@ merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %209, ptr %9, i32 0, i32 9
   %11 = load ptr, ptr %self, align 8
-  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.835", ptr %11)
+  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.839", ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %14 = load i32, ptr %code, align 4
@@ -98267,7 +98267,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.704", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.708", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -98298,7 +98298,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.835"(ptr %0) {
+define internal ptr @"$engine_thread.839"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %loop = alloca ptr, align 8
@@ -98307,7 +98307,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.836"(ptr %3)
+  call void @"$Loop.run.840"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret ptr null
 
@@ -98315,7 +98315,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.836"(ptr %0) {
+define internal void @"$Loop.run.840"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -98328,7 +98328,7 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call zeroext i1 @"$Loop.await_work.837"(ptr %6)
+  %7 = call zeroext i1 @"$Loop.await_work.841"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %whilebody, label %merge
@@ -98339,7 +98339,7 @@ whilebody:                                        ; preds = %condition
   call void @"$Turnstile.enter"(ptr %11)
   %12 = load %4, ptr %5, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.788"(ptr %13)
+  call void @"$Loop.iterate.792"(ptr %13)
   %14 = load %4, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %209, ptr %15, i32 0, i32 5
@@ -98349,7 +98349,7 @@ whilebody:                                        ; preds = %condition
 
 merge:                                            ; preds = %condition
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.762"(ptr %18)
+  call void @"$Loop.enter_turn.766"(ptr %18)
   %19 = load %4, ptr %2, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %209, ptr %20, i32 0, i32 5
@@ -98358,7 +98358,7 @@ merge:                                            ; preds = %condition
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.837"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.841"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %stopping = alloca i8, align 1
@@ -98367,7 +98367,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.756"(ptr %3)
+  call void @"$Loop.lock.760"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %209, ptr %5, i32 0, i32 21
@@ -98419,7 +98419,7 @@ merge:                                            ; preds = %and.lhs.true1, %con
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.758"(ptr %42)
+  call void @"$Loop.unlock.762"(ptr %42)
   %43 = load %4, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -98434,7 +98434,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.838"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.842"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -98443,7 +98443,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.838"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.842"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -98521,14 +98521,14 @@ entry:
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %208, ptr %2, i32 0, i32 0
   %4 = load i64, ptr %"$5073", align 8
-  %5 = call i32 @"$Loop.wait.839"(ptr %3, i64 %4)
+  %5 = call i32 @"$Loop.wait.843"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.839"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.843"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %has_events = alloca i8, align 1
@@ -98558,7 +98558,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.756"(ptr %11)
+  call void @"$Loop.lock.760"(ptr %11)
   %12 = load %4, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -98600,7 +98600,7 @@ merge1:                                           ; preds = %and.lhs.true2, %con
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.758"(ptr %37)
+  call void @"$Loop.unlock.762"(ptr %37)
   %38 = load %4, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -98647,7 +98647,7 @@ entry:
   store i64 0, ptr %num_wrong, align 8
   call void @"$Arena.init"(ptr %arena)
   %6 = load %4, ptr %5, align 1
-  call void @"$Vector.init.840"(ptr %blocks)
+  call void @"$Vector.init.844"(ptr %blocks)
   %7 = load %4, ptr %4, align 1
   %8 = load i64, ptr %count, align 8
   store i64 0, ptr %i, align 8
@@ -98700,7 +98700,7 @@ merge:                                            ; preds = %forcond
 
 or.lhs.false:                                     ; preds = %or.lhs.false2
   %32 = load ptr, ptr %block, align 8
-  %33 = call zeroext i1 @"$Vector.push.841"(ptr %blocks, ptr %32)
+  %33 = call zeroext i1 @"$Vector.push.845"(ptr %blocks, ptr %32)
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
   br i1 %35, label %else, label %then
@@ -98739,7 +98739,7 @@ forcond7:                                         ; preds = %merge10, %forbody5
 
 forbody8:                                         ; preds = %forcond7
   %55 = load i64, ptr %i3, align 8
-  %56 = call ptr @"$Vector.at.843"(ptr %blocks, i64 %55)
+  %56 = call ptr @"$Vector.at.847"(ptr %blocks, i64 %55)
   %57 = load ptr, ptr %56, align 8
   %58 = load i64, ptr %j, align 8
   %59 = getelementptr i8, ptr %57, i64 %58
@@ -98772,7 +98772,7 @@ merge9:                                           ; preds = %forcond7
   br label %forcond4
 
 merge6:                                           ; preds = %forcond4
-  call void @"$Vector.free.844"(ptr %blocks)
+  call void @"$Vector.free.848"(ptr %blocks)
   %71 = load %4, ptr %3, align 1
   call void @"$Arena.free"(ptr %arena)
   %72 = load %4, ptr %2, align 1
@@ -98783,7 +98783,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Vector.init.840"(ptr %0) {
+define internal void @"$Vector.init.844"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -98799,7 +98799,7 @@ entry:
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.841"(ptr %0, ptr %1) {
+define internal zeroext i1 @"$Vector.push.845"(ptr %0, ptr %1) {
 entry:
   %value = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -98810,7 +98810,7 @@ entry:
   %4 = getelementptr %214, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.842"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.846"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -98847,7 +98847,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.842"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.846"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -98946,7 +98946,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.843"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.847"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -98989,7 +98989,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.844"(ptr %0) {
+define internal void @"$Vector.free.848"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -99001,7 +99001,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.840"(ptr %7)
+  call void @"$Vector.init.844"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -99028,7 +99028,7 @@ entry:
   store i64 %0, ptr %count, align 8
   call void @"$Arena.init"(ptr %arena)
   %12 = load %4, ptr %11, align 1
-  call void @"$Map.init.845"(ptr %map)
+  call void @"$Map.init.849"(ptr %map)
   %13 = load %4, ptr %10, align 1
   %14 = load i64, ptr %count, align 8
   %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
@@ -99055,7 +99055,7 @@ forbody:                                          ; preds = %forcond
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call ptr @"$Map.find.848"(ptr %map, i64 %26, i64 %28)
+  %29 = call ptr @"$Map.find.852"(ptr %map, i64 %26, i64 %28)
   store ptr %29, ptr %found, align 8
   %30 = load ptr, ptr %found, align 8
   %31 = icmp eq ptr %30, null
@@ -99107,7 +99107,7 @@ else4:                                            ; preds = %or.lhs.false5
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  call void @"$Map.clear.857"(ptr %map)
+  call void @"$Map.clear.861"(ptr %map)
   %53 = load %4, ptr %5, align 1
   %54 = load i64, ptr %count, align 8
   %55 = icmp sgt i64 %54, 0
@@ -99124,7 +99124,7 @@ or.lhs.false5:                                    ; preds = %merge
   %61 = load i64, ptr %60, align 8
   %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %63 = load i64, ptr %62, align 8
-  %64 = call ptr @"$Map.find.848"(ptr %map, i64 %61, i64 %63)
+  %64 = call ptr @"$Map.find.852"(ptr %map, i64 %61, i64 %63)
   %65 = icmp ne ptr %64, null
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
@@ -99140,7 +99140,7 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %then7
-  call void @"$Map.free.859"(ptr %map)
+  call void @"$Map.free.863"(ptr %map)
   %70 = load %4, ptr %2, align 1
   call void @"$Arena.free"(ptr %arena)
   %71 = load %4, ptr %1, align 1
@@ -99155,7 +99155,7 @@ and.lhs.true:                                     ; preds = %merge2
   %75 = load i64, ptr %74, align 8
   %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %77 = load i64, ptr %76, align 8
-  %78 = call ptr @"$Map.find.848"(ptr %map, i64 %75, i64 %77)
+  %78 = call ptr @"$Map.find.852"(ptr %map, i64 %75, i64 %77)
   %79 = icmp ne ptr %78, null
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
@@ -99165,7 +99165,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Map.init.845"(ptr %0) {
+define internal void @"$Map.init.849"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -99179,7 +99179,7 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %3, i64 16, i1 false)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %215, ptr %7, i32 0, i32 1
-  call void @"$Vector.init.846"(ptr %8)
+  call void @"$Vector.init.850"(ptr %8)
   %9 = load %4, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %215, ptr %10, i32 0, i32 2
@@ -99188,7 +99188,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.846"(ptr %0) {
+define internal void @"$Vector.init.850"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -99245,7 +99245,7 @@ forbody:                                          ; preds = %forcond
   %19 = load i64, ptr %18, align 8
   %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %21 = load i64, ptr %20, align 8
-  %22 = call ptr @"$Map.find.848"(ptr %17, i64 %19, i64 %21)
+  %22 = call ptr @"$Map.find.852"(ptr %17, i64 %19, i64 %21)
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
@@ -99278,7 +99278,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false2
   %34 = load i64, ptr %33, align 8
   %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %36 = load i64, ptr %35, align 8
-  %37 = call zeroext i1 @"$Map.insert.852"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %37 = call zeroext i1 @"$Map.insert.856"(ptr %30, i64 %34, i64 %36, i64 %32)
   %38 = zext i1 %37 to i8
   %39 = trunc i8 %38 to i1
   br i1 %39, label %else, label %then
@@ -99291,7 +99291,7 @@ or.lhs.false2:                                    ; preds = %forbody
   %43 = load i64, ptr %42, align 8
   %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  %46 = call zeroext i1 @"$Map.insert.852"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %46 = call zeroext i1 @"$Map.insert.856"(ptr %40, i64 %43, i64 %45, i64 %41)
   %47 = zext i1 %46 to i8
   %48 = trunc i8 %47 to i1
   br i1 %48, label %or.lhs.false, label %then
@@ -99314,7 +99314,7 @@ entry:
   %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load i64, ptr %number, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.847", i64 %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.851", i64 %8)
   %10 = load ptr, ptr %arena, align 8
   %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %12 = getelementptr i8, ptr %11, i64 0
@@ -99336,7 +99336,7 @@ dead:                                             ; No predecessors!
   ret { i64, i64 } undef
 }
 
-define internal ptr @"$Map.find.848"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.852"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %62, align 8
@@ -99380,13 +99380,13 @@ merge:                                            ; preds = %else, %dead
   %21 = load i64, ptr %20, align 8
   %22 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %23 = load i64, ptr %22, align 8
-  %24 = call i64 @"$Map.hash.851"(ptr %19, i64 %21, i64 %23)
+  %24 = call i64 @"$Map.hash.855"(ptr %19, i64 %21, i64 %23)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %"<aggcopy>", i64 16, i1 false)
   %25 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call i64 @"$Map.position.849"(ptr %18, i64 %26, i64 %28, i64 %24)
+  %29 = call i64 @"$Map.position.853"(ptr %18, i64 %26, i64 %28, i64 %24)
   %30 = getelementptr i32, ptr %17, i64 %29
   %31 = load i32, ptr %30, align 4
   store i32 %31, ptr %index, align 4
@@ -99410,7 +99410,7 @@ merge1:                                           ; preds = %else3, %dead4
   %37 = getelementptr %215, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %index, align 4
   %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.850"(ptr %37, i64 %39)
+  %40 = call ptr @"$Vector.at.854"(ptr %37, i64 %39)
   %41 = getelementptr %217, ptr %40, i32 0, i32 2
   ret ptr %41
 
@@ -99418,7 +99418,7 @@ dead5:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.849"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.853"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %62, align 8
   %4 = alloca %62, align 8
@@ -99471,7 +99471,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.850"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.854"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %217, ptr %37, i32 0, i32 1
@@ -99527,7 +99527,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal ptr @"$Vector.at.850"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.854"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -99570,7 +99570,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.hash.851"(ptr %0, i64 %1, i64 %2) {
+define internal i64 @"$Map.hash.855"(ptr %0, i64 %1, i64 %2) {
 entry:
   %3 = alloca %15, align 8
   %key = alloca %62, align 8
@@ -99598,7 +99598,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal zeroext i1 @"$Map.insert.852"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal zeroext i1 @"$Map.insert.856"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %4 = alloca %217, align 8
   %5 = alloca %217, align 8
@@ -99623,7 +99623,7 @@ entry:
   %14 = getelementptr %216, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
-  %17 = call zeroext i1 @"$Map.reserve.853"(ptr %11, i64 %16)
+  %17 = call zeroext i1 @"$Map.reserve.857"(ptr %11, i64 %16)
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
   br i1 %19, label %else, label %then
@@ -99644,7 +99644,7 @@ merge:                                            ; preds = %else, %dead
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i64 @"$Map.hash.851"(ptr %20, i64 %22, i64 %24)
+  %25 = call i64 @"$Map.hash.855"(ptr %20, i64 %22, i64 %24)
   store i64 %25, ptr %hashed, align 8
   %26 = load ptr, ptr %self, align 8
   %27 = load i64, ptr %hashed, align 8
@@ -99653,7 +99653,7 @@ merge:                                            ; preds = %else, %dead
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call i64 @"$Map.position.849"(ptr %26, i64 %29, i64 %31, i64 %27)
+  %32 = call i64 @"$Map.position.853"(ptr %26, i64 %29, i64 %31, i64 %27)
   store i64 %32, ptr %position, align 8
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %215, ptr %33, i32 0, i32 2
@@ -99679,7 +99679,7 @@ then2:                                            ; preds = %merge
   %51 = getelementptr i32, ptr %49, i64 %50
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  %54 = call ptr @"$Vector.at.850"(ptr %45, i64 %53)
+  %54 = call ptr @"$Vector.at.854"(ptr %45, i64 %53)
   %55 = getelementptr %217, ptr %54, i32 0, i32 2
   store i64 %43, ptr %55, align 8
   ret i1 true
@@ -99717,7 +99717,7 @@ merge1:                                           ; preds = %else3, %dead4
   %73 = load i64, ptr %72, align 8
   store i64 %73, ptr %71, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %74 = call zeroext i1 @"$Vector.push.856"(ptr %57, ptr byval(%217) %4)
+  %74 = call zeroext i1 @"$Vector.push.860"(ptr %57, ptr byval(%217) %4)
   %75 = zext i1 %74 to i8
   %76 = trunc i8 %75 to i1
   br i1 %76, label %else7, label %then6
@@ -99751,7 +99751,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.853"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.857"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -99791,7 +99791,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %215, ptr %18, i32 0, i32 1
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.854"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.858"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -99799,7 +99799,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.855"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.859"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -99820,7 +99820,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.854"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.858"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -99919,7 +99919,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.855"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.859"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %62, align 8
   %entry6 = alloca ptr, align 8
@@ -99993,7 +99993,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %215, ptr %33, i32 0, i32 1
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.850"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.854"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -100012,7 +100012,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.849"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.853"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -100026,7 +100026,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.856"(ptr %0, ptr byval(%217) %1) {
+define internal zeroext i1 @"$Vector.push.860"(ptr %0, ptr byval(%217) %1) {
 entry:
   %value = alloca %217, align 8
   %self = alloca ptr, align 8
@@ -100037,7 +100037,7 @@ entry:
   %4 = getelementptr %216, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.854"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.858"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -100073,7 +100073,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Map.clear.857"(ptr %0) {
+define internal void @"$Map.clear.861"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -100081,7 +100081,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %215, ptr %3, i32 0, i32 1
-  call void @"$Vector.clear.858"(ptr %4)
+  call void @"$Vector.clear.862"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %215, ptr %6, i32 0, i32 2
@@ -100090,7 +100090,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.858"(ptr %0) {
+define internal void @"$Vector.clear.862"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -100100,7 +100100,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.859"(ptr %0) {
+define internal void @"$Map.free.863"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -100108,7 +100108,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %215, ptr %3, i32 0, i32 1
-  call void @"$Vector.free.860"(ptr %4)
+  call void @"$Vector.free.864"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %215, ptr %6, i32 0, i32 2
@@ -100117,7 +100117,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.860"(ptr %0) {
+define internal void @"$Vector.free.864"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -100129,7 +100129,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.846"(ptr %7)
+  call void @"$Vector.init.850"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -100375,7 +100375,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.861", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.865", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -100403,7 +100403,7 @@ merge:                                            ; preds = %else, %dead
   %27 = getelementptr %223, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
   %28 = getelementptr %223, ptr %6, i32 0, i32 2
-  store ptr @"$string.861", ptr %28, align 8
+  store ptr @"$string.865", ptr %28, align 8
   %29 = getelementptr %223, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
   %30 = load %223, ptr %6, align 8
@@ -100446,7 +100446,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.862")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.866")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -100499,7 +100499,7 @@ entry:
   %21 = getelementptr %159, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %21, align 8
   %22 = getelementptr %159, ptr %reader, i32 0, i32 4
-  store ptr @"$string.861", ptr %22, align 8
+  store ptr @"$string.865", ptr %22, align 8
   %23 = load ptr, ptr %data, align 8
   %24 = load i64, ptr %size, align 8
   %25 = getelementptr %224, ptr %9, i32 0, i32 0
@@ -100524,7 +100524,7 @@ entry:
   %37 = zext i1 %36 to i8
   store i8 %37, ptr %is_sound, align 1
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Problems.report"(ptr %found, ptr @"$string.382", ptr %38)
+  %39 = call i32 @"$Problems.report"(ptr %found, ptr @"$string.383", ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i8, ptr %is_sound, align 1
   %41 = load i32, ptr %code, align 4
@@ -100549,7 +100549,7 @@ then2:                                            ; preds = %then
   %53 = getelementptr %5, ptr %52, i32 0, i32 0
   %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
   %55 = getelementptr i8, ptr %54, i64 0
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.863")
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.867")
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -100571,7 +100571,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %merge1
   call void @"$Problems.free"(ptr %found)
   %62 = load %4, ptr %6, align 1
-  call void @"$Vector.free.376"(ptr %tensors)
+  call void @"$Vector.free.377"(ptr %tensors)
   %63 = load %4, ptr %5, align 1
   call void @"$Arena.free"(ptr %arena)
   %64 = load %4, ptr %4, align 1
@@ -100688,7 +100688,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.861", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.865", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %4, ptr %3, align 1
@@ -101196,7 +101196,7 @@ then2:                                            ; preds = %then
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.631", ptr @"$string.864")
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.635", ptr @"$string.868")
   %25 = load ptr, ptr %target, align 8
   %26 = getelementptr %5, ptr %25, i32 0, i32 0
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
@@ -101277,7 +101277,7 @@ merge4:                                           ; preds = %else6, %dead11
   %60 = load ptr, ptr %logits, align 8
   %61 = load ptr, ptr %message, align 8
   %62 = icmp ne i8 %59, 0
-  %63 = call i32 @"$Loop.prefill.865"(ptr %54, ptr %55, i32 %56, i1 zeroext %62, ptr %60, ptr %item, ptr %61)
+  %63 = call i32 @"$Loop.prefill.869"(ptr %54, ptr %55, i32 %56, i1 zeroext %62, ptr %60, ptr %item, ptr %61)
   store i32 %63, ptr %code, align 4
   %64 = load i32, ptr %code, align 4
   %65 = icmp ne i32 %64, 0
@@ -101327,7 +101327,7 @@ then22:                                           ; preds = %then18
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
   %90 = getelementptr i8, ptr %89, i64 0
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.871")
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.875")
   %92 = load ptr, ptr %target20, align 8
   %93 = getelementptr %5, ptr %92, i32 0, i32 0
   %94 = getelementptr [1024 x i8], ptr %93, i32 0, i32 0
@@ -101355,7 +101355,7 @@ dead25:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.865"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.869"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -101416,7 +101416,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.809")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.813")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -101451,7 +101451,7 @@ merge1:                                           ; preds = %else3, %dead
   %45 = load ptr, ptr %result, align 8
   %46 = load ptr, ptr %message, align 8
   %47 = icmp ne i8 %43, 0
-  %48 = call i32 @"$Loop.prefill_in_turn.866"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
+  %48 = call i32 @"$Loop.prefill_in_turn.870"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %49)
@@ -101463,7 +101463,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.866"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.870"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code16 = alloca i32, align 4
@@ -101563,7 +101563,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.867"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.871"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -101588,7 +101588,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.868"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.872"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -101620,7 +101620,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.867"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.871"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %6 = alloca %4, align 8
@@ -101672,7 +101672,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %37, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.811", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.815", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -101751,7 +101751,7 @@ then12:                                           ; preds = %merge7
   %72 = getelementptr %37, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.812", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.816", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -101803,7 +101803,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.868"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.872"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -101860,7 +101860,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.869"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.873"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -101888,7 +101888,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.869"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.873"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -101915,7 +101915,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.870"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.874"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -102081,7 +102081,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.870"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.874"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -102098,7 +102098,7 @@ entry:
   %8 = getelementptr %46, ptr %7, i32 0, i32 10
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.813"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.817"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %37, ptr %12, i32 0, i32 2
@@ -102115,7 +102115,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %37, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.813"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.817"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -102134,7 +102134,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %46, ptr %29, i32 0, i32 10
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.813"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.817"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -102257,7 +102257,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load i32, ptr %num_steps, align 4
   %38 = load ptr, ptr %tokens, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.check_batch_arguments.872"(ptr %33, i32 %34, ptr %35, ptr %36, i32 %37, ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.check_batch_arguments.876"(ptr %33, i32 %34, ptr %35, ptr %36, i32 %37, ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -102301,7 +102301,7 @@ then14:                                           ; preds = %then10
   %60 = getelementptr [1024 x i8], ptr %59, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
   %62 = load i32, ptr %num_states, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 1024, ptr @"$string.873", i32 %62)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 1024, ptr @"$string.877", i32 %62)
   %64 = load ptr, ptr %target12, align 8
   %65 = getelementptr %5, ptr %64, i32 0, i32 0
   %66 = getelementptr [1024 x i8], ptr %65, i32 0, i32 0
@@ -102331,7 +102331,7 @@ merge9:                                           ; preds = %else11, %dead16
   %74 = load i32, ptr %num_steps, align 4
   %75 = load ptr, ptr %tokens, align 8
   %76 = load ptr, ptr %message, align 8
-  %77 = call i32 @"$Loop.run_batch_decode.874"(ptr %70, i32 %71, ptr %72, ptr %73, i32 %74, ptr %75, ptr %76)
+  %77 = call i32 @"$Loop.run_batch_decode.878"(ptr %70, i32 %71, ptr %72, ptr %73, i32 %74, ptr %75, ptr %76)
   store i32 %77, ptr %code17, align 4
   %78 = load ptr, ptr %items, align 8
   call void @free(ptr %78)
@@ -102343,7 +102343,7 @@ dead18:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_arguments.872"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch_arguments.876"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %target26 = alloca ptr, align 8
@@ -102404,7 +102404,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.819", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.823", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %5, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -102447,7 +102447,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.820", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.824", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -102500,7 +102500,7 @@ then17:                                           ; preds = %then13
   %83 = getelementptr %46, ptr %82, i32 0, i32 10
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.821", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.825", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -102570,7 +102570,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %5, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.822")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.826")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %5, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -102662,7 +102662,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.874"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.878"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -102710,7 +102710,7 @@ merge:                                            ; preds = %else, %then
   %22 = load i32, ptr %num_steps, align 4
   %23 = load ptr, ptr %tokens, align 8
   %24 = load ptr, ptr %message, align 8
-  %25 = call i32 @"$Loop.batch_in_turn.875"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
+  %25 = call i32 @"$Loop.batch_in_turn.879"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %26)
@@ -102722,7 +102722,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.875"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.879"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -102777,7 +102777,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.876"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.880"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -102902,7 +102902,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %72, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.878"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.882"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -102943,7 +102943,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.879"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.883"(ptr %104, i32 %105, ptr %106)
   %107 = load %4, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -102977,7 +102977,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.881"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.885"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -103007,7 +103007,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.876"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.880"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code7 = alloca i32, align 4
   %code2 = alloca i32, align 4
@@ -103034,7 +103034,7 @@ entry:
   %11 = load i32, ptr %num_steps, align 4
   %12 = load ptr, ptr %tokens, align 8
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_batch_arguments.872"(ptr %7, i32 %8, ptr %9, ptr %10, i32 %11, ptr %12, ptr %13)
+  %14 = call i32 @"$Loop.check_batch_arguments.876"(ptr %7, i32 %8, ptr %9, ptr %10, i32 %11, ptr %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -103073,7 +103073,7 @@ forbody:                                          ; preds = %forcond
   %30 = load i32, ptr %i, align 4
   %31 = load i32, ptr %num_steps, align 4
   %32 = load ptr, ptr %message, align 8
-  %33 = call i32 @"$Loop.check_batch_state.877"(ptr %27, i32 %28, ptr %29, i32 %30, i32 %31, ptr %32)
+  %33 = call i32 @"$Loop.check_batch_state.881"(ptr %27, i32 %28, ptr %29, i32 %30, i32 %31, ptr %32)
   store i32 %33, ptr %code2, align 4
   %34 = load i32, ptr %code2, align 4
   %35 = icmp ne i32 %34, 0
@@ -103127,7 +103127,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.877"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.881"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %6 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -103217,7 +103217,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.823", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.827", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -103250,7 +103250,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.878"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.882"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -103327,7 +103327,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.879"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.883"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %i2 = alloca i32, align 4
@@ -103375,7 +103375,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.880"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.884"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %4, ptr %4, align 1
   br label %merge1
 
@@ -103419,7 +103419,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.880"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.884"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %4, ptr %3, align 1
   br label %merge6
 
@@ -103435,7 +103435,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.880"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.884"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -103511,7 +103511,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.881"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.885"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i12 = alloca i32, align 4
   %5 = alloca %4, align 8
@@ -103597,7 +103597,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %17, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.824", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.828", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -103650,7 +103650,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %17, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.825", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.829", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -103870,7 +103870,7 @@ entry:
   %14 = getelementptr %46, ptr %13, i32 0, i32 12
   %15 = getelementptr %38, ptr %bound, i32 0, i32 11
   %16 = load ptr, ptr %15, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).558"(ptr %14, ptr %shape, ptr %16)
+  call void @"$anon (./terra/scheduling/batch.t:114).560"(ptr %14, ptr %shape, ptr %16)
   %17 = load %4, ptr %3, align 1
   %18 = load ptr, ptr %step, align 8
   call void @"$StepPlan.begin"(ptr %18)
@@ -104363,7 +104363,7 @@ then4:                                            ; preds = %then
   %63 = getelementptr %46, ptr %62, i32 0, i32 1
   %64 = load i32, ptr %63, align 4
   %65 = load i32, ptr %num_sequences, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.883", i32 %59, i32 %64, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.887", i32 %59, i32 %64, i32 %65)
   %67 = load ptr, ptr %target, align 8
   %68 = getelementptr %5, ptr %67, i32 0, i32 0
   %69 = getelementptr [1024 x i8], ptr %68, i32 0, i32 0
@@ -104454,7 +104454,7 @@ merge:                                            ; preds = %forcond
   %34 = load %4, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %39, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.882"(ptr %36)
+  call void @"$Vector.clear.886"(ptr %36)
   %37 = load %4, ptr %1, align 1
   ret void
 }
@@ -104481,7 +104481,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.882"(ptr %0) {
+define internal void @"$Vector.clear.886"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
