@@ -1,4 +1,5 @@
 local abi = require("terra.base.abi")
+local codes = require("terra.base.codes")
 local text = require("terra.base.text")
 local C = abi.C
 
@@ -44,30 +45,7 @@ terra dtypes.parse(name : text.Slice) : int32
   return dtypes.unknown
 end
 
-terra dtypes.name(code : int32) : rawstring
-  escape
-    for _, dtype in ipairs(dtypes.table) do
-      emit quote
-        if code == [dtype.code] then
-          return [dtype.name]
-        end
-      end
-    end
-  end
-  return "unknown"
-end
-
-terra dtypes.bytes(code : int32) : int64
-  escape
-    for _, dtype in ipairs(dtypes.table) do
-      emit quote
-        if code == [dtype.code] then
-          return [dtype.bytes]
-        end
-      end
-    end
-  end
-  return 0
-end
+dtypes.name = codes.name_of(dtypes.table, "unknown")
+dtypes.bytes = codes.field_of(dtypes.table, "bytes", int64, 0)
 
 return dtypes

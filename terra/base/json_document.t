@@ -1,4 +1,5 @@
 local abi = require("terra.base.abi")
+local codes = require("terra.base.codes")
 local containers = require("terra.base.containers")
 local status = require("terra.base.status")
 local text = require("terra.base.text")
@@ -12,8 +13,9 @@ json.max_number_bytes = 256
 json.max_values = 2 ^ 22
 json.max_bytes = 100000000
 
-json.kinds = { "null", "false", "true", "number", "string", "array", "object" }
-for index, name in ipairs(json.kinds) do
+local kinds = {}
+for index, name in ipairs { "null", "false", "true", "number", "string", "array", "object" } do
+  kinds[index] = { name = name, code = index - 1 }
   json[name .. "_kind"] = index - 1
 end
 
@@ -47,18 +49,7 @@ json.Document = Document
 
 json.code = string.byte
 
-terra json.kind_name(kind : int32) : rawstring
-  escape
-    for index, name in ipairs(json.kinds) do
-      emit quote
-        if kind == [index - 1] then
-          return [name]
-        end
-      end
-    end
-  end
-  return "unknown"
-end
+json.kind_name = codes.name_of(kinds, "unknown")
 
 terra Document:init()
   self.nodes:init()

@@ -1,4 +1,5 @@
 local abi = require("terra.base.abi")
+local codes = require("terra.base.codes")
 local device = require("terra.execution.device")
 local devices = require("terra.plan.devices")
 local dtypes = require("terra.base.dtypes")
@@ -99,31 +100,8 @@ local expert_layouts = {
   { code = C.ENGINE_EXPERTS_EXPERT_PARALLEL, name = "expert_parallel" },
 }
 
-local terra layout_name(code : int32) : rawstring
-  escape
-    for _, entry in ipairs(expert_layouts) do
-      emit quote
-        if code == [entry.code] then
-          return [entry.name]
-        end
-      end
-    end
-  end
-  return "default"
-end
-
-local terra source_name(code : int32) : rawstring
-  escape
-    for _, entry in ipairs(sizes.sources) do
-      emit quote
-        if code == [entry.code] then
-          return [entry.name]
-        end
-      end
-    end
-  end
-  return "unknown"
-end
+local layout_name = codes.name_of(expert_layouts, "default")
+local source_name = codes.name_of(sizes.sources, "unknown")
 
 local terra write_sizes(out : &JsonWriter, made : &Plan)
   out:integer_field("max_seq", made.options.max_seq)

@@ -389,363 +389,363 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.322" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
 @"$string.323" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
 @"$string.324" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
-@"$string.326" = private unnamed_addr constant [8 x i8] c"opendir\00", align 1
-@"$string.327" = private unnamed_addr constant [13 x i8] c".safetensors\00", align 1
-@"$string.331" = private unnamed_addr constant [37 x i8] c"the file is missing, but %s is there\00", align 1
-@"<global>.332" = internal global i32 0
-@"<global>.333" = internal local_unnamed_addr global ptr null
-@"<global>.334" = internal global %1 undef
-@"$string.339" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
-@"$string.340" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
-@"$string.341" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
-@"$string.342" = private unnamed_addr constant [3 x i8] c"..\00", align 1
-@"$string.344" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
-@"$string.347" = private unnamed_addr constant [40 x i8] c"%s: weight_map names more than %d files\00", align 1
-@"$string.348" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
-@"$string.349" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
-@"$string.350" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
-@"$string.351" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
-@"$string.352" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
-@"$string.353" = private unnamed_addr constant [7 x i8] c"header\00", align 1
-@"$string.354" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
-@"$string.355" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
-@"$string.356" = private unnamed_addr constant [30 x i8] c"expected an object of strings\00", align 1
-@"$string.357" = private unnamed_addr constant [49 x i8] c"the name holds a character that is not printable\00", align 1
-@"$string.358" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
-@"$string.359" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
-@"$string.360" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
-@"$string.361" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
-@"$string.362" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
-@"$string.363" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
-@"$string.364" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
-@"$string.365" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
-@"$string.366" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
-@"$string.367" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
-@"$string.368" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
-@"$string.369" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
-@"$string.370" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
-@"$string.371" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
-@"$string.372" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
-@"$string.373" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
-@"$string.374" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
-@"$string.375" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
-@"$string.376" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
-@"$string.377" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
-@"$string.378" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
-@"$string.379" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
-@"$string.380" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
-@"$string.381" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
-@"$string.382" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
-@"$string.383" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
-@"$string.384" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
-@"$string.385" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
-@"$string.387" = private unnamed_addr constant [3 x i8] c", \00", align 1
-@"$string.388" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
-@"$string.389" = private unnamed_addr constant [2 x i8] c"]\00", align 1
-@"$string.390" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
-@"$string.391" = private unnamed_addr constant [72 x i8] c"the tensor begins at byte %lld of the data, which is not aligned for %s\00", align 1
-@"$string.395" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
-@"$string.396" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
-@"$string.397" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
-@"$string.398" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
-@"$string.399" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
-@"$string.400" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
-@"$string.401" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
-@"$string.402" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
-@"$string.403" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
-@"$string.404" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
-@"$string.405" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
-@"$string.406" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
-@"$string.407" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
-@"$string.408" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
-@"$string.409" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
-@"$string.410" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
-@"$string.411" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
-@"$string.412" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
-@"$string.413" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
-@"$string.414" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
-@"$string.415" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
-@"$string.416" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.k_scale\00", align 1
-@"$string.417" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.k_proj.k_scale\00", align 1
-@"$string.418" = private unnamed_addr constant [29 x i8] c"model.layers.%d.self_attn.%s\00", align 1
-@"$string.419" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of %d KV heads, got the shape %s\00", align 1
-@"$string.420" = private unnamed_addr constant [8 x i8] c"k_scale\00", align 1
-@"$string.422" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
-@"$string.423" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
-@"$string.424" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
-@"$string.425" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
-@"$string.426" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
-@"$string.427" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
-@"$string.428" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
-@"$string.430" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
-@"$string.431" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
-@"$string.432" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
-@"$string.433" = private unnamed_addr constant [26 x i8] c"model.embed_tokens.weight\00", align 1
-@"$string.434" = private unnamed_addr constant [51 x i8] c"config.json ties it to %s, but their values differ\00", align 1
-@"$string.435" = private unnamed_addr constant [92 x i8] c"part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.436" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
-@"$string.437" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
-@"$string.438" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
-@"$string.439" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
-@"$string.440" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
-@"$string.441" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
-@"$string.442" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
-@"$string.443" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
-@"$string.444" = private unnamed_addr constant [5 x i8] c"file\00", align 1
-@"$string.445" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
-@"$string.446" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
-@"$string.447" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
-@"$string.448" = private unnamed_addr constant [5 x i8] c"name\00", align 1
-@"$string.449" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
-@"$string.450" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
-@"$string.451" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
-@"$string.452" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
-@"$string.454" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
-@"$string.455" = private unnamed_addr constant [8 x i8] c"message\00", align 1
-@"$string.460" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
-@"$string.461" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
-@"$string.462" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
-@"$string.463" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
-@"$string.464" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.465" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
-@"$string.466" = private unnamed_addr constant [3 x i8] c": \00", align 1
-@"$string.467" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
-@"$string.468" = private unnamed_addr constant [3 x i8] c"; \00", align 1
-@"$string.469" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.470" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
-@"$string.471" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
-@"$string.472" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.473" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.474" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
-@"$string.475" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
-@"$string.476" = private unnamed_addr constant [99 x i8] c"an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.477" = private unnamed_addr constant [82 x i8] c"%sthe library of device %s cannot be opened: %.700s; in a checkout `%s` builds it\00", align 1
-@"$string.478" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.479" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.480" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.481" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.482" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.483" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.484" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.485" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.486" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.487" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.488" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.489" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.490" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.491" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.492" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.493" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.494" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
-@"$string.495" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
-@"$string.496" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
-@"$string.497" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
-@"$string.498" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
-@"$string.499" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
-@"$string.500" = private unnamed_addr constant [52 x i8] c"option step_budget_ms is %lld, outside %lld to %lld\00", align 1
-@"$string.501" = private unnamed_addr constant [54 x i8] c"option ranks_per_device is %lld, outside %lld to %lld\00", align 1
-@"$string.502" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.503" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
-@"$string.504" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.505" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
-@"$string.506" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
-@"$string.507" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.508" = private unnamed_addr constant [71 x i8] c"world_size is %d; expected a multiple of ranks_per_device, which is %d\00", align 1
-@"$string.509" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
-@"$string.510" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
-@"$string.511" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
-@"$string.512" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.513" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.514" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.515" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.516" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.517" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.518" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.519" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.520" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.524" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.525" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.526" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.527" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.528" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.529" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.530" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.531" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.532" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.533" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.534" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.535" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.536" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.537" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.538" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.539" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.540" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.541" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
-@"$string.542" = private unnamed_addr constant [7 x i8] c"option\00", align 1
-@"$string.543" = private unnamed_addr constant [6 x i8] c"model\00", align 1
-@"$string.544" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.545" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
-@"$string.546" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
-@"$string.547" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.548" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
-@"$string.549" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.550" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
-@"$string.551" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.552" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.553" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.554" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.555" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.556" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.557" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.558" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.559" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.560" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.561" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.562" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.563" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.564" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.565" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.566" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.567" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.568" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.569" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.570" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.571" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.572" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.573" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.574" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.575" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.576" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.577" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.578" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.579" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.580" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.581" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.582" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.583" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.584" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.585" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.586" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.587" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.588" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.589" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.590" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.591" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.592" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.593" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.594" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.595" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.596" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
-@"$string.597" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.598" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.599" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.600" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.601" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.602" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.603" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.604" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.605" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.606" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.607" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.608" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.609" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.610" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.611" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.612" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.613" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.614" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.615" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.616" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.617" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.618" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.619" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.620" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.621" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.622" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.623" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.624" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.625" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.626" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.627" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.628" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.629" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.630" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.631" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.632" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.633" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.634" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.635" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.636" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.637" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.638" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.639" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.640" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.641" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.642" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.643" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.644" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.645" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.646" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.647" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.648" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.649" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.650" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.651" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.652" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.655" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.656" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.657" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.658" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.661" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.670" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.671" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.672" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
-@"$string.673" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.674" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.675" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.676" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.677" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.678" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.679" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.680" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.681" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.682" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.684" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.685" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.686" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.688" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.689" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.694" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.695" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.696" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.697" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.698" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.699" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.702" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.703" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.704" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.705" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.706" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.707" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.710" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.711" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.712" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.713" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.715" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.716" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.718" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.719" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.720" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.721" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.722" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.723" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.724" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.725" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.726" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.884" = private unnamed_addr constant [6 x ptr] [ptr @"$string.152", ptr @"$string.151", ptr @"$string.150", ptr @"$string.155", ptr @"$string.156", ptr @"$string.157"], align 8
-@"switch.table.$Checkpoint.read_shards.887" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
-@"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.214" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.552" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.363" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.364" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.365" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.366" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.367" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.368" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.369" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.370" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.371" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.372" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.373" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.374" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
-@"switch.table.$Planning.make" = private unnamed_addr constant [32 x ptr] [ptr @"$string.360", ptr @"$string.361", ptr @"$string.362", ptr @"$string.360", ptr @"$string.360", ptr @"$string.360", ptr @"$string.360", ptr @"$string.360", ptr @"$string.360", ptr @"$string.360", ptr @"$string.360", ptr @"$string.360", ptr @"$string.360", ptr @"$string.360", ptr @"$string.360", ptr @"$string.360", ptr @"$string.360", ptr @"$string.360", ptr @"$string.360", ptr @"$string.360", ptr @"$string.363", ptr @"$string.364", ptr @"$string.365", ptr @"$string.366", ptr @"$string.367", ptr @"$string.368", ptr @"$string.369", ptr @"$string.370", ptr @"$string.371", ptr @"$string.372", ptr @"$string.373", ptr @"$string.374"], align 8
+@"$string.327" = private unnamed_addr constant [8 x i8] c"opendir\00", align 1
+@"$string.328" = private unnamed_addr constant [13 x i8] c".safetensors\00", align 1
+@"$string.332" = private unnamed_addr constant [37 x i8] c"the file is missing, but %s is there\00", align 1
+@"<global>.333" = internal global i32 0
+@"<global>.334" = internal local_unnamed_addr global ptr null
+@"<global>.335" = internal global %1 undef
+@"$string.340" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
+@"$string.341" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
+@"$string.342" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
+@"$string.343" = private unnamed_addr constant [3 x i8] c"..\00", align 1
+@"$string.345" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
+@"$string.348" = private unnamed_addr constant [40 x i8] c"%s: weight_map names more than %d files\00", align 1
+@"$string.349" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
+@"$string.350" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
+@"$string.351" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
+@"$string.352" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
+@"$string.353" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
+@"$string.354" = private unnamed_addr constant [7 x i8] c"header\00", align 1
+@"$string.355" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
+@"$string.356" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
+@"$string.357" = private unnamed_addr constant [30 x i8] c"expected an object of strings\00", align 1
+@"$string.358" = private unnamed_addr constant [49 x i8] c"the name holds a character that is not printable\00", align 1
+@"$string.359" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
+@"$string.360" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
+@"$string.361" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
+@"$string.362" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
+@"$string.363" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
+@"$string.364" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
+@"$string.365" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
+@"$string.366" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
+@"$string.367" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
+@"$string.368" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
+@"$string.369" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
+@"$string.370" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
+@"$string.371" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
+@"$string.372" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
+@"$string.373" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
+@"$string.374" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
+@"$string.375" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
+@"$string.376" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
+@"$string.377" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
+@"$string.378" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
+@"$string.379" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
+@"$string.380" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
+@"$string.381" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
+@"$string.382" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
+@"$string.383" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
+@"$string.384" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
+@"$string.385" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
+@"$string.386" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
+@"$string.388" = private unnamed_addr constant [3 x i8] c", \00", align 1
+@"$string.389" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
+@"$string.390" = private unnamed_addr constant [2 x i8] c"]\00", align 1
+@"$string.391" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
+@"$string.393" = private unnamed_addr constant [72 x i8] c"the tensor begins at byte %lld of the data, which is not aligned for %s\00", align 1
+@"$string.397" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
+@"$string.398" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
+@"$string.399" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
+@"$string.400" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
+@"$string.401" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
+@"$string.402" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
+@"$string.403" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
+@"$string.404" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
+@"$string.405" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
+@"$string.406" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
+@"$string.407" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
+@"$string.408" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
+@"$string.409" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
+@"$string.410" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
+@"$string.411" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
+@"$string.412" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
+@"$string.413" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
+@"$string.414" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
+@"$string.415" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
+@"$string.416" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
+@"$string.417" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
+@"$string.418" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.k_scale\00", align 1
+@"$string.419" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.k_proj.k_scale\00", align 1
+@"$string.420" = private unnamed_addr constant [29 x i8] c"model.layers.%d.self_attn.%s\00", align 1
+@"$string.421" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of %d KV heads, got the shape %s\00", align 1
+@"$string.422" = private unnamed_addr constant [8 x i8] c"k_scale\00", align 1
+@"$string.424" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
+@"$string.425" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
+@"$string.426" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
+@"$string.427" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
+@"$string.428" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
+@"$string.429" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
+@"$string.430" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
+@"$string.432" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
+@"$string.433" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
+@"$string.434" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
+@"$string.435" = private unnamed_addr constant [26 x i8] c"model.embed_tokens.weight\00", align 1
+@"$string.436" = private unnamed_addr constant [51 x i8] c"config.json ties it to %s, but their values differ\00", align 1
+@"$string.437" = private unnamed_addr constant [92 x i8] c"part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.438" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
+@"$string.439" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
+@"$string.440" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
+@"$string.441" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
+@"$string.442" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
+@"$string.443" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
+@"$string.444" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
+@"$string.445" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
+@"$string.446" = private unnamed_addr constant [5 x i8] c"file\00", align 1
+@"$string.447" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
+@"$string.448" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
+@"$string.449" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
+@"$string.450" = private unnamed_addr constant [5 x i8] c"name\00", align 1
+@"$string.451" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
+@"$string.452" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
+@"$string.453" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
+@"$string.454" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
+@"$string.456" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
+@"$string.457" = private unnamed_addr constant [8 x i8] c"message\00", align 1
+@"$string.462" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
+@"$string.463" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
+@"$string.464" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
+@"$string.465" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
+@"$string.466" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
+@"$string.467" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
+@"$string.468" = private unnamed_addr constant [3 x i8] c": \00", align 1
+@"$string.469" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
+@"$string.470" = private unnamed_addr constant [3 x i8] c"; \00", align 1
+@"$string.471" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
+@"$string.472" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
+@"$string.473" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
+@"$string.474" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.475" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
+@"$string.476" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
+@"$string.477" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
+@"$string.478" = private unnamed_addr constant [99 x i8] c"an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.479" = private unnamed_addr constant [82 x i8] c"%sthe library of device %s cannot be opened: %.700s; in a checkout `%s` builds it\00", align 1
+@"$string.480" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.481" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.482" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.483" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.484" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.485" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.486" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.487" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.488" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.489" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.490" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.491" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.492" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.493" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.494" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.495" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.496" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
+@"$string.497" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
+@"$string.498" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
+@"$string.499" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
+@"$string.500" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
+@"$string.501" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
+@"$string.502" = private unnamed_addr constant [52 x i8] c"option step_budget_ms is %lld, outside %lld to %lld\00", align 1
+@"$string.503" = private unnamed_addr constant [54 x i8] c"option ranks_per_device is %lld, outside %lld to %lld\00", align 1
+@"$string.504" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.505" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
+@"$string.506" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.507" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
+@"$string.508" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
+@"$string.509" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.510" = private unnamed_addr constant [71 x i8] c"world_size is %d; expected a multiple of ranks_per_device, which is %d\00", align 1
+@"$string.511" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
+@"$string.512" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
+@"$string.513" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
+@"$string.514" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
+@"$string.515" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.516" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.517" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.518" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.519" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.520" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.521" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.522" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.526" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.527" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.528" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.529" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.530" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.531" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.532" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.533" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.534" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.535" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.536" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.537" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.538" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.539" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.541" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.542" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.543" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.544" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.546" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.547" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.548" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.549" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.550" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.551" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.552" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.553" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.554" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
+@"$string.555" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.556" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.557" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.558" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.559" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.560" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.561" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.562" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.563" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.564" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.565" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.566" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.567" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.568" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.569" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.570" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.571" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.572" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.573" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.574" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.575" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.576" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.577" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.578" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.579" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.580" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.581" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.582" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.583" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.584" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.585" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.586" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.587" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.588" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.589" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.590" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.591" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.592" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.593" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.594" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.595" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.596" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.597" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.598" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.599" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.600" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
+@"$string.601" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.602" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.603" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.604" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.605" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.606" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.607" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.608" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.609" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.610" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.611" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.612" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.613" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.614" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.615" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.616" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.617" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.618" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.619" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.620" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.621" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.622" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.623" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.624" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.625" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.626" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.627" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.628" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.629" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.630" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.631" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.632" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.633" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.634" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.635" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.636" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.637" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.638" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.639" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.640" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.641" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.642" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.643" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.644" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.645" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.646" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.647" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.648" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.649" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.650" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.651" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.652" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.653" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.654" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.655" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.656" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.659" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.660" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.661" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.662" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.665" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.674" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.675" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.676" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.677" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.678" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.679" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.680" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.681" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.682" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.683" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.684" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.685" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.686" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.688" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.689" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.690" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.692" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.693" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.698" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.699" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.700" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.701" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.702" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.703" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.706" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.707" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.708" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.709" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.710" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.711" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.714" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.715" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.716" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.717" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.719" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.720" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.722" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.723" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.724" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.725" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.726" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.727" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.728" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.729" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.730" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.888" = private unnamed_addr constant [6 x ptr] [ptr @"$string.152", ptr @"$string.151", ptr @"$string.150", ptr @"$string.155", ptr @"$string.156", ptr @"$string.157"], align 8
+@"switch.table.$Checkpoint.read_shards.891" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.214" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.556" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.364" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.365" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.366" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.367" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.368" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.369" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.370" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.371" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.372" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.373" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.374" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.375" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
+@"switch.table.$Planning.make" = private unnamed_addr constant [32 x ptr] [ptr @"$string.361", ptr @"$string.362", ptr @"$string.363", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.364", ptr @"$string.365", ptr @"$string.366", ptr @"$string.367", ptr @"$string.368", ptr @"$string.369", ptr @"$string.370", ptr @"$string.371", ptr @"$string.372", ptr @"$string.373", ptr @"$string.374", ptr @"$string.375"], align 8
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
 define dso_local i32 @decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) local_unnamed_addr {
@@ -13418,7 +13418,7 @@ then.i3.i279:                                     ; preds = %merge.i.i.i.i274
   store i8 0, ptr %11, align 8
   %16 = getelementptr inbounds i8, ptr %source, i64 8
   %17 = load ptr, ptr %16, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.436")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.438")
   %18 = load i64, ptr %12, align 8
   %19 = add i64 %18, 1
   %20 = load i64, ptr %13, align 8
@@ -13459,7 +13459,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   store i8 0, ptr %11, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %17)
   %30 = getelementptr inbounds i8, ptr %source, i64 24
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.437")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.439")
   %31 = load i64, ptr %12, align 8
   %32 = add i64 %31, 1
   %33 = load i64, ptr %13, align 8
@@ -13502,7 +13502,7 @@ then.i.i.i29.i:                                   ; preds = %merge.i.i.i.i.i24.i
   %43 = getelementptr inbounds i8, ptr %source, i64 92
   %44 = load i32, ptr %43, align 4
   %45 = sext i32 %44 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.438")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.440")
   %46 = load i64, ptr %12, align 8
   %47 = add i64 %46, 1
   %48 = load i64, ptr %13, align 8
@@ -13584,7 +13584,7 @@ then2.i.i.i.i253:                                 ; preds = %merge.i.i.i.i252
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i249)
   %71 = getelementptr inbounds i8, ptr %source, i64 760
   %72 = load i64, ptr %71, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.439")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.441")
   %73 = load i64, ptr %12, align 8
   %74 = add i64 %73, 1
   %75 = load i64, ptr %13, align 8
@@ -13666,7 +13666,7 @@ then2.i.i.i.i232:                                 ; preds = %merge.i.i.i.i231
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i228)
   %98 = getelementptr inbounds i8, ptr %source, i64 768
   %99 = load i64, ptr %98, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.440")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.442")
   %100 = load i64, ptr %12, align 8
   %101 = add i64 %100, 1
   %102 = load i64, ptr %13, align 8
@@ -13748,7 +13748,7 @@ then2.i.i.i.i211:                                 ; preds = %merge.i.i.i.i210
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i207)
   %125 = getelementptr inbounds i8, ptr %source, i64 776
   %126 = load i64, ptr %125, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.441")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.443")
   %127 = load i64, ptr %12, align 8
   %128 = add i64 %127, 1
   %129 = load i64, ptr %13, align 8
@@ -13830,7 +13830,7 @@ then2.i.i.i.i190:                                 ; preds = %merge.i.i.i.i189
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i186)
   %152 = getelementptr inbounds i8, ptr %source, i64 784
   %153 = load i64, ptr %152, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.442")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.444")
   %154 = load i64, ptr %12, align 8
   %155 = add i64 %154, 1
   %156 = load i64, ptr %13, align 8
@@ -13910,7 +13910,7 @@ then2.i.i.i.i169:                                 ; preds = %merge.i.i.i.i168
 
 "$JsonWriter.integer.exit185":                    ; preds = %then.i.i.i.i174, %merge.i.i.i.i168, %then2.i.i.i.i169
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i165)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.443")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.445")
   %179 = load i64, ptr %12, align 8
   %180 = add i64 %179, 1
   %181 = load i64, ptr %13, align 8
@@ -14082,7 +14082,7 @@ then.i3.i132:                                     ; preds = %merge.i.i.i.i127
 "$JsonWriter.open.exit143":                       ; preds = %"$Vector.push.83.exit.thread.i.i126", %then.i3.i132
   store i8 0, ptr %11, align 8
   %231 = load ptr, ptr %209, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.444")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.446")
   %232 = load i64, ptr %12, align 8
   %233 = add i64 %232, 1
   %234 = load i64, ptr %13, align 8
@@ -14123,7 +14123,7 @@ then.i.i.i.i.i:                                   ; preds = %merge.i.i.i.i.i.i.i
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %231)
   %243 = getelementptr i8, ptr %209, i64 16
   %244 = load i64, ptr %243, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.445")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.447")
   %245 = load i64, ptr %12, align 8
   %246 = add i64 %245, 1
   %247 = load i64, ptr %13, align 8
@@ -14204,7 +14204,7 @@ then2.i.i.i.i106:                                 ; preds = %merge.i.i.i.i105
   %268 = getelementptr i8, ptr %209, i64 32
   %269 = load i32, ptr %268, align 4
   %270 = sext i32 %269 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.446")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.448")
   %271 = load i64, ptr %12, align 8
   %272 = add i64 %271, 1
   %273 = load i64, ptr %13, align 8
@@ -14362,7 +14362,7 @@ then.i.i.i48.i.i:                                 ; preds = %merge.i.i.i.i.i43.i
 
 "$write_shards.exit.i":                           ; preds = %then.i.i.i48.i.i, %"$Vector.push.83.exit.thread.i.i.i42.i.i"
   store i8 1, ptr %11, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.447")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.449")
   %318 = load i64, ptr %12, align 8
   %319 = add i64 %318, 1
   %320 = load i64, ptr %13, align 8
@@ -14505,7 +14505,7 @@ forbody4.i.i:                                     ; preds = %"$write_module.exit
   ]
 
 then.i.i.i:                                       ; preds = %forbody4.i.i
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.407", i32 %375, i32 1, i64 1)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.409", i32 %375, i32 1, i64 1)
   br label %merge.i.i.i
 
 then1.i.i.i:                                      ; preds = %forbody4.i.i
@@ -14513,7 +14513,7 @@ then1.i.i.i:                                      ; preds = %forbody4.i.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i.i)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %360, i8 0, i64 80, i1 false)
   %378 = load ptr, ptr %374, align 8
-  %379 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.61", ptr %378, ptr nonnull @"$string.408")
+  %379 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.61", ptr %378, ptr nonnull @"$string.410")
   store ptr %name.i.i.i.i, ptr %view.i.i.i.i, align 8
   store i32 0, ptr %361, align 8
   store i32 1, ptr %362, align 4
@@ -14540,7 +14540,7 @@ else2.i.i.i:                                      ; preds = %forbody4.i.i
   %389 = getelementptr i8, ptr %374, i64 24
   %390 = load i32, ptr %389, align 4
   %391 = sext i32 %390 to i64
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.407", i32 %spec.select.i.i.i, i32 2, i64 %391)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.409", i32 %spec.select.i.i.i, i32 2, i64 %391)
   br label %merge.i.i.i
 
 merge.i.i.i:                                      ; preds = %else2.i.i.i, %then1.i.i.i, %then.i.i.i
@@ -14554,7 +14554,7 @@ then4.i.i.i:                                      ; preds = %merge.i.i.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i26.i.i.i)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %367, i8 0, i64 80, i1 false)
   %395 = load ptr, ptr %374, align 8
-  %396 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i.i, i64 160, ptr nonnull @"$string.61", ptr %395, ptr nonnull @"$string.414")
+  %396 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i.i, i64 160, ptr nonnull @"$string.61", ptr %395, ptr nonnull @"$string.416")
   store ptr %name.i26.i.i.i, ptr %view.i25.i.i.i, align 8
   store i32 0, ptr %368, align 8
   store i32 2, ptr %369, align 4
@@ -14580,7 +14580,7 @@ merge3.i.i.i:                                     ; preds = %then4.i.i.i, %merge
   br i1 %405, label %then7.i.i.i, label %"$write_module.exit.i.i"
 
 then7.i.i.i:                                      ; preds = %merge3.i.i.i
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.415", i32 %375, i32 1, i64 1)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.417", i32 %375, i32 1, i64 1)
   br label %"$write_module.exit.i.i"
 
 "$write_module.exit.i.i":                         ; preds = %then7.i.i.i, %merge3.i.i.i
@@ -14630,7 +14630,7 @@ then.i.i.i.i102.i:                                ; preds = %merge.i.i.i.i.i.i97
   %419 = getelementptr inbounds i8, ptr %source, i64 704
   %420 = getelementptr inbounds i8, ptr %source, i64 728
   %421 = load i64, ptr %420, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.451")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.453")
   %422 = load i64, ptr %12, align 8
   %423 = add i64 %422, 1
   %424 = load i64, ptr %13, align 8
@@ -14710,7 +14710,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i44
 
 "$JsonWriter.integer.exit":                       ; preds = %then.i.i.i.i49, %merge.i.i.i.i44, %then2.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.452")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.454")
   %447 = load i64, ptr %12, align 8
   %448 = add i64 %447, 1
   %449 = load i64, ptr %13, align 8
@@ -14881,7 +14881,7 @@ then.i3.i:                                        ; preds = %merge.i.i.i.i
 "$JsonWriter.open.exit":                          ; preds = %"$Vector.push.83.exit.thread.i.i", %then.i3.i
   store i8 0, ptr %11, align 8
   %498 = getelementptr i8, ptr %476, i64 4
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.444")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.446")
   %499 = load i64, ptr %12, align 8
   %500 = add i64 %499, 1
   %501 = load i64, ptr %13, align 8
@@ -14921,7 +14921,7 @@ then.i.i.i22.i.i:                                 ; preds = %merge.i.i.i.i.i17.i
   store i8 0, ptr %11, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %498)
   %510 = getelementptr i8, ptr %476, i64 260
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.454")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.456")
   %511 = load i64, ptr %12, align 8
   %512 = add i64 %511, 1
   %513 = load i64, ptr %13, align 8
@@ -14961,7 +14961,7 @@ then.i.i.i31.i.i:                                 ; preds = %merge.i.i.i.i.i26.i
   store i8 0, ptr %11, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %510)
   %522 = getelementptr i8, ptr %476, i64 516
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.455")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.457")
   %523 = load i64, ptr %12, align 8
   %524 = add i64 %523, 1
   %525 = load i64, ptr %13, align 8
@@ -15269,7 +15269,7 @@ then.i.i:                                         ; preds = %merge.i15
   br i1 %.not.i.i20.i, label %"$files.find_name.exit.i", label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %then.i.i
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.113", ptr %47, ptr nonnull @"$string.326", ptr %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.113", ptr %47, ptr nonnull @"$string.327", ptr %52)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -15301,7 +15301,7 @@ merge.i.i:                                        ; preds = %merge.i15
 whilebody.i.i:                                    ; preds = %merge.i.i, %merge3.i.i
   %entry1.02.i.i = phi ptr [ %64, %merge3.i.i ], [ %59, %merge.i.i ]
   %61 = getelementptr i8, ptr %entry1.02.i.i, i64 19
-  %62 = tail call ptr @strstr(ptr noundef nonnull dereferenceable(1) %61, ptr noundef nonnull dereferenceable(1) @"$string.327")
+  %62 = tail call ptr @strstr(ptr noundef nonnull dereferenceable(1) %61, ptr noundef nonnull dereferenceable(1) @"$string.328")
   %.not17.i.i = icmp eq ptr %62, null
   br i1 %.not17.i.i, label %merge3.i.i, label %and.lhs.true.i.i
 
@@ -15346,7 +15346,7 @@ then6.i:                                          ; preds = %"$files.find_name.e
 
 then9.i:                                          ; preds = %then6.i
   %76 = getelementptr i8, ptr %75, i64 516
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %76, i64 512, ptr nonnull @"$string.331", ptr nonnull %name.i)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %76, i64 512, ptr nonnull @"$string.332", ptr nonnull %name.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %78 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %76)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %78, i64 1023)
@@ -15445,7 +15445,7 @@ then.i.i31:                                       ; preds = %"$Arena.allocate.ex
   br i1 %.not.i42.i.i, label %"$Model.read_weights.exit", label %then.i43.i.i
 
 then.i43.i.i:                                     ; preds = %then.i.i31
-  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.339", ptr nonnull @"$string.81")
+  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.340", ptr nonnull @"$string.81")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i16)
   %114 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i32 = tail call i64 @llvm.smin.i64(i64 %114, i64 1023)
@@ -15576,7 +15576,7 @@ then2.i.i:                                        ; preds = %"$safetensors.join.
 
 then.i64.i.i:                                     ; preds = %then2.i.i
   %169 = load ptr, ptr %19, align 8
-  %170 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.339", ptr %169)
+  %170 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.340", ptr %169)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i)
   %171 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i65.i.i = tail call i64 @llvm.smin.i64(i64 %171, i64 1023)
@@ -15663,7 +15663,7 @@ whilebody.i.i.i.i.i.i:                            ; preds = %merge.i.i.i.i.i.i, 
   %198 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i.i.i = load i64, ptr %198, align 8
   %199 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(10) %199, ptr noundef nonnull readonly dereferenceable(10) @"$string.340", i64 10)
+  %bcmp.i.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(10) %199, ptr noundef nonnull readonly dereferenceable(10) @"$string.341", i64 10)
   %200 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
   br i1 %200, label %or.lhs.false.i.i.i.i.i, label %merge2.i.i.i.i.i.i
 
@@ -15687,7 +15687,7 @@ or.lhs.false.i.i.i.i.i:                           ; preds = %"$text.equal.exit.i
   br i1 %.not41.i.i.i.i.i, label %merge1.i.i.i.i.i, label %then2.i.i.i72.i.i
 
 then5.i.i.i.i.i:                                  ; preds = %then2.i.i.i72.i.i
-  %206 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.341", ptr nonnull @"$string.110")
+  %206 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.342", ptr nonnull @"$string.110")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %207 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %207, i64 1023)
@@ -15773,7 +15773,7 @@ and.lhs.true.i.i.i.i.i.i:                         ; preds = %merge.i51.i.i.i.i.i
   ]
 
 "$is_plain_file_name.exit.i.i.i.i.i":             ; preds = %and.lhs.true.i.i.i.i.i.i
-  %bcmp.i.i18.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %218, ptr noundef nonnull readonly dereferenceable(2) @"$string.342", i64 2)
+  %bcmp.i.i18.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %218, ptr noundef nonnull readonly dereferenceable(2) @"$string.343", i64 2)
   %.not65.i.i.i.i.i = icmp eq i32 %bcmp.i.i18.i.i.i.i.i.i, 0
   br i1 %.not65.i.i.i.i.i, label %then11.i.i.i.i.i, label %merge10.i.i.i.i.i
 
@@ -15783,7 +15783,7 @@ then16.i.i.i.i.i:                                 ; preds = %then11.i.i.i.i.i
   %228 = load i64, ptr %227, align 8
   %229 = trunc i64 %228 to i32
   %230 = load ptr, ptr %226, align 8
-  %231 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.344", ptr nonnull @"$string.110", i32 %229, ptr %230)
+  %231 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.345", ptr nonnull @"$string.110", i32 %229, ptr %230)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i52.i.i.i.i.i)
   %232 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i53.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %232, i64 1023)
@@ -15833,7 +15833,7 @@ then.i.i.i.i.i:                                   ; preds = %whilebody.i34.i.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %then.i.i.i.i.i
   %245 = load ptr, ptr %19, align 8
-  %246 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.339", ptr %245)
+  %246 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.340", ptr %245)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i.i)
   %247 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %247, i64 1023)
@@ -15863,7 +15863,7 @@ then4.i.i.i.i.i:                                  ; preds = %merge2.i.i.i.i.i
   br i1 %.not19.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i", label %then7.i.i.i.i.i
 
 then7.i.i.i.i.i:                                  ; preds = %then4.i.i.i.i.i
-  %254 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.347", ptr nonnull @"$string.110", i32 10000)
+  %254 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.348", ptr nonnull @"$string.110", i32 10000)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i32.i.i.i.i)
   %255 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i37.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %255, i64 1023)
@@ -15949,7 +15949,7 @@ then6.i.i.i.i:                                    ; preds = %"$Checkpoint.sort_s
 
 then.i46.i.i.i.i:                                 ; preds = %then6.i.i.i.i
   %284 = load ptr, ptr %19, align 8
-  %285 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.339", ptr %284)
+  %285 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.340", ptr %284)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i44.i.i.i.i)
   %286 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i47.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %286, i64 1023)
@@ -16040,7 +16040,7 @@ then3.i.i.i.i.i.i:                                ; preds = %then.i.i72.i.i.i.i
 then6.i.i.i.i.i.i:                                ; preds = %then3.i.i.i.i.i.i
   %314 = getelementptr i8, ptr %313, i64 516
   %315 = load ptr, ptr %303, align 8
-  %316 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %314, i64 512, ptr nonnull @"$string.399", ptr %315)
+  %316 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %314, i64 512, ptr nonnull @"$string.401", ptr %315)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i52.i.i.i.i)
   %317 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %314)
   %spec.select.i.i.i.i73.i.i.i.i = call i64 @llvm.smin.i64(i64 %317, i64 1023)
@@ -16084,7 +16084,7 @@ then13.i.i.i.i.i.i:                               ; preds = %then9.i.i.i.i.i.i
   %330 = sext i32 %.val43.i.i.i.i.i.i to i64
   %331 = getelementptr %70, ptr %.val42.i.i.i.i.i.i, i64 %330
   %332 = load ptr, ptr %331, align 8
-  %333 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %328, i64 512, ptr nonnull @"$string.400", ptr %329, ptr %332)
+  %333 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %328, i64 512, ptr nonnull @"$string.402", ptr %329, ptr %332)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44.i.i.i.i.i.i)
   %334 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %328)
   %spec.select.i.i45.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %334, i64 1023)
@@ -16149,7 +16149,7 @@ then.i67.i.i.i.i:                                 ; preds = %forbody.i66.i.i.i.i
 
 then5.i69.i.i.i.i:                                ; preds = %then.i67.i.i.i.i
   %358 = getelementptr i8, ptr %357, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(36) %358, ptr noundef nonnull align 1 dereferenceable(36) @"$string.401", i64 36, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(36) %358, ptr noundef nonnull align 1 dereferenceable(36) @"$string.403", i64 36, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i51.i.i.i.i)
   %359 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %358)
   %spec.select.i.i28.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %359, i64 1023)
@@ -16226,7 +16226,7 @@ then.i79.i.i:                                     ; preds = %then9.i.i
 
 then.i.i81.i.i:                                   ; preds = %then.i79.i.i
   %378 = load ptr, ptr %19, align 8
-  %379 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.339", ptr %378)
+  %379 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.340", ptr %378)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %380 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %380, i64 1023)
@@ -16255,7 +16255,7 @@ merge5.i.i:                                       ; preds = %else7.i.i
   br i1 %.not.i.i24, label %"$Model.read_weights.exit", label %then13.i.i
 
 then13.i.i:                                       ; preds = %merge5.i.i
-  %386 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.402", ptr %83, ptr nonnull @"$string.110", ptr nonnull @"$string.111")
+  %386 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.404", ptr %83, ptr nonnull @"$string.110", ptr nonnull @"$string.111")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %387 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %387, i64 1023)
@@ -16327,7 +16327,7 @@ then.i31.i:                                       ; preds = %forbody.i.i
 
 then.i.i33.i:                                     ; preds = %then.i31.i
   %.val11.i.i.i = load ptr, ptr %404, align 8
-  %410 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.61", ptr %.val11.i.i.i, ptr nonnull @"$string.407")
+  %410 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.61", ptr %.val11.i.i.i, ptr nonnull @"$string.409")
   %411 = getelementptr i8, ptr %404, i64 20
   %412 = load i32, ptr %411, align 4
   %413 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
@@ -16345,7 +16345,7 @@ or.lhs.false1.i.i.i.i:                            ; preds = %then.i.i33.i
 
 then1.i.i.i:                                      ; preds = %then.i31.i
   %.val.i.i.i = load ptr, ptr %404, align 8
-  %418 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.61", ptr %.val.i.i.i, ptr nonnull @"$string.408")
+  %418 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.61", ptr %.val.i.i.i, ptr nonnull @"$string.410")
   %419 = getelementptr i8, ptr %404, i64 20
   %420 = load i32, ptr %419, align 4
   %421 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
@@ -16364,7 +16364,7 @@ or.lhs.false1.i12.i.i.i:                          ; preds = %then1.i.i.i
 else2.i.i.i:                                      ; preds = %then.i31.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i.i)
   %.val37.i.i.i.i = load ptr, ptr %404, align 8
-  %426 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.61", ptr %.val37.i.i.i.i, ptr nonnull @"$string.407")
+  %426 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.61", ptr %.val37.i.i.i.i, ptr nonnull @"$string.409")
   %427 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
   %.not.i.i.i35.i = icmp eq ptr %427, null
   br i1 %.not.i.i.i35.i, label %merge.i.i.i.i, label %and.lhs.true.i.i.i.i
@@ -16446,8 +16446,8 @@ then4.i.i.i.i43.i:                                ; preds = %then1.i.i.i.i.i
 
 merge53.i.i.i.i.i.i:                              ; preds = %switch.hole_check, %then4.i.i.i.i43.i
   %467 = icmp eq i32 %465, 32
-  %spec.select.i.i.i.i.i52.i = select i1 %467, ptr @"$string.375", ptr @"$string.159"
-  br label %"$dtypes.name.exit.i.i.i.i.i"
+  %spec.select.i.i.i.i.i52.i = select i1 %467, ptr @"$string.376", ptr @"$string.159"
+  br label %"$anon (./terra/base/codes.t:4).392.exit.i.i.i.i.i"
 
 switch.hole_check:                                ; preds = %then4.i.i.i.i43.i
   %switch.shifted = lshr i32 -1048569, %465
@@ -16458,21 +16458,21 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %468 = zext nneg i32 %465 to i64
   %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %468
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$dtypes.name.exit.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).392.exit.i.i.i.i.i"
 
-"$dtypes.name.exit.i.i.i.i.i":                    ; preds = %switch.lookup, %merge53.i.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).392.exit.i.i.i.i.i": ; preds = %switch.lookup, %merge53.i.i.i.i.i.i
   %common.ret.op.i.i.i.i.i.i = phi ptr [ %spec.select.i.i.i.i.i52.i, %merge53.i.i.i.i.i.i ], [ %switch.load, %switch.lookup ]
   %469 = load i32, ptr %451, align 4
   %470 = load i32, ptr %458, align 4
   %471 = icmp ult i32 %470, 32
   br i1 %471, label %switch.hole_check104, label %merge53.i38.i.i.i.i.i
 
-merge53.i38.i.i.i.i.i:                            ; preds = %switch.hole_check104, %"$dtypes.name.exit.i.i.i.i.i"
+merge53.i38.i.i.i.i.i:                            ; preds = %switch.hole_check104, %"$anon (./terra/base/codes.t:4).392.exit.i.i.i.i.i"
   %472 = icmp eq i32 %470, 32
-  %spec.select.i39.i.i.i.i.i = select i1 %472, ptr @"$string.375", ptr @"$string.159"
-  br label %"$dtypes.name.exit40.i.i.i.i.i"
+  %spec.select.i39.i.i.i.i.i = select i1 %472, ptr @"$string.376", ptr @"$string.159"
+  br label %"$anon (./terra/base/codes.t:4).392.exit40.i.i.i.i.i"
 
-switch.hole_check104:                             ; preds = %"$dtypes.name.exit.i.i.i.i.i"
+switch.hole_check104:                             ; preds = %"$anon (./terra/base/codes.t:4).392.exit.i.i.i.i.i"
   %switch.shifted106 = lshr i32 -1048569, %470
   %switch.lobit107 = trunc i32 %switch.shifted106 to i1
   br i1 %switch.lobit107, label %switch.lookup105, label %merge53.i38.i.i.i.i.i
@@ -16481,22 +16481,22 @@ switch.lookup105:                                 ; preds = %switch.hole_check10
   %473 = zext nneg i32 %470 to i64
   %switch.gep108 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %473
   %switch.load109 = load ptr, ptr %switch.gep108, align 8
-  br label %"$dtypes.name.exit40.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).392.exit40.i.i.i.i.i"
 
-"$dtypes.name.exit40.i.i.i.i.i":                  ; preds = %switch.lookup105, %merge53.i38.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).392.exit40.i.i.i.i.i": ; preds = %switch.lookup105, %merge53.i38.i.i.i.i.i
   %common.ret.op.i24.i.i.i.i.i = phi ptr [ %spec.select.i39.i.i.i.i.i, %merge53.i38.i.i.i.i.i ], [ %switch.load109, %switch.lookup105 ]
-  %474 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %464, i64 512, ptr nonnull @"$string.412", ptr nonnull %common.ret.op.i.i.i.i.i.i, i32 %469, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
+  %474 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %464, i64 512, ptr nonnull @"$string.414", ptr nonnull %common.ret.op.i.i.i.i.i.i, i32 %469, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i22.i)
   %475 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %464)
   %spec.select.i.i.i.i.i.i44.i = call i64 @llvm.smin.i64(i64 %475, i64 1023)
   %476 = icmp sgt i64 %475, 0
   br i1 %476, label %then2.i.i.i.i.i.i51.i, label %"$printable.clean.exit.i.i.i.i45.i"
 
-then2.i.i.i.i.i.i51.i:                            ; preds = %"$dtypes.name.exit40.i.i.i.i.i"
+then2.i.i.i.i.i.i51.i:                            ; preds = %"$anon (./terra/base/codes.t:4).392.exit40.i.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i22.i, ptr align 1 %464, i64 %spec.select.i.i.i.i.i.i44.i, i1 false)
   br label %"$printable.clean.exit.i.i.i.i45.i"
 
-"$printable.clean.exit.i.i.i.i45.i":              ; preds = %then2.i.i.i.i.i.i51.i, %"$dtypes.name.exit40.i.i.i.i.i"
+"$printable.clean.exit.i.i.i.i45.i":              ; preds = %then2.i.i.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).392.exit40.i.i.i.i.i"
   %477 = getelementptr i8, ptr %raw.i.i.i.i.i22.i, i64 %spec.select.i.i.i.i.i.i44.i
   store i8 0, ptr %477, align 1
   %478 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i22.i)
@@ -16547,8 +16547,8 @@ then3.i.i.i.i.i:                                  ; preds = %then.i43.i.i.i47.i
 
 merge53.i.i63.i.i.i.i:                            ; preds = %switch.hole_check111, %then3.i.i.i.i.i
   %500 = icmp eq i32 %498, 32
-  %spec.select.i.i64.i.i.i.i = select i1 %500, ptr @"$string.375", ptr @"$string.159"
-  br label %"$dtypes.name.exit.i45.i.i.i.i"
+  %spec.select.i.i64.i.i.i.i = select i1 %500, ptr @"$string.376", ptr @"$string.159"
+  br label %"$anon (./terra/base/codes.t:4).392.exit.i45.i.i.i.i"
 
 switch.hole_check111:                             ; preds = %then3.i.i.i.i.i
   %switch.shifted113 = lshr i32 -1048569, %498
@@ -16559,20 +16559,20 @@ switch.lookup112:                                 ; preds = %switch.hole_check11
   %501 = zext nneg i32 %498 to i64
   %switch.gep115 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %501
   %switch.load116 = load ptr, ptr %switch.gep115, align 8
-  br label %"$dtypes.name.exit.i45.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).392.exit.i45.i.i.i.i"
 
-"$dtypes.name.exit.i45.i.i.i.i":                  ; preds = %switch.lookup112, %merge53.i.i63.i.i.i.i
+"$anon (./terra/base/codes.t:4).392.exit.i45.i.i.i.i": ; preds = %switch.lookup112, %merge53.i.i63.i.i.i.i
   %common.ret.op.i.i46.i.i.i.i = phi ptr [ %spec.select.i.i64.i.i.i.i, %merge53.i.i63.i.i.i.i ], [ %switch.load116, %switch.lookup112 ]
   %502 = load i32, ptr %451, align 4
   %503 = icmp ult i32 %485, 32
   br i1 %503, label %switch.hole_check118, label %merge53.i36.i.i.i.i.i
 
-merge53.i36.i.i.i.i.i:                            ; preds = %switch.hole_check118, %"$dtypes.name.exit.i45.i.i.i.i"
+merge53.i36.i.i.i.i.i:                            ; preds = %switch.hole_check118, %"$anon (./terra/base/codes.t:4).392.exit.i45.i.i.i.i"
   %504 = icmp eq i32 %485, 32
-  %spec.select.i37.i.i.i.i.i = select i1 %504, ptr @"$string.375", ptr @"$string.159"
-  br label %"$dtypes.name.exit38.i.i.i.i.i"
+  %spec.select.i37.i.i.i.i.i = select i1 %504, ptr @"$string.376", ptr @"$string.159"
+  br label %"$anon (./terra/base/codes.t:4).392.exit38.i.i.i.i.i"
 
-switch.hole_check118:                             ; preds = %"$dtypes.name.exit.i45.i.i.i.i"
+switch.hole_check118:                             ; preds = %"$anon (./terra/base/codes.t:4).392.exit.i45.i.i.i.i"
   %switch.shifted120 = lshr i32 -1048569, %485
   %switch.lobit121 = trunc i32 %switch.shifted120 to i1
   br i1 %switch.lobit121, label %switch.lookup119, label %merge53.i36.i.i.i.i.i
@@ -16581,22 +16581,22 @@ switch.lookup119:                                 ; preds = %switch.hole_check11
   %505 = zext nneg i32 %485 to i64
   %switch.gep122 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %505
   %switch.load123 = load ptr, ptr %switch.gep122, align 8
-  br label %"$dtypes.name.exit38.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).392.exit38.i.i.i.i.i"
 
-"$dtypes.name.exit38.i.i.i.i.i":                  ; preds = %switch.lookup119, %merge53.i36.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).392.exit38.i.i.i.i.i": ; preds = %switch.lookup119, %merge53.i36.i.i.i.i.i
   %common.ret.op.i22.i.i.i.i.i = phi ptr [ %spec.select.i37.i.i.i.i.i, %merge53.i36.i.i.i.i.i ], [ %switch.load123, %switch.lookup119 ]
-  %506 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %497, i64 512, ptr nonnull @"$string.413", ptr nonnull %common.ret.op.i.i46.i.i.i.i, i32 %502, ptr nonnull %common.ret.op.i22.i.i.i.i.i)
+  %506 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %497, i64 512, ptr nonnull @"$string.415", ptr nonnull %common.ret.op.i.i46.i.i.i.i, i32 %502, ptr nonnull %common.ret.op.i22.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i39.i.i.i.i)
   %507 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %497)
   %spec.select.i.i.i47.i.i.i49.i = call i64 @llvm.smin.i64(i64 %507, i64 1023)
   %508 = icmp sgt i64 %507, 0
   br i1 %508, label %then2.i.i.i49.i.i.i.i, label %"$printable.clean.exit.i48.i.i.i50.i"
 
-then2.i.i.i49.i.i.i.i:                            ; preds = %"$dtypes.name.exit38.i.i.i.i.i"
+then2.i.i.i49.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).392.exit38.i.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i39.i.i.i.i, ptr align 1 %497, i64 %spec.select.i.i.i47.i.i.i49.i, i1 false)
   br label %"$printable.clean.exit.i48.i.i.i50.i"
 
-"$printable.clean.exit.i48.i.i.i50.i":            ; preds = %then2.i.i.i49.i.i.i.i, %"$dtypes.name.exit38.i.i.i.i.i"
+"$printable.clean.exit.i48.i.i.i50.i":            ; preds = %then2.i.i.i49.i.i.i.i, %"$anon (./terra/base/codes.t:4).392.exit38.i.i.i.i.i"
   %509 = getelementptr i8, ptr %raw.i.i39.i.i.i.i, i64 %spec.select.i.i.i47.i.i.i49.i
   store i8 0, ptr %509, align 1
   %510 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i39.i.i.i.i)
@@ -16643,7 +16643,7 @@ and.lhs.true.i85.i.i.i.i:                         ; preds = %and.lhs.true4.i.i.i
 
 then2.i.i.i.i55.i:                                ; preds = %then.i87.i.i.i.i
   %528 = getelementptr i8, ptr %521, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %528, ptr noundef nonnull align 1 dereferenceable(39) @"$string.409", i64 39, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %528, ptr noundef nonnull align 1 dereferenceable(39) @"$string.411", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i.i.i)
   %529 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %528)
   %spec.select.i.i.i88.i.i.i.i = call i64 @llvm.smin.i64(i64 %529, i64 1023)
@@ -16678,7 +16678,7 @@ and.lhs.true7.i.i.i.i.i:                          ; preds = %and.lhs.true.i85.i.
 then10.i.i.i.i.i:                                 ; preds = %then5.i.i.i.i54.i
   %539 = getelementptr i8, ptr %535, i64 516
   %540 = load ptr, ptr %404, align 8
-  %541 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %539, i64 512, ptr nonnull @"$string.410", ptr %540)
+  %541 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %539, i64 512, ptr nonnull @"$string.412", ptr %540)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i51.i.i.i.i.i)
   %542 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %539)
   %spec.select.i.i52.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %542, i64 1023)
@@ -16723,8 +16723,8 @@ then19.i.i.i.i.i:                                 ; preds = %then14.i.i.i.i.i
 
 merge53.i.i83.i.i.i.i:                            ; preds = %switch.hole_check125, %then19.i.i.i.i.i
   %555 = icmp eq i32 %553, 32
-  %spec.select.i.i84.i.i.i.i = select i1 %555, ptr @"$string.375", ptr @"$string.159"
-  br label %"$dtypes.name.exit.i68.i.i.i.i"
+  %spec.select.i.i84.i.i.i.i = select i1 %555, ptr @"$string.376", ptr @"$string.159"
+  br label %"$anon (./terra/base/codes.t:4).392.exit.i68.i.i.i.i"
 
 switch.hole_check125:                             ; preds = %then19.i.i.i.i.i
   %switch.shifted127 = lshr i32 -1048569, %553
@@ -16735,23 +16735,23 @@ switch.lookup126:                                 ; preds = %switch.hole_check12
   %556 = zext nneg i32 %553 to i64
   %switch.gep129 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %556
   %switch.load130 = load ptr, ptr %switch.gep129, align 8
-  br label %"$dtypes.name.exit.i68.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).392.exit.i68.i.i.i.i"
 
-"$dtypes.name.exit.i68.i.i.i.i":                  ; preds = %switch.lookup126, %merge53.i.i83.i.i.i.i
+"$anon (./terra/base/codes.t:4).392.exit.i68.i.i.i.i": ; preds = %switch.lookup126, %merge53.i.i83.i.i.i.i
   %common.ret.op.i.i69.i.i.i.i = phi ptr [ %spec.select.i.i84.i.i.i.i, %merge53.i.i83.i.i.i.i ], [ %switch.load130, %switch.lookup126 ]
   %557 = load ptr, ptr %404, align 8
-  %558 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %552, i64 512, ptr nonnull @"$string.411", ptr nonnull %common.ret.op.i.i69.i.i.i.i, ptr %557)
+  %558 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %552, i64 512, ptr nonnull @"$string.413", ptr nonnull %common.ret.op.i.i69.i.i.i.i, ptr %557)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i55.i.i.i.i.i)
   %559 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %552)
   %spec.select.i.i56.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %559, i64 1023)
   %560 = icmp sgt i64 %559, 0
   br i1 %560, label %then2.i.i57.i.i.i.i.i, label %"$printable.clean.exit58.i.i.i.i.i"
 
-then2.i.i57.i.i.i.i.i:                            ; preds = %"$dtypes.name.exit.i68.i.i.i.i"
+then2.i.i57.i.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).392.exit.i68.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i55.i.i.i.i.i, ptr align 1 %552, i64 %spec.select.i.i56.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit58.i.i.i.i.i"
 
-"$printable.clean.exit58.i.i.i.i.i":              ; preds = %then2.i.i57.i.i.i.i.i, %"$dtypes.name.exit.i68.i.i.i.i"
+"$printable.clean.exit58.i.i.i.i.i":              ; preds = %then2.i.i57.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).392.exit.i68.i.i.i.i"
   %561 = getelementptr i8, ptr %raw.i55.i.i.i.i.i, i64 %spec.select.i.i56.i.i.i.i.i
   store i8 0, ptr %561, align 1
   %562 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i55.i.i.i.i.i)
@@ -16765,7 +16765,7 @@ or.lhs.false.i17.i.i.i:                           ; preds = %and.rhs.i.i.i.i, %t
 
 then6.i.i.i37.i:                                  ; preds = %merge.i.i.i.i
   %.val36.i.i.i.i = load ptr, ptr %404, align 8
-  %564 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.61", ptr %.val36.i.i.i.i, ptr nonnull @"$string.414")
+  %564 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.61", ptr %.val36.i.i.i.i, ptr nonnull @"$string.416")
   %565 = getelementptr i8, ptr %404, i64 20
   %566 = load i32, ptr %565, align 4
   %567 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
@@ -16789,7 +16789,7 @@ merge5.i.i.i36.i:                                 ; preds = %or.lhs.false1.i.i.i
 
 then9.i.i.i.i:                                    ; preds = %merge5.i.i.i36.i
   %.val.i.i.i.i = load ptr, ptr %404, align 8
-  %575 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.61", ptr %.val.i.i.i.i, ptr nonnull @"$string.415")
+  %575 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.61", ptr %.val.i.i.i.i, ptr nonnull @"$string.417")
   %576 = getelementptr i8, ptr %404, i64 20
   %577 = load i32, ptr %576, align 4
   %578 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
@@ -16841,9 +16841,9 @@ merge.i.i30.i:                                    ; preds = %merge.i23.i
 forbody.i.i.i:                                    ; preds = %merge.i.i30.i, %forbody.i.i.i
   %layer.013.i.i.i = phi i32 [ %595, %forbody.i.i.i ], [ 0, %merge.i.i30.i ]
   %593 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %584, i32 %layer.013.i.i.i)
-  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %593, ptr nonnull @"$string.420")
-  %594 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).421"(ptr %584, i32 %layer.013.i.i.i)
-  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %594, ptr nonnull @"$string.424")
+  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %593, ptr nonnull @"$string.422")
+  %594 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).423"(ptr %584, i32 %layer.013.i.i.i)
+  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %594, ptr nonnull @"$string.426")
   %595 = add nuw nsw i32 %layer.013.i.i.i, 1
   %exitcond.not.i.i.i = icmp eq i32 %595, %591
   br i1 %exitcond.not.i.i.i, label %"$Validator.check_head_scales.exit.i.i", label %forbody.i.i.i
@@ -16877,7 +16877,7 @@ forbody4.i.i:                                     ; preds = %"$Validator.account
 then.i20.i.i:                                     ; preds = %forbody4.i.i
   %610 = load ptr, ptr %606, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %last.i.i.i.i.i)
-  %611 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %610, ptr noundef nonnull dereferenceable(14) @"$string.425", i64 13)
+  %611 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %610, ptr noundef nonnull dereferenceable(14) @"$string.427", i64 13)
   %.not.i.i.i21.i.i = icmp eq i32 %611, 0
   br i1 %.not.i.i.i21.i.i, label %or.lhs.false1.i.i.i27.i.i, label %"$validate.layer_of.exit.i.i.i.i"
 
@@ -16915,7 +16915,7 @@ merge.i.i24.i.i:                                  ; preds = %"$validate.layer_of
   br i1 %621, label %"$Validator.may_skip.exit.i.i.i", label %else3.i.i.i
 
 "$Validator.may_skip.exit.i.i.i":                 ; preds = %merge.i.i24.i.i
-  %622 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i.i25.i, ptr noundef nonnull dereferenceable(15) @"$string.426")
+  %622 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i.i25.i, ptr noundef nonnull dereferenceable(15) @"$string.428")
   %623 = icmp eq i32 %622, 0
   br i1 %623, label %then2.i.i.i28, label %else3.i.i.i
 
@@ -16937,7 +16937,7 @@ else3.i.i.i:                                      ; preds = %"$Validator.may_ski
 
 then5.i.i.i:                                      ; preds = %else3.i.i.i
   %630 = getelementptr i8, ptr %629, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %630, ptr noundef nonnull align 1 dereferenceable(38) @"$string.427", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %630, ptr noundef nonnull align 1 dereferenceable(38) @"$string.429", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i21.i)
   %631 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %630)
   %spec.select.i.i34.i.i.i = call i64 @llvm.smin.i64(i64 %631, i64 1023)
@@ -16967,7 +16967,7 @@ or.rhs.i.i.i.i.i.i:                               ; preds = %merge.i23.i.i
   %637 = add i64 %636, -6
   %638 = add i64 %637, %635
   %639 = inttoptr i64 %638 to ptr
-  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %639, ptr noundef nonnull dereferenceable(6) @"$string.428", i64 6)
+  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %639, ptr noundef nonnull dereferenceable(6) @"$string.430", i64 6)
   %640 = icmp ne i32 %bcmp.i.i.i.i.i.i, 0
   br label %"$is_parameter.exit.i.i.i"
 
@@ -17071,7 +17071,7 @@ then.i.i71.i:                                     ; preds = %then2.i
 forbody.i.i.i73.i:                                ; preds = %then.i.i71.i, %merge4.1.i.i.i.i
   %layer.013.i.i.i.i = phi i32 [ %676, %merge4.1.i.i.i.i ], [ 0, %then.i.i71.i ]
   %674 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %584, i32 %layer.013.i.i.i.i)
-  %675 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).421"(ptr %584, i32 %layer.013.i.i.i.i)
+  %675 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).423"(ptr %584, i32 %layer.013.i.i.i.i)
   %.not.i.i.i74.i = icmp eq ptr %674, null
   br i1 %.not.i.i.i74.i, label %merge4.i.i.i.i, label %then.i.i.i75.i
 
@@ -17116,7 +17116,7 @@ forbody.i.i66.i:                                  ; preds = %merge2.i.i.i, %forb
 
 then3.i.i.i:                                      ; preds = %and.lhs.true.i.i.i
   %.val17.i.i.i = load ptr, ptr %684, align 8
-  %688 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i57.i, i64 160, ptr nonnull @"$string.61", ptr %.val17.i.i.i, ptr nonnull @"$string.414")
+  %688 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i57.i, i64 160, ptr nonnull @"$string.61", ptr %.val17.i.i.i, ptr nonnull @"$string.416")
   %689 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i57.i)
   %690 = call fastcc ptr @"$Map.find"(ptr readonly %682, i64 %681, i64 %689)
   %691 = icmp eq ptr %690, null
@@ -17148,7 +17148,7 @@ merge2.i.i.i:                                     ; preds = %then6.i.i.i, %and.l
 "$Validator.check_scales.exit.i.i":               ; preds = %merge2.i.i.i, %merge.i.i58.i
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i57.i)
   %699 = getelementptr i8, ptr %584, i64 128
-  %700 = call fastcc ptr @"$Map.find"(ptr readonly %699, i64 ptrtoint (ptr @"$string.426" to i64), i64 14)
+  %700 = call fastcc ptr @"$Map.find"(ptr readonly %699, i64 ptrtoint (ptr @"$string.428" to i64), i64 14)
   %701 = icmp eq ptr %700, null
   br i1 %701, label %"$Checkpoint.find.exit.i3.i.i", label %merge.i.i.i59.i
 
@@ -17162,7 +17162,7 @@ merge.i.i.i59.i:                                  ; preds = %"$Validator.check_s
 
 "$Checkpoint.find.exit.i3.i.i":                   ; preds = %merge.i.i.i59.i, %"$Validator.check_scales.exit.i.i"
   %common.ret.op.i.i.i60.i = phi ptr [ %705, %merge.i.i.i59.i ], [ null, %"$Validator.check_scales.exit.i.i" ]
-  %706 = call fastcc ptr @"$Map.find"(ptr readonly %699, i64 ptrtoint (ptr @"$string.433" to i64), i64 25)
+  %706 = call fastcc ptr @"$Map.find"(ptr readonly %699, i64 ptrtoint (ptr @"$string.435" to i64), i64 25)
   %707 = icmp eq ptr %706, null
   br i1 %707, label %"$Checkpoint.find.exit36.i.i.i", label %merge.i33.i.i.i
 
@@ -17230,7 +17230,7 @@ or.lhs.false6.i.i.i:                              ; preds = %merge.i4.i.i
 then8.i.i.i:                                      ; preds = %then3.i6.i.i
   %738 = getelementptr i8, ptr %729, i64 516
   %739 = load ptr, ptr %common.ret.op.i35.i.i.i, align 8
-  %740 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %738, i64 512, ptr nonnull @"$string.434", ptr %739)
+  %740 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %738, i64 512, ptr nonnull @"$string.436", ptr %739)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i56.i)
   %741 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %738)
   %spec.select.i.i.i.i63.i = call i64 @llvm.smin.i64(i64 %741, i64 1023)
@@ -17285,7 +17285,7 @@ then.i85.i:                                       ; preds = %"$MappedFile.is_bro
 
 then3.i.i:                                        ; preds = %then.i85.i
   %759 = getelementptr i8, ptr %758, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(92) %759, ptr noundef nonnull align 1 dereferenceable(92) @"$string.435", i64 92, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(92) %759, ptr noundef nonnull align 1 dereferenceable(92) @"$string.437", i64 92, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i77.i)
   %760 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %759)
   %spec.select.i.i.i87.i = call i64 @llvm.smin.i64(i64 %760, i64 1023)
@@ -17684,15 +17684,15 @@ then2.i.i:                                        ; preds = %merge.i.i
 
 then6.i.i:                                        ; preds = %then2.i.i
   %16 = icmp ult i32 %15, 6
-  br i1 %16, label %switch.lookup, label %"$json.kind_name.exit.i.i"
+  br i1 %16, label %switch.lookup, label %"$anon (./terra/base/codes.t:4).exit.i.i"
 
 switch.lookup:                                    ; preds = %then6.i.i
   %17 = zext nneg i32 %15 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.884", i64 0, i64 %17
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.888", i64 0, i64 %17
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$json.kind_name.exit.i.i"
+  br label %"$anon (./terra/base/codes.t:4).exit.i.i"
 
-"$json.kind_name.exit.i.i":                       ; preds = %then6.i.i, %switch.lookup
+"$anon (./terra/base/codes.t:4).exit.i.i":        ; preds = %then6.i.i, %switch.lookup
   %common.ret.op.i.i.i = phi ptr [ %switch.load, %switch.lookup ], [ @"$string.159", %then6.i.i ]
   %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.154", ptr %12, ptr nonnull %common.ret.op.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
@@ -17701,11 +17701,11 @@ switch.lookup:                                    ; preds = %then6.i.i
   %20 = icmp sgt i64 %19, 0
   br i1 %20, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
 
-then2.i.i.i.i:                                    ; preds = %"$json.kind_name.exit.i.i"
+then2.i.i.i.i:                                    ; preds = %"$anon (./terra/base/codes.t:4).exit.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i"
 
-"$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %"$json.kind_name.exit.i.i"
+"$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %"$anon (./terra/base/codes.t:4).exit.i.i"
   %21 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
   store i8 0, ptr %21, align 1
   %22 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
@@ -21891,15 +21891,15 @@ then:                                             ; preds = %entry
 merge17.i:                                        ; preds = %then
   %10 = icmp eq i32 %8, 6
   %spec.select.i = select i1 %10, ptr @"$string.158", ptr @"$string.159"
-  br label %"$json.kind_name.exit"
+  br label %"$anon (./terra/base/codes.t:4).exit"
 
 switch.lookup:                                    ; preds = %then
   %11 = zext nneg i32 %8 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.884", i64 0, i64 %11
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.888", i64 0, i64 %11
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$json.kind_name.exit"
+  br label %"$anon (./terra/base/codes.t:4).exit"
 
-"$json.kind_name.exit":                           ; preds = %switch.lookup, %merge17.i
+"$anon (./terra/base/codes.t:4).exit":            ; preds = %switch.lookup, %merge17.i
   %common.ret.op.i = phi ptr [ %spec.select.i, %merge17.i ], [ %switch.load, %switch.lookup ]
   %12 = getelementptr i8, ptr %3, i64 40
   %13 = getelementptr i8, ptr %3, i64 48
@@ -21913,11 +21913,11 @@ switch.lookup:                                    ; preds = %then
   %19 = icmp sgt i64 %18, 0
   br i1 %19, label %then2.i.i, label %"$printable.clean.exit"
 
-then2.i.i:                                        ; preds = %"$json.kind_name.exit"
+then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).exit"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %5, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
-"$printable.clean.exit":                          ; preds = %"$json.kind_name.exit", %then2.i.i
+"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).exit", %then2.i.i
   %20 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
   store i8 0, ptr %20, align 1
   %21 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
@@ -28603,13 +28603,13 @@ then:                                             ; preds = %forbody
   %18 = getelementptr i8, ptr %8, i64 29
   %19 = load i8, ptr %18, align 1
   %20 = trunc i8 %19 to i1
-  br i1 %20, label %"$dtypes.bytes.exit", label %else.i
+  br i1 %20, label %"$anon (./terra/base/codes.t:4).326.exit", label %else.i
 
 else.i:                                           ; preds = %then
   %21 = getelementptr i8, ptr %8, i64 8
   %22 = load i32, ptr %21, align 4
   %23 = icmp eq i32 %22, 3
-  br i1 %23, label %"$dtypes.bytes.exit", label %"$Module.weight_dtype.exit"
+  br i1 %23, label %"$anon (./terra/base/codes.t:4).326.exit", label %"$Module.weight_dtype.exit"
 
 "$Module.weight_dtype.exit":                      ; preds = %else.i
   %24 = icmp ult i32 %17, 32
@@ -28618,7 +28618,7 @@ else.i:                                           ; preds = %then
 merge53.i:                                        ; preds = %switch.hole_check, %"$Module.weight_dtype.exit"
   %25 = icmp eq i32 %17, 32
   %spec.select.i24 = select i1 %25, i64 8, i64 0
-  br label %"$dtypes.bytes.exit"
+  br label %"$anon (./terra/base/codes.t:4).326.exit"
 
 switch.hole_check:                                ; preds = %"$Module.weight_dtype.exit"
   %switch.shifted = lshr i32 -1048569, %17
@@ -28629,9 +28629,9 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %26 = zext nneg i32 %17 to i64
   %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %26
   %switch.load = load i64, ptr %switch.gep, align 8
-  br label %"$dtypes.bytes.exit"
+  br label %"$anon (./terra/base/codes.t:4).326.exit"
 
-"$dtypes.bytes.exit":                             ; preds = %then, %switch.lookup, %else.i, %merge53.i
+"$anon (./terra/base/codes.t:4).326.exit":        ; preds = %then, %switch.lookup, %else.i, %merge53.i
   %common.ret.op.i23 = phi i64 [ %spec.select.i24, %merge53.i ], [ 4, %else.i ], [ %switch.load, %switch.lookup ], [ 1, %then ]
   %27 = mul i64 %16, %common.ret.op.i23
   %28 = add i64 %27, %total.044
@@ -28640,14 +28640,14 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %31 = trunc i8 %30 to i1
   br i1 %31, label %then3, label %merge2
 
-then3:                                            ; preds = %"$dtypes.bytes.exit"
+then3:                                            ; preds = %"$anon (./terra/base/codes.t:4).326.exit"
   %32 = icmp ult i32 %17, 32
   br i1 %32, label %switch.hole_check47, label %merge53.i38
 
 merge53.i38:                                      ; preds = %switch.hole_check47, %then3
   %33 = icmp eq i32 %17, 32
   %spec.select.i39 = select i1 %33, i64 8, i64 0
-  br label %"$dtypes.bytes.exit40"
+  br label %"$anon (./terra/base/codes.t:4).326.exit40"
 
 switch.hole_check47:                              ; preds = %then3
   %switch.shifted49 = lshr i32 -1048569, %17
@@ -28658,16 +28658,16 @@ switch.lookup48:                                  ; preds = %switch.hole_check47
   %34 = zext nneg i32 %17 to i64
   %switch.gep51 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %34
   %switch.load52 = load i64, ptr %switch.gep51, align 8
-  br label %"$dtypes.bytes.exit40"
+  br label %"$anon (./terra/base/codes.t:4).326.exit40"
 
-"$dtypes.bytes.exit40":                           ; preds = %switch.lookup48, %merge53.i38
+"$anon (./terra/base/codes.t:4).326.exit40":      ; preds = %switch.lookup48, %merge53.i38
   %common.ret.op.i26 = phi i64 [ %spec.select.i39, %merge53.i38 ], [ %switch.load52, %switch.lookup48 ]
   %35 = mul nsw i64 %common.ret.op.i26, %14
   %36 = add i64 %35, %28
   br label %merge2
 
-merge2:                                           ; preds = %"$dtypes.bytes.exit", %"$dtypes.bytes.exit40"
-  %total.1 = phi i64 [ %36, %"$dtypes.bytes.exit40" ], [ %28, %"$dtypes.bytes.exit" ]
+merge2:                                           ; preds = %"$anon (./terra/base/codes.t:4).326.exit", %"$anon (./terra/base/codes.t:4).326.exit40"
+  %total.1 = phi i64 [ %36, %"$anon (./terra/base/codes.t:4).326.exit40" ], [ %28, %"$anon (./terra/base/codes.t:4).326.exit" ]
   br i1 %20, label %then6, label %merge1
 
 then6:                                            ; preds = %merge2
@@ -28773,13 +28773,13 @@ forbody:                                          ; preds = %entry, %"$MappedFil
   br i1 %.not.i, label %"$MappedFile.close.exit", label %then.i
 
 then.i:                                           ; preds = %forbody
-  %8 = cmpxchg ptr @"<global>.332", i32 0, i32 1 acquire monotonic, align 4
+  %8 = cmpxchg ptr @"<global>.333", i32 0, i32 1 acquire monotonic, align 4
   %9 = extractvalue { i32, i1 } %8, 1
   br i1 %9, label %"$spinlock.lock.exit.i.i", label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %then.i, %then.i.i.i
   %10 = call i32 @sched_yield()
-  %11 = cmpxchg ptr @"<global>.332", i32 0, i32 1 acquire monotonic, align 4
+  %11 = cmpxchg ptr @"<global>.333", i32 0, i32 1 acquire monotonic, align 4
   %12 = extractvalue { i32, i1 } %11, 1
   br i1 %12, label %"$spinlock.lock.exit.i.i", label %then.i.i.i
 
@@ -28803,11 +28803,11 @@ merge.i.i:                                        ; preds = %then.i.i, %"$spinlo
 
 then2.i.i:                                        ; preds = %merge.i.i
   store ptr %15, ptr %.pre.i.i, align 8
-  %.pr.i.i = load ptr, ptr @"<global>.333", align 8
+  %.pr.i.i = load ptr, ptr @"<global>.334", align 8
   br label %merge1.i.i
 
 else3.i.i:                                        ; preds = %merge.i.i
-  store ptr %15, ptr @"<global>.333", align 8
+  store ptr %15, ptr @"<global>.334", align 8
   br label %merge1.i.i
 
 merge1.i.i:                                       ; preds = %else3.i.i, %then2.i.i
@@ -28823,7 +28823,7 @@ then5.i.i:                                        ; preds = %merge1.i.i
   br i1 %20, label %then.i16.i.i, label %"$uninstall.exit.i.i"
 
 then.i16.i.i:                                     ; preds = %then5.i.i
-  %21 = call i32 @sigaction(i32 7, ptr nonnull @"<global>.334", ptr null)
+  %21 = call i32 @sigaction(i32 7, ptr nonnull @"<global>.335", ptr null)
   br label %"$uninstall.exit.i.i"
 
 "$uninstall.exit.i.i":                            ; preds = %then.i16.i.i, %then5.i.i
@@ -28831,7 +28831,7 @@ then.i16.i.i:                                     ; preds = %then5.i.i
   br label %"$mappings.remove.exit.i"
 
 "$mappings.remove.exit.i":                        ; preds = %"$uninstall.exit.i.i", %merge1.i.i
-  %22 = atomicrmw xchg ptr @"<global>.332", i32 0 release, align 4
+  %22 = atomicrmw xchg ptr @"<global>.333", i32 0 release, align 4
   call void @free(ptr nonnull %7)
   %23 = load ptr, ptr %5, align 8
   %24 = getelementptr i8, ptr %5, i64 8
@@ -28902,7 +28902,7 @@ entry:
   br i1 %7, label %then, label %or.lhs.false
 
 then:                                             ; preds = %"$fill_with_zeros.exit.thread", %"$fill_with_zeros.exit", %entry
-  %8 = tail call i32 @sigaction(i32 %0, ptr nonnull @"<global>.334", ptr null)
+  %8 = tail call i32 @sigaction(i32 %0, ptr nonnull @"<global>.335", ptr null)
   %9 = tail call i32 @raise(i32 %0)
   br label %merge
 
@@ -28914,18 +28914,18 @@ merge:                                            ; preds = %"$fill_with_zeros.e
 or.lhs.false:                                     ; preds = %entry
   %11 = getelementptr i8, ptr %1, i64 16
   %12 = load ptr, ptr %11, align 8
-  %13 = cmpxchg ptr @"<global>.332", i32 0, i32 1 acquire monotonic, align 4
+  %13 = cmpxchg ptr @"<global>.333", i32 0, i32 1 acquire monotonic, align 4
   %14 = extractvalue { i32, i1 } %13, 1
   br i1 %14, label %"$spinlock.lock.exit.i", label %then.i.i
 
 then.i.i:                                         ; preds = %or.lhs.false, %then.i.i
   %15 = tail call i32 @sched_yield()
-  %16 = cmpxchg ptr @"<global>.332", i32 0, i32 1 acquire monotonic, align 4
+  %16 = cmpxchg ptr @"<global>.333", i32 0, i32 1 acquire monotonic, align 4
   %17 = extractvalue { i32, i1 } %16, 1
   br i1 %17, label %"$spinlock.lock.exit.i", label %then.i.i
 
 "$spinlock.lock.exit.i":                          ; preds = %then.i.i, %or.lhs.false
-  %mapping.09.i.i = load ptr, ptr @"<global>.333", align 8
+  %mapping.09.i.i = load ptr, ptr @"<global>.334", align 8
   %.not10.i.i = icmp eq ptr %mapping.09.i.i, null
   br i1 %.not10.i.i, label %"$fill_with_zeros.exit.thread", label %and.lhs.true.i.i
 
@@ -28949,7 +28949,7 @@ or.lhs.false.i.i:                                 ; preds = %and.lhs.true.i.i
   br i1 %.not8.i.i, label %"$fill_with_zeros.exit", label %whilebody.i.i
 
 "$fill_with_zeros.exit.thread":                   ; preds = %whilebody.i.i, %"$spinlock.lock.exit.i"
-  %24 = atomicrmw xchg ptr @"<global>.332", i32 0 release, align 4
+  %24 = atomicrmw xchg ptr @"<global>.333", i32 0 release, align 4
   br label %then
 
 "$fill_with_zeros.exit":                          ; preds = %or.lhs.false.i.i
@@ -28967,7 +28967,7 @@ or.lhs.false.i.i:                                 ; preds = %and.lhs.true.i.i
   %35 = load ptr, ptr %25, align 8
   %36 = getelementptr i8, ptr %35, i64 %30
   %.not13.i = icmp eq ptr %33, %36
-  %37 = atomicrmw xchg ptr @"<global>.332", i32 0 release, align 4
+  %37 = atomicrmw xchg ptr @"<global>.333", i32 0 release, align 4
   br i1 %.not13.i, label %merge, label %then
 }
 
@@ -29499,7 +29499,7 @@ then2.i.i35.i.i:                                  ; preds = %merge.i.i.i.i
   %111 = load i32, ptr %110, align 4
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %buffer.i.i.i.i.i)
   %112 = call ptr @strerror_r(i32 %111, ptr nonnull %buffer.i.i.i.i.i, i64 256)
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message.i.i, i64 1024, ptr nonnull @"$string.113", ptr nonnull %91, ptr nonnull @"$string.348", ptr %112)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message.i.i, i64 1024, ptr nonnull @"$string.113", ptr nonnull %91, ptr nonnull @"$string.349", ptr %112)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %114 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message.i.i)
   %spec.select.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %114, i64 1023)
@@ -29543,18 +29543,18 @@ merge.i.i.i.i.i:                                  ; preds = %merge1.i.i.i.i
   store ptr %108, ptr %127, align 8
   %128 = getelementptr i8, ptr %121, i64 24
   store i64 %107, ptr %128, align 8
-  %129 = cmpxchg ptr @"<global>.332", i32 0, i32 1 acquire monotonic, align 4
+  %129 = cmpxchg ptr @"<global>.333", i32 0, i32 1 acquire monotonic, align 4
   %130 = extractvalue { i32, i1 } %129, 1
   br i1 %130, label %"$spinlock.lock.exit.i.i.i.i.i", label %then.i.i.i.i.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i, %then.i.i.i.i.i.i
   %131 = call i32 @sched_yield()
-  %132 = cmpxchg ptr @"<global>.332", i32 0, i32 1 acquire monotonic, align 4
+  %132 = cmpxchg ptr @"<global>.333", i32 0, i32 1 acquire monotonic, align 4
   %133 = extractvalue { i32, i1 } %132, 1
   br i1 %133, label %"$spinlock.lock.exit.i.i.i.i.i", label %then.i.i.i.i.i.i
 
 "$spinlock.lock.exit.i.i.i.i.i":                  ; preds = %then.i.i.i.i.i.i, %merge.i.i.i.i.i
-  %134 = load ptr, ptr @"<global>.333", align 8
+  %134 = load ptr, ptr @"<global>.334", align 8
   %135 = icmp eq ptr %134, null
   br i1 %135, label %then2.i.i.i.i.i, label %else3.i.i.i.i.i
 
@@ -29563,7 +29563,7 @@ then2.i.i.i.i.i:                                  ; preds = %"$spinlock.lock.exi
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(152) %13, i8 0, i64 144, i1 false)
   store ptr @"$handle", ptr %action.i.i.i.i.i.i, align 8
   store i32 134217732, ptr %14, align 8
-  %136 = call i32 @sigaction(i32 7, ptr nonnull %action.i.i.i.i.i.i, ptr nonnull @"<global>.334")
+  %136 = call i32 @sigaction(i32 7, ptr nonnull %action.i.i.i.i.i.i, ptr nonnull @"<global>.335")
   call void @llvm.lifetime.end.p0(i64 152, ptr nonnull %action.i.i.i.i.i.i)
   br label %then.i
 
@@ -29600,7 +29600,7 @@ then5.i.i:                                        ; preds = %"$MappedFile.open.e
 
 then9.i.i:                                        ; preds = %then5.i.i
   %143 = getelementptr i8, ptr %142, i64 516
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %143, i64 512, ptr nonnull @"$string.349", ptr nonnull %message.i.i)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %143, i64 512, ptr nonnull @"$string.350", ptr nonnull %message.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i)
   %145 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %143)
   %spec.select.i.i37.i.i = call i64 @llvm.smin.i64(i64 %145, i64 1023)
@@ -29624,10 +29624,10 @@ then2.i.i38.i.i:                                  ; preds = %then9.i.i
   br label %merge.i
 
 then.i:                                           ; preds = %else3.i.i.i.i.i, %then2.i.i.i.i.i
-  %149 = load ptr, ptr @"<global>.333", align 8
+  %149 = load ptr, ptr @"<global>.334", align 8
   store ptr %149, ptr %121, align 8
-  store ptr %121, ptr @"<global>.333", align 8
-  %150 = atomicrmw xchg ptr @"<global>.332", i32 0 release, align 4
+  store ptr %121, ptr @"<global>.334", align 8
+  %150 = atomicrmw xchg ptr @"<global>.333", i32 0 release, align 4
   store ptr %121, ptr %103, align 8
   store ptr %108, ptr %101, align 8
   %151 = load i64, ptr %size.i.i.i.i, align 8
@@ -29682,7 +29682,7 @@ then.i.i.i:                                       ; preds = %then.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
   %184 = getelementptr i8, ptr %183, i64 516
-  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %184, i64 512, ptr nonnull @"$string.350", i64 %.val18.i)
+  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %184, i64 512, ptr nonnull @"$string.351", i64 %.val18.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %186 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %184)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %186, i64 1023)
@@ -29708,7 +29708,7 @@ then6.i.i.i:                                      ; preds = %forcond.preheader.i
 
 then10.i.i.i:                                     ; preds = %then6.i.i.i
   %191 = getelementptr i8, ptr %190, i64 516
-  %192 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %191, i64 512, ptr nonnull @"$string.351", i64 %181, i64 %158)
+  %192 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %191, i64 512, ptr nonnull @"$string.352", i64 %181, i64 %158)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i.i)
   %193 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %191)
   %spec.select.i.i51.i.i.i = call i64 @llvm.smin.i64(i64 %193, i64 1023)
@@ -29738,7 +29738,7 @@ then14.i.i.i:                                     ; preds = %merge5.i.i.i
 
 then18.i.i.i:                                     ; preds = %then14.i.i.i
   %199 = getelementptr i8, ptr %198, i64 516
-  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %199, i64 512, ptr nonnull @"$string.352", i64 %181, i64 100000000)
+  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %199, i64 512, ptr nonnull @"$string.353", i64 %181, i64 100000000)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i54.i.i.i)
   %201 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %199)
   %spec.select.i.i55.i.i.i = call i64 @llvm.smin.i64(i64 %201, i64 1023)
@@ -29762,7 +29762,7 @@ or.lhs.false.i.i:                                 ; preds = %merge5.i.i.i
   store i8 0, ptr %message.i.i.i, align 8
   %205 = getelementptr i8, ptr %.val17.i, i64 8
   %206 = ptrtoint ptr %205 to i64
-  %207 = call fastcc i32 @"$Document.parse"(ptr nonnull %document, i64 %206, i64 %181, ptr nonnull @"$string.353", ptr nonnull %message.i.i.i)
+  %207 = call fastcc i32 @"$Document.parse"(ptr nonnull %document, i64 %206, i64 %181, ptr nonnull @"$string.354", ptr nonnull %message.i.i.i)
   %.not.i19.i.i = icmp eq i32 %207, 0
   br i1 %.not.i19.i.i, label %merge.i.i22.i, label %then.i20.i.i
 
@@ -29812,28 +29812,28 @@ then9.i.i.i:                                      ; preds = %then5.i.i.i
 merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
   %220 = icmp eq i32 %218, 6
   %spec.select.i.i.i23.i = select i1 %220, ptr @"$string.158", ptr @"$string.159"
-  br label %"$json.kind_name.exit.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).exit.i.i.i"
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.884", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.888", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$json.kind_name.exit.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).exit.i.i.i"
 
-"$json.kind_name.exit.i.i.i":                     ; preds = %switch.lookup, %merge17.i.i.i.i
+"$anon (./terra/base/codes.t:4).exit.i.i.i":      ; preds = %switch.lookup, %merge17.i.i.i.i
   %common.ret.op.i.i.i.i = phi ptr [ %spec.select.i.i.i23.i, %merge17.i.i.i.i ], [ %switch.load, %switch.lookup ]
-  %222 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %217, i64 512, ptr nonnull @"$string.354", ptr nonnull %common.ret.op.i.i.i.i)
+  %222 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %217, i64 512, ptr nonnull @"$string.355", ptr nonnull %common.ret.op.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i38.i.i.i)
   %223 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %217)
   %spec.select.i.i39.i.i.i = call i64 @llvm.smin.i64(i64 %223, i64 1023)
   %224 = icmp sgt i64 %223, 0
   br i1 %224, label %then2.i.i40.i.i.i, label %"$printable.clean.exit41.i.i.i"
 
-then2.i.i40.i.i.i:                                ; preds = %"$json.kind_name.exit.i.i.i"
+then2.i.i40.i.i.i:                                ; preds = %"$anon (./terra/base/codes.t:4).exit.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i38.i.i.i, ptr align 1 %217, i64 %spec.select.i.i39.i.i.i, i1 false)
   br label %"$printable.clean.exit41.i.i.i"
 
-"$printable.clean.exit41.i.i.i":                  ; preds = %then2.i.i40.i.i.i, %"$json.kind_name.exit.i.i.i"
+"$printable.clean.exit41.i.i.i":                  ; preds = %then2.i.i40.i.i.i, %"$anon (./terra/base/codes.t:4).exit.i.i.i"
   %225 = getelementptr i8, ptr %raw.i38.i.i.i, i64 %spec.select.i.i39.i.i.i
   store i8 0, ptr %225, align 1
   %226 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i38.i.i.i)
@@ -29871,7 +29871,7 @@ whilebody.i.i:                                    ; preds = %merge.i24.i, %"$Doc
   br i1 %235, label %"$text.equals.exit.i.i.i", label %merge.i29.i.i
 
 "$text.equals.exit.i.i.i":                        ; preds = %whilebody.i.i
-  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %234, ptr noundef nonnull readonly dereferenceable(12) @"$string.355", i64 12)
+  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %234, ptr noundef nonnull readonly dereferenceable(12) @"$string.356", i64 12)
   %236 = icmp eq i32 %bcmp.i.i.i.i.i, 0
   br i1 %236, label %then.i32.i.i, label %merge.i29.i.i
 
@@ -29911,13 +29911,13 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge.i.i.i33.i, %w
   br i1 %248, label %whilebody.i.i.i.i, label %then4.i.i.i.i
 
 then4.i.i.i.i:                                    ; preds = %and.lhs.true.i.i.i.i, %merge2.i.i.i.i
-  %249 = call fastcc ptr @"$Problems.next"(ptr %17, i32 2, ptr %156, ptr nonnull @"$string.355")
+  %249 = call fastcc ptr @"$Problems.next"(ptr %17, i32 2, ptr %156, ptr nonnull @"$string.356")
   %.not22.i.i.i.i = icmp eq ptr %249, null
   br i1 %.not22.i.i.i.i, label %"$HeaderReader.read_entry.exit.i.i", label %then7.i.i.i.i
 
 then7.i.i.i.i:                                    ; preds = %then4.i.i.i.i
   %250 = getelementptr i8, ptr %249, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %250, ptr noundef nonnull align 1 dereferenceable(30) @"$string.356", i64 30, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %250, ptr noundef nonnull align 1 dereferenceable(30) @"$string.357", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i20.i)
   %251 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %250)
   %spec.select.i.i.i.i.i34.i = call i64 @llvm.smin.i64(i64 %251, i64 1023)
@@ -30033,7 +30033,7 @@ then6.i.i.i.i:                                    ; preds = %merge.i7.i.i.i
 
 then10.i.i.i.i:                                   ; preds = %then6.i.i.i.i
   %286 = getelementptr i8, ptr %285, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %286, ptr noundef nonnull align 1 dereferenceable(49) @"$string.357", i64 49, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %286, ptr noundef nonnull align 1 dereferenceable(49) @"$string.358", i64 49, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i.i)
   %287 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %286)
   %spec.select.i.i74.i.i.i.i = call i64 @llvm.smin.i64(i64 %287, i64 1023)
@@ -30071,28 +30071,28 @@ then18.i.i.i.i:                                   ; preds = %then14.i.i.i.i
 merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
   %296 = icmp eq i32 %294, 6
   %spec.select.i.i.i31.i.i = select i1 %296, ptr @"$string.158", ptr @"$string.159"
-  br label %"$json.kind_name.exit.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).exit.i.i.i.i"
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.884", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.888", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
-  br label %"$json.kind_name.exit.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).exit.i.i.i.i"
 
-"$json.kind_name.exit.i.i.i.i":                   ; preds = %switch.lookup106, %merge17.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).exit.i.i.i.i":    ; preds = %switch.lookup106, %merge17.i.i.i.i.i
   %common.ret.op.i.i.i.i.i = phi ptr [ %spec.select.i.i.i31.i.i, %merge17.i.i.i.i.i ], [ %switch.load108, %switch.lookup106 ]
-  %298 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %293, i64 512, ptr nonnull @"$string.358", ptr nonnull %common.ret.op.i.i.i.i.i)
+  %298 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %293, i64 512, ptr nonnull @"$string.359", ptr nonnull %common.ret.op.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i78.i.i.i.i)
   %299 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %293)
   %spec.select.i.i79.i.i.i.i = call i64 @llvm.smin.i64(i64 %299, i64 1023)
   %300 = icmp sgt i64 %299, 0
   br i1 %300, label %then2.i.i81.i.i.i.i, label %"$printable.clean.exit82.i.i.i.i"
 
-then2.i.i81.i.i.i.i:                              ; preds = %"$json.kind_name.exit.i.i.i.i"
+then2.i.i81.i.i.i.i:                              ; preds = %"$anon (./terra/base/codes.t:4).exit.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i78.i.i.i.i, ptr align 1 %293, i64 %spec.select.i.i79.i.i.i.i, i1 false)
   br label %"$printable.clean.exit82.i.i.i.i"
 
-"$printable.clean.exit82.i.i.i.i":                ; preds = %then2.i.i81.i.i.i.i, %"$json.kind_name.exit.i.i.i.i"
+"$printable.clean.exit82.i.i.i.i":                ; preds = %then2.i.i81.i.i.i.i, %"$anon (./terra/base/codes.t:4).exit.i.i.i.i"
   %301 = getelementptr i8, ptr %raw.i78.i.i.i.i, i64 %spec.select.i.i79.i.i.i.i
   store i8 0, ptr %301, align 1
   %302 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i78.i.i.i.i)
@@ -30149,7 +30149,7 @@ or.lhs.false.i.i.i.i.i:                           ; preds = %"$text.equal.exit.i
 
 then3.i.i.i.i.i:                                  ; preds = %then.i85.i.i.i.i
   %317 = getelementptr i8, ptr %315, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %317, ptr noundef nonnull align 1 dereferenceable(26) @"$string.359", i64 26, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %317, ptr noundef nonnull align 1 dereferenceable(26) @"$string.360", i64 26, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i19.i)
   %318 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %317)
   %spec.select.i.i.i.i.i.i27.i = call i64 @llvm.smin.i64(i64 %318, i64 1023)
@@ -30182,78 +30182,78 @@ merge.i.i.i.i30.i:                                ; preds = %or.lhs.false.i.i.i.
   ]
 
 "$text.equals.exit.i.i.i.i.i.i":                  ; preds = %merge.i.i.i.i30.i
-  %bcmp.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.360", i64 3)
+  %bcmp.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.361", i64 3)
   %324 = icmp eq i32 %bcmp.i.i.i.i.i.i.i.i, 0
   br i1 %324, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit156.i.i.i.i.i.i"
 
 "$text.equals.exit140.i.i.i.i.i.i":               ; preds = %merge.i.i.i.i30.i
-  %bcmp.i.i139.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %323, ptr noundef nonnull readonly dereferenceable(4) @"$string.361", i64 4)
+  %bcmp.i.i139.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %323, ptr noundef nonnull readonly dereferenceable(4) @"$string.362", i64 4)
   %325 = icmp eq i32 %bcmp.i.i139.i.i.i.i.i.i, 0
   br i1 %325, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit50.i.i.i.i.i"
 
 "$text.equals.exit144.i.i.i.i.i.i":               ; preds = %merge.i.i.i.i30.i
-  %bcmp.i.i143.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.362", i64 7)
+  %bcmp.i.i143.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.363", i64 7)
   %326 = icmp eq i32 %bcmp.i.i143.i.i.i.i.i.i, 0
   br i1 %326, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit148.i.i.i.i.i.i"
 
 "$text.equals.exit148.i.i.i.i.i.i":               ; preds = %"$text.equals.exit144.i.i.i.i.i.i"
-  %bcmp.i.i147.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.363", i64 7)
+  %bcmp.i.i147.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.364", i64 7)
   %327 = icmp eq i32 %bcmp.i.i147.i.i.i.i.i.i, 0
   br i1 %327, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit152.i.i.i.i.i.i"
 
 "$text.equals.exit152.i.i.i.i.i.i":               ; preds = %"$text.equals.exit148.i.i.i.i.i.i"
-  %bcmp.i.i151.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.364", i64 7)
+  %bcmp.i.i151.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.365", i64 7)
   %328 = icmp eq i32 %bcmp.i.i151.i.i.i.i.i.i, 0
   br i1 %328, label %whilebody.i.i131.preheader.i.i.i.i, label %merge37.i.i.i.i.i.i
 
 "$text.equals.exit156.i.i.i.i.i.i":               ; preds = %"$text.equals.exit.i.i.i.i.i.i"
-  %bcmp.i.i155.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.365", i64 3)
+  %bcmp.i.i155.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.366", i64 3)
   %329 = icmp eq i32 %bcmp.i.i155.i.i.i.i.i.i, 0
   br i1 %329, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit55.i.i.i.i.i"
 
 "$text.equals.exit55.i.i.i.i.i":                  ; preds = %"$text.equals.exit156.i.i.i.i.i.i"
-  %bcmp.i.i54.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.366", i64 3)
+  %bcmp.i.i54.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.367", i64 3)
   %330 = icmp eq i32 %bcmp.i.i54.i.i.i.i.i, 0
   br i1 %330, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit.i.i"
 
 "$text.equals.exit50.i.i.i.i.i":                  ; preds = %"$text.equals.exit140.i.i.i.i.i.i"
-  %bcmp.i.i49.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %323, ptr noundef nonnull readonly dereferenceable(4) @"$string.367", i64 4)
+  %bcmp.i.i49.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %323, ptr noundef nonnull readonly dereferenceable(4) @"$string.368", i64 4)
   %331 = icmp eq i32 %bcmp.i.i49.i.i.i.i.i, 0
   br i1 %331, label %whilebody.i.i131.preheader.i.i.i.i, label %merge37.i.i.i.i.i.i
 
 "$text.equals.exit45.i.i.i.i.i":                  ; preds = %merge.i.i.i.i30.i
-  %bcmp.i.i44.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %323, ptr noundef nonnull readonly dereferenceable(2) @"$string.368", i64 2)
+  %bcmp.i.i44.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %323, ptr noundef nonnull readonly dereferenceable(2) @"$string.369", i64 2)
   %332 = icmp eq i32 %bcmp.i.i44.i.i.i.i.i, 0
   br i1 %332, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit.i.i.i.i.i"
 
 "$text.equals.exit.i.i.i.i.i":                    ; preds = %"$text.equals.exit45.i.i.i.i.i"
-  %bcmp.i.i40.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %323, ptr noundef nonnull readonly dereferenceable(2) @"$string.369", i64 2)
+  %bcmp.i.i40.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %323, ptr noundef nonnull readonly dereferenceable(2) @"$string.370", i64 2)
   %333 = icmp eq i32 %bcmp.i.i40.i.i.i.i.i, 0
   br i1 %333, label %whilebody.i.i131.preheader.i.i.i.i, label %merge37.i.i.i.i.i.i
 
 "$text.equals.exit.i.i":                          ; preds = %"$text.equals.exit55.i.i.i.i.i"
-  %bcmp.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.370", i64 3)
+  %bcmp.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.371", i64 3)
   %334 = icmp eq i32 %bcmp.i.i.i.i, 0
   br i1 %334, label %whilebody.i.i131.preheader.i.i.i.i, label %merge37.i.i.i.i.i.i
 
 merge37.i.i.i.i.i.i:                              ; preds = %"$text.equals.exit.i.i", %"$text.equals.exit.i.i.i.i.i", %"$text.equals.exit50.i.i.i.i.i", %"$text.equals.exit152.i.i.i.i.i.i", %merge.i.i.i.i30.i
-  %335 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.371")
+  %335 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.372")
   br i1 %335, label %whilebody.i.i131.preheader.i.i.i.i, label %merge41.i.i.i.i.i.i
 
 merge41.i.i.i.i.i.i:                              ; preds = %merge37.i.i.i.i.i.i
-  %336 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.372")
+  %336 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.373")
   br i1 %336, label %whilebody.i.i131.preheader.i.i.i.i, label %merge45.i.i.i.i.i.i
 
 merge45.i.i.i.i.i.i:                              ; preds = %merge41.i.i.i.i.i.i
-  %337 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.373")
+  %337 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.374")
   br i1 %337, label %whilebody.i.i131.preheader.i.i.i.i, label %merge49.i.i.i.i.i.i
 
 merge49.i.i.i.i.i.i:                              ; preds = %merge45.i.i.i.i.i.i
-  %338 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.374")
+  %338 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.375")
   br i1 %338, label %whilebody.i.i131.preheader.i.i.i.i, label %merge53.i.i.i.i.i.i
 
 merge53.i.i.i.i.i.i:                              ; preds = %merge49.i.i.i.i.i.i
-  %339 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.375")
+  %339 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.376")
   br i1 %339, label %whilebody.i.i131.preheader.i.i.i.i, label %then6.i.i.i.i.i
 
 then6.i.i.i.i.i:                                  ; preds = %merge53.i.i.i.i.i.i
@@ -30266,7 +30266,7 @@ then10.i.i.i.i.i:                                 ; preds = %then6.i.i.i.i.i
   %342 = load i64, ptr %.sroa.2.0..sroa_idx.i.i.i.i.i, align 8
   %343 = trunc i64 %342 to i32
   %344 = load ptr, ptr %322, align 8
-  %345 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %341, i64 512, ptr nonnull @"$string.376", i32 %343, ptr %344)
+  %345 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %341, i64 512, ptr nonnull @"$string.377", i32 %343, ptr %344)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i34.i.i.i.i.i)
   %346 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %341)
   %spec.select.i.i35.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %346, i64 1023)
@@ -30300,7 +30300,7 @@ whilebody.i.i101.i.i.i.i:                         ; preds = %merge2.i.i105.i.i.i
   %352 = getelementptr i8, ptr %child.023.i.i102.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i110.i.i.i.i = load i64, ptr %352, align 8
   %353 = inttoptr i64 %.sroa.013.0.copyload.i.i110.i.i.i.i to ptr
-  %bcmp.i.i.i111.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %353, ptr noundef nonnull readonly dereferenceable(12) @"$string.381", i64 12)
+  %bcmp.i.i.i111.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %353, ptr noundef nonnull readonly dereferenceable(12) @"$string.382", i64 12)
   %354 = icmp eq i32 %bcmp.i.i.i111.i.i.i.i, 0
   br i1 %354, label %or.lhs.false2.i.i.i.i.i, label %merge2.i.i105.i.i.i.i
 
@@ -30333,7 +30333,7 @@ or.lhs.false2.i.i.i.i.i:                          ; preds = %"$text.equal.exit.i
 
 then4.i.i.i.i.i:                                  ; preds = %then.i91.i.i.i.i
   %364 = getelementptr i8, ptr %360, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(41) %364, ptr noundef nonnull align 1 dereferenceable(41) @"$string.382", i64 41, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(41) %364, ptr noundef nonnull align 1 dereferenceable(41) @"$string.383", i64 41, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i.i.i)
   %365 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %364)
   %spec.select.i.i.i92.i.i.i.i = call i64 @llvm.smin.i64(i64 %365, i64 1023)
@@ -30384,7 +30384,7 @@ or.lhs.false9.i.i.i.i.i:                          ; preds = %merge.i114.i.i.i.i
 
 then12.i.i.i.i.i:                                 ; preds = %then7.i.i.i.i.i
   %385 = getelementptr i8, ptr %381, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %385, ptr noundef nonnull align 1 dereferenceable(30) @"$string.383", i64 30, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %385, ptr noundef nonnull align 1 dereferenceable(30) @"$string.384", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i.i)
   %386 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %385)
   %spec.select.i.i61.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %386, i64 1023)
@@ -30422,7 +30422,7 @@ then.i.i115.i.i.i.i:                              ; preds = %merge6.i.i.i.i.i
 
 then2.i.i116.i.i.i.i:                             ; preds = %then.i.i115.i.i.i.i
   %398 = getelementptr i8, ptr %397, i64 516
-  %399 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %398, i64 512, ptr nonnull @"$string.384", i64 %391, i64 %393)
+  %399 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %398, i64 512, ptr nonnull @"$string.385", i64 %391, i64 %393)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i.i)
   %400 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %398)
   %spec.select.i.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %400, i64 1023)
@@ -30453,7 +30453,7 @@ then5.i.i.i.i.i.i:                                ; preds = %merge.i64.i.i.i.i.i
 
 then9.i.i.i.i.i.i:                                ; preds = %then5.i.i.i.i.i.i
   %407 = getelementptr i8, ptr %406, i64 516
-  %408 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %407, i64 512, ptr nonnull @"$string.385", i64 %391, i64 %393, i64 %228)
+  %408 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %407, i64 512, ptr nonnull @"$string.386", i64 %391, i64 %393, i64 %228)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82.i.i.i.i.i.i)
   %409 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %407)
   %spec.select.i.i83.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %409, i64 1023)
@@ -30539,7 +30539,7 @@ forbody.i.i.i.i.i.i.i:                            ; preds = %forbody.i.i.i.i.i.i
 merge53.i.i.i.i.i.i.i:                            ; preds = %switch.hole_check, %"$TensorView.num_elements.exit.i.i.i.i.i.i"
   %429 = icmp eq i32 %427, 32
   %spec.select.i.i67.i.i.i.i.i = select i1 %429, i64 8, i64 0
-  br label %"$dtypes.bytes.exit.i.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).326.exit.i.i.i.i.i.i"
 
 switch.hole_check:                                ; preds = %"$TensorView.num_elements.exit.i.i.i.i.i.i"
   %switch.shifted = lshr i32 -1048569, %427
@@ -30550,23 +30550,23 @@ switch.lookup110:                                 ; preds = %switch.hole_check
   %430 = zext nneg i32 %427 to i64
   %switch.gep111 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %430
   %switch.load112 = load i64, ptr %switch.gep111, align 8
-  br label %"$dtypes.bytes.exit.i.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).326.exit.i.i.i.i.i.i"
 
-"$dtypes.bytes.exit.i.i.i.i.i.i":                 ; preds = %switch.lookup110, %merge53.i.i.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).326.exit.i.i.i.i.i.i": ; preds = %switch.lookup110, %merge53.i.i.i.i.i.i.i
   %common.ret.op.i.i.i.i.i.i.i = phi i64 [ %spec.select.i.i67.i.i.i.i.i, %merge53.i.i.i.i.i.i.i ], [ %switch.load112, %switch.lookup110 ]
   %431 = mul i64 %common.ret.op.i.i.i.i.i.i.i, %count.0.lcssa.i.i.i.i.i.i.i
   %432 = sub i64 %393, %391
   %.not.i65.i.i.i.i.i = icmp eq i64 %432, %431
   br i1 %.not.i65.i.i.i.i.i, label %merge12.i.i.i.i.i.i, label %then13.i.i.i.i.i.i
 
-then13.i.i.i.i.i.i:                               ; preds = %"$dtypes.bytes.exit.i.i.i.i.i.i"
+then13.i.i.i.i.i.i:                               ; preds = %"$anon (./terra/base/codes.t:4).326.exit.i.i.i.i.i.i"
   store i16 91, ptr %shape.i.i.i.i.i.i, align 2
   br i1 %413, label %merge2.peel.i.i.i.i.i.i.i, label %then6.i.i.i.i.i.i.i
 
 merge2.peel.i.i.i.i.i.i.i:                        ; preds = %then13.i.i.i.i.i.i
   %wide.trip.count.i86.i.i.i.i.i.i = zext nneg i32 %350 to i64
   %433 = load i64, ptr %26, align 8
-  %434 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %31, i64 127, ptr nonnull @"$string.388", ptr nonnull @"$string.81", i64 %433)
+  %434 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %31, i64 127, ptr nonnull @"$string.389", ptr nonnull @"$string.81", i64 %433)
   %435 = sext i32 %434 to i64
   %436 = add nsw i64 %435, 1
   %exitcond.peel.not.i.i.i.i.i.i.i = icmp eq i32 %350, 1
@@ -30583,7 +30583,7 @@ then3.i.i.i.i.i.i.i:                              ; preds = %forbody.i87.i.i.i.i
   %439 = sub i64 128, %used.023.i.i.i.i.i.i.i
   %440 = getelementptr i64, ptr %26, i64 %indvars.iv.i88.i.i.i.i.i.i
   %441 = load i64, ptr %440, align 8
-  %442 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %438, i64 %439, ptr nonnull @"$string.388", ptr nonnull @"$string.387", i64 %441)
+  %442 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %438, i64 %439, ptr nonnull @"$string.389", ptr nonnull @"$string.388", i64 %441)
   %443 = sext i32 %442 to i64
   %444 = add i64 %used.023.i.i.i.i.i.i.i, %443
   br label %merge2.i.i.i.i.i.i.i
@@ -30603,7 +30603,7 @@ then6.i.i.i.i.i.i.i:                              ; preds = %merge.i.i.i.i.i.i.i
   %used.0.lcssa28.i.i.i.i.i.i.i = phi i64 [ %used.0.lcssa.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i ], [ 1, %then13.i.i.i.i.i.i ]
   %446 = getelementptr i8, ptr %shape.i.i.i.i.i.i, i64 %used.0.lcssa28.i.i.i.i.i.i.i
   %447 = sub i64 128, %used.0.lcssa28.i.i.i.i.i.i.i
-  %448 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %446, i64 %447, ptr nonnull @"$string.389")
+  %448 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %446, i64 %447, ptr nonnull @"$string.390")
   br label %"$TensorView.describe_shape.exit.i.i.i.i.i.i"
 
 "$TensorView.describe_shape.exit.i.i.i.i.i.i":    ; preds = %then6.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i
@@ -30619,8 +30619,8 @@ then17.i.i.i.i.i.i:                               ; preds = %"$TensorView.descri
 
 merge53.i104.i.i.i.i.i.i:                         ; preds = %switch.hole_check114, %then17.i.i.i.i.i.i
   %453 = icmp eq i32 %427, 32
-  %spec.select.i105.i.i.i.i.i.i = select i1 %453, ptr @"$string.375", ptr @"$string.159"
-  br label %"$dtypes.name.exit.i.i.i.i.i.i"
+  %spec.select.i105.i.i.i.i.i.i = select i1 %453, ptr @"$string.376", ptr @"$string.159"
+  br label %"$anon (./terra/base/codes.t:4).392.exit.i.i.i.i.i.i"
 
 switch.hole_check114:                             ; preds = %then17.i.i.i.i.i.i
   %switch.shifted116 = lshr i32 -1048569, %427
@@ -30631,22 +30631,22 @@ switch.lookup115:                                 ; preds = %switch.hole_check11
   %454 = zext nneg i32 %427 to i64
   %switch.gep118 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %454
   %switch.load119 = load ptr, ptr %switch.gep118, align 8
-  br label %"$dtypes.name.exit.i.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).392.exit.i.i.i.i.i.i"
 
-"$dtypes.name.exit.i.i.i.i.i.i":                  ; preds = %switch.lookup115, %merge53.i104.i.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).392.exit.i.i.i.i.i.i": ; preds = %switch.lookup115, %merge53.i104.i.i.i.i.i.i
   %common.ret.op.i91.i.i.i.i.i.i = phi ptr [ %spec.select.i105.i.i.i.i.i.i, %merge53.i104.i.i.i.i.i.i ], [ %switch.load119, %switch.lookup115 ]
-  %455 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %451, i64 512, ptr nonnull @"$string.390", i64 %391, i64 %393, i64 %432, ptr nonnull %common.ret.op.i91.i.i.i.i.i.i, ptr nonnull %shape.i.i.i.i.i.i, i64 %431)
+  %455 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %451, i64 512, ptr nonnull @"$string.391", i64 %391, i64 %393, i64 %432, ptr nonnull %common.ret.op.i91.i.i.i.i.i.i, ptr nonnull %shape.i.i.i.i.i.i, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i106.i.i.i.i.i.i)
   %456 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %451)
   %spec.select.i.i107.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %456, i64 1023)
   %457 = icmp sgt i64 %456, 0
   br i1 %457, label %then2.i.i108.i.i.i.i.i.i, label %"$printable.clean.exit109.i.i.i.i.i.i"
 
-then2.i.i108.i.i.i.i.i.i:                         ; preds = %"$dtypes.name.exit.i.i.i.i.i.i"
+then2.i.i108.i.i.i.i.i.i:                         ; preds = %"$anon (./terra/base/codes.t:4).392.exit.i.i.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i106.i.i.i.i.i.i, ptr align 1 %451, i64 %spec.select.i.i107.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit109.i.i.i.i.i.i"
 
-"$printable.clean.exit109.i.i.i.i.i.i":           ; preds = %then2.i.i108.i.i.i.i.i.i, %"$dtypes.name.exit.i.i.i.i.i.i"
+"$printable.clean.exit109.i.i.i.i.i.i":           ; preds = %then2.i.i108.i.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).392.exit.i.i.i.i.i.i"
   %458 = getelementptr i8, ptr %raw.i106.i.i.i.i.i.i, i64 %spec.select.i.i107.i.i.i.i.i.i
   store i8 0, ptr %458, align 1
   %459 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i106.i.i.i.i.i.i)
@@ -30654,14 +30654,14 @@ then2.i.i108.i.i.i.i.i.i:                         ; preds = %"$dtypes.name.exit.
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i106.i.i.i.i.i.i)
   br label %"$HeaderReader.check_range.exit.thread.i.i.i.i.i"
 
-merge12.i.i.i.i.i.i:                              ; preds = %"$dtypes.bytes.exit.i.i.i.i.i.i"
+merge12.i.i.i.i.i.i:                              ; preds = %"$anon (./terra/base/codes.t:4).326.exit.i.i.i.i.i.i"
   %460 = icmp ult i32 %427, 32
   br i1 %460, label %switch.hole_check121, label %merge53.i123.i.i.i.i.i.i
 
 merge53.i123.i.i.i.i.i.i:                         ; preds = %switch.hole_check121, %merge12.i.i.i.i.i.i
   %461 = icmp eq i32 %427, 32
   %462 = select i1 %461, i64 7, i64 -1
-  br label %"$dtypes.bytes.exit125.i.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).326.exit125.i.i.i.i.i.i"
 
 switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
   %switch.shifted123 = lshr i32 -1048569, %427
@@ -30670,17 +30670,17 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.887", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.891", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
-  br label %"$dtypes.bytes.exit125.i.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).326.exit125.i.i.i.i.i.i"
 
-"$dtypes.bytes.exit125.i.i.i.i.i.i":              ; preds = %switch.lookup122, %merge53.i123.i.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).326.exit125.i.i.i.i.i.i": ; preds = %switch.lookup122, %merge53.i123.i.i.i.i.i.i
   %common.ret.op.i111.i.i.i.i.i.i = phi i64 [ %462, %merge53.i123.i.i.i.i.i.i ], [ %switch.load126, %switch.lookup122 ]
   %464 = and i64 %common.ret.op.i111.i.i.i.i.i.i, %391
   %.not77.i.i.i.i.i.i = icmp eq i64 %464, 0
   br i1 %.not77.i.i.i.i.i.i, label %merge21.i.i.i.i, label %then21.i.i.i.i.i.i
 
-then21.i.i.i.i.i.i:                               ; preds = %"$dtypes.bytes.exit125.i.i.i.i.i.i"
+then21.i.i.i.i.i.i:                               ; preds = %"$anon (./terra/base/codes.t:4).326.exit125.i.i.i.i.i.i"
   %465 = load ptr, ptr %view.i.i.i.i, align 8
   %466 = call fastcc ptr @"$Problems.next"(ptr %17, i32 2, ptr %156, ptr %465)
   %.not78.i.i.i.i.i.i = icmp eq ptr %466, null
@@ -30693,8 +30693,8 @@ then25.i.i.i.i.i.i:                               ; preds = %then21.i.i.i.i.i.i
 
 merge53.i141.i.i.i.i.i.i:                         ; preds = %switch.hole_check128, %then25.i.i.i.i.i.i
   %469 = icmp eq i32 %427, 32
-  %spec.select.i142.i.i.i.i.i.i = select i1 %469, ptr @"$string.375", ptr @"$string.159"
-  br label %"$dtypes.name.exit143.i.i.i.i.i.i"
+  %spec.select.i142.i.i.i.i.i.i = select i1 %469, ptr @"$string.376", ptr @"$string.159"
+  br label %"$anon (./terra/base/codes.t:4).392.exit143.i.i.i.i.i.i"
 
 switch.hole_check128:                             ; preds = %then25.i.i.i.i.i.i
   %switch.shifted130 = lshr i32 -1048569, %427
@@ -30705,22 +30705,22 @@ switch.lookup129:                                 ; preds = %switch.hole_check12
   %470 = zext nneg i32 %427 to i64
   %switch.gep132 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %470
   %switch.load133 = load ptr, ptr %switch.gep132, align 8
-  br label %"$dtypes.name.exit143.i.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).392.exit143.i.i.i.i.i.i"
 
-"$dtypes.name.exit143.i.i.i.i.i.i":               ; preds = %switch.lookup129, %merge53.i141.i.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).392.exit143.i.i.i.i.i.i": ; preds = %switch.lookup129, %merge53.i141.i.i.i.i.i.i
   %common.ret.op.i127.i.i.i.i.i.i = phi ptr [ %spec.select.i142.i.i.i.i.i.i, %merge53.i141.i.i.i.i.i.i ], [ %switch.load133, %switch.lookup129 ]
-  %471 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %467, i64 512, ptr nonnull @"$string.391", i64 %391, ptr nonnull %common.ret.op.i127.i.i.i.i.i.i)
+  %471 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %467, i64 512, ptr nonnull @"$string.393", i64 %391, ptr nonnull %common.ret.op.i127.i.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i144.i.i.i.i.i.i)
   %472 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %467)
   %spec.select.i.i145.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %472, i64 1023)
   %473 = icmp sgt i64 %472, 0
   br i1 %473, label %then2.i.i146.i.i.i.i.i.i, label %"$printable.clean.exit147.i.i.i.i.i.i"
 
-then2.i.i146.i.i.i.i.i.i:                         ; preds = %"$dtypes.name.exit143.i.i.i.i.i.i"
+then2.i.i146.i.i.i.i.i.i:                         ; preds = %"$anon (./terra/base/codes.t:4).392.exit143.i.i.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i144.i.i.i.i.i.i, ptr align 1 %467, i64 %spec.select.i.i145.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit147.i.i.i.i.i.i"
 
-"$printable.clean.exit147.i.i.i.i.i.i":           ; preds = %then2.i.i146.i.i.i.i.i.i, %"$dtypes.name.exit143.i.i.i.i.i.i"
+"$printable.clean.exit147.i.i.i.i.i.i":           ; preds = %then2.i.i146.i.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).392.exit143.i.i.i.i.i.i"
   %474 = getelementptr i8, ptr %raw.i144.i.i.i.i.i.i, i64 %spec.select.i.i145.i.i.i.i.i.i
   store i8 0, ptr %474, align 1
   %475 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i144.i.i.i.i.i.i)
@@ -30748,7 +30748,7 @@ whilebody.i.i131.i.i.i.i:                         ; preds = %merge2.i.i135.i.i.i
   %477 = getelementptr i8, ptr %child.023.i.i132.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i139.i.i.i.i = load i64, ptr %477, align 8
   %478 = inttoptr i64 %.sroa.013.0.copyload.i.i139.i.i.i.i to ptr
-  %bcmp.i.i.i140.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %478, ptr noundef nonnull readonly dereferenceable(5) @"$string.377", i64 5)
+  %bcmp.i.i.i140.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %478, ptr noundef nonnull readonly dereferenceable(5) @"$string.378", i64 5)
   %479 = icmp eq i32 %bcmp.i.i.i140.i.i.i.i, 0
   br i1 %479, label %or.lhs.false.i141.i.i.i.i, label %merge2.i.i135.i.i.i.i
 
@@ -30774,7 +30774,7 @@ or.lhs.false.i141.i.i.i.i:                        ; preds = %"$text.equal.exit.i
 
 then3.i121.i.i.i.i:                               ; preds = %then.i120.i.i.i.i
   %486 = getelementptr i8, ptr %484, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %486, ptr noundef nonnull align 1 dereferenceable(26) @"$string.378", i64 26, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %486, ptr noundef nonnull align 1 dereferenceable(26) @"$string.379", i64 26, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i117.i.i.i.i)
   %487 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %486)
   %spec.select.i.i.i122.i.i.i.i = call i64 @llvm.smin.i64(i64 %487, i64 1023)
@@ -30807,7 +30807,7 @@ then6.i146.i.i.i.i:                               ; preds = %merge.i143.i.i.i.i
 then10.i147.i.i.i.i:                              ; preds = %then6.i146.i.i.i.i
   %495 = getelementptr i8, ptr %494, i64 516
   %496 = load i32, ptr %491, align 4
-  %497 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %495, i64 512, ptr nonnull @"$string.379", i32 %496, i32 8)
+  %497 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %495, i64 512, ptr nonnull @"$string.380", i32 %496, i32 8)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i69.i.i.i.i.i)
   %498 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %495)
   %spec.select.i.i70.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %498, i64 1023)
@@ -30868,7 +30868,7 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %or.lhs.false17.i.i.
 
 then22.i.i.i.i.i:                                 ; preds = %then15.i.i.i.i.i
   %516 = getelementptr i8, ptr %511, i64 516
-  %517 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %516, i64 512, ptr nonnull @"$string.380", i32 %506)
+  %517 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %516, i64 512, ptr nonnull @"$string.381", i32 %506)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i76.i.i.i.i.i)
   %518 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %516)
   %spec.select.i.i77.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %518, i64 1023)
@@ -30906,7 +30906,7 @@ merge14.i.i.i.i.i:                                ; preds = %and.lhs.true.i.i.i.
   %.not64.i.i.i.i.i = icmp eq ptr %530, null
   br i1 %.not64.i.i.i.i.i, label %whilebody.i.i101.preheader.i.i.i.i, label %whilebody.i.i.i.i.i
 
-merge21.i.i.i.i:                                  ; preds = %"$dtypes.bytes.exit125.i.i.i.i.i.i"
+merge21.i.i.i.i:                                  ; preds = %"$anon (./terra/base/codes.t:4).326.exit125.i.i.i.i.i.i"
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %shape.i.i.i.i.i.i)
   %531 = add nuw i64 %391, %227
   store i64 %531, ptr %34, align 8
@@ -30918,7 +30918,7 @@ merge21.i.i.i.i:                                  ; preds = %"$dtypes.bytes.exit
   %535 = load i64, ptr %43, align 8
   %.not.i.i148.i.i.i.i = icmp slt i64 %535, %534
   %.pre.i.i.i.i.i = load ptr, ptr %16, align 8
-  br i1 %.not.i.i148.i.i.i.i, label %merge.i.i150.i.i.i.i, label %"$Vector.push.392.exit.thread.i.i.i.i"
+  br i1 %.not.i.i148.i.i.i.i, label %merge.i.i150.i.i.i.i, label %"$Vector.push.394.exit.thread.i.i.i.i"
 
 merge.i.i150.i.i.i.i:                             ; preds = %merge21.i.i.i.i
   %536 = shl i64 %535, 1
@@ -30933,9 +30933,9 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i150.i.i.i.
   store ptr %538, ptr %16, align 8
   store i64 %spec.store.select.i.i.i.i.i.i, ptr %43, align 8
   %.pre10.i.i.i.i.i = load i64, ptr %11, align 8
-  br label %"$Vector.push.392.exit.thread.i.i.i.i"
+  br label %"$Vector.push.394.exit.thread.i.i.i.i"
 
-"$Vector.push.392.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %merge21.i.i.i.i
+"$Vector.push.394.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %merge21.i.i.i.i
   %540 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %533, %merge21.i.i.i.i ]
   %541 = phi ptr [ %538, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %merge21.i.i.i.i ]
   %542 = getelementptr %49, ptr %541, i64 %540
@@ -30957,8 +30957,8 @@ then31.i.i.i.i:                                   ; preds = %then27.i.i.i.i
   call fastcc void @"$printable.clean"(ptr %547, i64 512)
   br label %"$HeaderReader.read_tensor.exit.i.i.i"
 
-"$HeaderReader.read_tensor.exit.i.i.i":           ; preds = %then31.i.i.i.i, %then27.i.i.i.i, %"$Vector.push.392.exit.thread.i.i.i.i", %"$printable.clean.exit79.i.i.i.i.i", %then15.i.i.i.i.i, %"$printable.clean.exit72.i.i.i.i.i", %then6.i146.i.i.i.i, %"$printable.clean.exit.i123.i.i.i.i", %then.i120.i.i.i.i, %"$HeaderReader.check_range.exit.thread.i.i.i.i.i", %"$printable.clean.exit63.i.i.i.i.i", %then7.i.i.i.i.i, %"$printable.clean.exit.i93.i.i.i.i", %then.i91.i.i.i.i, %"$printable.clean.exit37.i.i.i.i.i", %then6.i.i.i.i.i, %"$printable.clean.exit.i.i.i.i28.i", %then.i85.i.i.i.i, %"$printable.clean.exit82.i.i.i.i", %then14.i.i.i.i, %"$printable.clean.exit77.i.i.i.i", %then6.i.i.i.i, %"$printable.clean.exit.i12.i.i.i", %then.i.i.i31.i
-  %common.ret.op.i8.i.i.i = phi i1 [ false, %then.i.i.i31.i ], [ false, %"$printable.clean.exit.i12.i.i.i" ], [ false, %then6.i.i.i.i ], [ false, %"$printable.clean.exit77.i.i.i.i" ], [ false, %then14.i.i.i.i ], [ false, %"$printable.clean.exit82.i.i.i.i" ], [ false, %then27.i.i.i.i ], [ false, %then31.i.i.i.i ], [ true, %"$Vector.push.392.exit.thread.i.i.i.i" ], [ false, %then.i85.i.i.i.i ], [ false, %"$printable.clean.exit.i.i.i.i28.i" ], [ false, %then6.i.i.i.i.i ], [ false, %"$printable.clean.exit37.i.i.i.i.i" ], [ false, %then.i91.i.i.i.i ], [ false, %"$printable.clean.exit.i93.i.i.i.i" ], [ false, %then7.i.i.i.i.i ], [ false, %"$printable.clean.exit63.i.i.i.i.i" ], [ false, %"$HeaderReader.check_range.exit.thread.i.i.i.i.i" ], [ false, %then.i120.i.i.i.i ], [ false, %"$printable.clean.exit.i123.i.i.i.i" ], [ false, %then6.i146.i.i.i.i ], [ false, %"$printable.clean.exit72.i.i.i.i.i" ], [ false, %then15.i.i.i.i.i ], [ false, %"$printable.clean.exit79.i.i.i.i.i" ]
+"$HeaderReader.read_tensor.exit.i.i.i":           ; preds = %then31.i.i.i.i, %then27.i.i.i.i, %"$Vector.push.394.exit.thread.i.i.i.i", %"$printable.clean.exit79.i.i.i.i.i", %then15.i.i.i.i.i, %"$printable.clean.exit72.i.i.i.i.i", %then6.i146.i.i.i.i, %"$printable.clean.exit.i123.i.i.i.i", %then.i120.i.i.i.i, %"$HeaderReader.check_range.exit.thread.i.i.i.i.i", %"$printable.clean.exit63.i.i.i.i.i", %then7.i.i.i.i.i, %"$printable.clean.exit.i93.i.i.i.i", %then.i91.i.i.i.i, %"$printable.clean.exit37.i.i.i.i.i", %then6.i.i.i.i.i, %"$printable.clean.exit.i.i.i.i28.i", %then.i85.i.i.i.i, %"$printable.clean.exit82.i.i.i.i", %then14.i.i.i.i, %"$printable.clean.exit77.i.i.i.i", %then6.i.i.i.i, %"$printable.clean.exit.i12.i.i.i", %then.i.i.i31.i
+  %common.ret.op.i8.i.i.i = phi i1 [ false, %then.i.i.i31.i ], [ false, %"$printable.clean.exit.i12.i.i.i" ], [ false, %then6.i.i.i.i ], [ false, %"$printable.clean.exit77.i.i.i.i" ], [ false, %then14.i.i.i.i ], [ false, %"$printable.clean.exit82.i.i.i.i" ], [ false, %then27.i.i.i.i ], [ false, %then31.i.i.i.i ], [ true, %"$Vector.push.394.exit.thread.i.i.i.i" ], [ false, %then.i85.i.i.i.i ], [ false, %"$printable.clean.exit.i.i.i.i28.i" ], [ false, %then6.i.i.i.i.i ], [ false, %"$printable.clean.exit37.i.i.i.i.i" ], [ false, %then.i91.i.i.i.i ], [ false, %"$printable.clean.exit.i93.i.i.i.i" ], [ false, %then7.i.i.i.i.i ], [ false, %"$printable.clean.exit63.i.i.i.i.i" ], [ false, %"$HeaderReader.check_range.exit.thread.i.i.i.i.i" ], [ false, %then.i120.i.i.i.i ], [ false, %"$printable.clean.exit.i123.i.i.i.i" ], [ false, %then6.i146.i.i.i.i ], [ false, %"$printable.clean.exit72.i.i.i.i.i" ], [ false, %then15.i.i.i.i.i ], [ false, %"$printable.clean.exit79.i.i.i.i.i" ]
   call void @llvm.lifetime.end.p0(i64 112, ptr nonnull %view.i.i.i.i)
   br label %"$HeaderReader.read_entry.exit.i.i"
 
@@ -31033,7 +31033,7 @@ then6.i42.i.i:                                    ; preds = %then3.i.i.i
   %575 = getelementptr i8, ptr %.lcssa74.i.i, i64 88
   %576 = load i64, ptr %575, align 8
   %577 = add i64 %574, %576
-  %578 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %572, i64 512, ptr nonnull @"$string.395", i64 %574, i64 %577, ptr %previous.089.i.lcssa.i.i)
+  %578 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %572, i64 512, ptr nonnull @"$string.397", i64 %574, i64 %577, ptr %previous.089.i.lcssa.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i36.i.i)
   %579 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %572)
   %spec.select.i.i.i43.i.i = call i64 @llvm.smin.i64(i64 %579, i64 1023)
@@ -31071,7 +31071,7 @@ then13.i.i.i:                                     ; preds = %then9.i41.i.i
   %589 = getelementptr i8, ptr %587, i64 516
   %590 = load i64, ptr %588, align 8
   %591 = sub i64 %590, %covered.088.i76.i.i
-  %592 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %589, i64 512, ptr nonnull @"$string.396", i64 %591)
+  %592 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %589, i64 512, ptr nonnull @"$string.398", i64 %591)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i)
   %593 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %589)
   %spec.select.i.i72.i.i.i = call i64 @llvm.smin.i64(i64 %593, i64 1023)
@@ -31111,7 +31111,7 @@ then17.i.i.i:                                     ; preds = %merge1.i.i.i
 then21.i.i.i:                                     ; preds = %then17.i.i.i
   %602 = getelementptr i8, ptr %601, i64 516
   %603 = sub i64 %.val18.i, %covered.0.lcssa.i.i.i
-  %604 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %602, i64 512, ptr nonnull @"$string.397", i64 %603)
+  %604 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %602, i64 512, ptr nonnull @"$string.399", i64 %603)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75.i.i.i)
   %605 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %602)
   %spec.select.i.i76.i.i.i = call i64 @llvm.smin.i64(i64 %605, i64 1023)
@@ -31289,7 +31289,7 @@ then6.i.i:                                        ; preds = %then3.i.i
   %681 = sext i32 %.val33.i.i to i64
   %682 = getelementptr %70, ptr %.val32.i.i, i64 %681
   %683 = load ptr, ptr %682, align 8
-  %684 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %679, i64 512, ptr nonnull @"$string.398", ptr %683)
+  %684 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %679, i64 512, ptr nonnull @"$string.400", ptr %683)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i39.i)
   %685 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %679)
   %spec.select.i.i.i46.i = call i64 @llvm.smin.i64(i64 %685, i64 1023)
@@ -31366,7 +31366,7 @@ then:                                             ; preds = %"$Document.free.exi
 
 then.i12:                                         ; preds = %then
   %702 = load ptr, ptr %0, align 8
-  %703 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.339", ptr %702)
+  %703 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.340", ptr %702)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %704 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %704, i64 1023)
@@ -31483,7 +31483,7 @@ then.i:                                           ; preds = %then1
 
 then4:                                            ; preds = %"$Validator.index_file.exit"
   %25 = getelementptr i8, ptr %24, i64 516
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %25, ptr noundef nonnull align 1 dereferenceable(22) @"$string.403", i64 22, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %25, ptr noundef nonnull align 1 dereferenceable(22) @"$string.405", i64 22, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -31573,7 +31573,7 @@ merge2.peel.i:                                    ; preds = %merge.merge2.peel.i
   %23 = getelementptr i8, ptr %1, i64 16
   %wide.trip.count.i = zext nneg i32 %21 to i64
   %24 = getelementptr inbounds i8, ptr %shape, i64 1
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %24, i64 127, ptr nonnull @"$string.388", ptr nonnull @"$string.81", i64 %22)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %24, i64 127, ptr nonnull @"$string.389", ptr nonnull @"$string.81", i64 %22)
   %26 = sext i32 %25 to i64
   %27 = add nsw i64 %26, 1
   %exitcond.peel.not.i = icmp eq i32 %21, 1
@@ -31590,7 +31590,7 @@ then3.i:                                          ; preds = %forbody.i
   %30 = sub i64 128, %used.023.i
   %31 = getelementptr i64, ptr %23, i64 %indvars.iv.i
   %32 = load i64, ptr %31, align 8
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 %30, ptr nonnull @"$string.388", ptr nonnull @"$string.387", i64 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 %30, ptr nonnull @"$string.389", ptr nonnull @"$string.388", i64 %32)
   %34 = sext i32 %33 to i64
   %35 = add i64 %used.023.i, %34
   br label %merge2.i
@@ -31610,7 +31610,7 @@ then6.i:                                          ; preds = %merge.i, %merge
   %used.0.lcssa28.i = phi i64 [ %used.0.lcssa.i, %merge.i ], [ 1, %merge ]
   %37 = getelementptr i8, ptr %shape, i64 %used.0.lcssa28.i
   %38 = sub i64 128, %used.0.lcssa28.i
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 %38, ptr nonnull @"$string.389")
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 %38, ptr nonnull @"$string.390")
   br label %"$TensorView.describe_shape.exit"
 
 "$TensorView.describe_shape.exit":                ; preds = %merge.i, %then6.i
@@ -31634,7 +31634,7 @@ then8:                                            ; preds = %"$TensorView.descri
 
 then11:                                           ; preds = %then8
   %50 = getelementptr i8, ptr %49, i64 516
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %50, i64 512, ptr nonnull @"$string.404", i64 %2, ptr nonnull %shape)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %50, i64 512, ptr nonnull @"$string.406", i64 %2, ptr nonnull %shape)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %52 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %50)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %52, i64 1023)
@@ -31659,7 +31659,7 @@ else9:                                            ; preds = %"$TensorView.descri
 
 then15:                                           ; preds = %else9
   %57 = getelementptr i8, ptr %49, i64 516
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %57, i64 512, ptr nonnull @"$string.405", i64 %2, i64 %3, ptr nonnull %shape)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %57, i64 512, ptr nonnull @"$string.407", i64 %2, i64 %3, ptr nonnull %shape)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i47)
   %59 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %57)
   %spec.select.i.i48 = call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -31716,8 +31716,8 @@ then2:                                            ; preds = %merge
 
 merge53.i:                                        ; preds = %switch.hole_check, %then2
   %17 = icmp eq i32 %15, 32
-  %spec.select.i = select i1 %17, ptr @"$string.375", ptr @"$string.159"
-  br label %"$dtypes.name.exit"
+  %spec.select.i = select i1 %17, ptr @"$string.376", ptr @"$string.159"
+  br label %"$anon (./terra/base/codes.t:4).392.exit"
 
 switch.hole_check:                                ; preds = %then2
   %switch.shifted = lshr i32 -1048569, %15
@@ -31728,22 +31728,22 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %18 = zext nneg i32 %15 to i64
   %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %18
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$dtypes.name.exit"
+  br label %"$anon (./terra/base/codes.t:4).392.exit"
 
-"$dtypes.name.exit":                              ; preds = %switch.lookup, %merge53.i
+"$anon (./terra/base/codes.t:4).392.exit":        ; preds = %switch.lookup, %merge53.i
   %common.ret.op.i = phi ptr [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 512, ptr nonnull @"$string.406", ptr nonnull %common.ret.op.i)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 512, ptr nonnull @"$string.408", ptr nonnull %common.ret.op.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %14)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
   %21 = icmp sgt i64 %20, 0
   br i1 %21, label %then2.i.i, label %"$printable.clean.exit"
 
-then2.i.i:                                        ; preds = %"$dtypes.name.exit"
+then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).392.exit"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr align 1 %14, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
-"$printable.clean.exit":                          ; preds = %"$dtypes.name.exit", %then2.i.i
+"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).392.exit", %then2.i.i
   %22 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
   store i8 0, ptr %22, align 1
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
@@ -31757,7 +31757,7 @@ then2.i.i:                                        ; preds = %"$dtypes.name.exit"
 define internal fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
 entry:
   %name = alloca [128 x i8], align 1
-  %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.416", i32 %1)
+  %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.418", i32 %1)
   %3 = getelementptr i8, ptr %0, i64 128
   %4 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
   %5 = ptrtoint ptr %name to i64
@@ -31779,7 +31779,7 @@ common.ret:                                       ; preds = %merge.i11, %merge, 
   ret ptr %common.ret.op
 
 merge:                                            ; preds = %entry, %"$Checkpoint.find.exit"
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.417", i32 %1)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.419", i32 %1)
   %13 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
   %14 = call fastcc ptr @"$Map.find"(ptr readonly %3, i64 %5, i64 %13)
   %15 = icmp eq ptr %14, null
@@ -31813,7 +31813,7 @@ then:                                             ; preds = %entry
   br i1 %9, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 128, ptr nonnull @"$string.418", i32 %1, ptr %3)
+  %10 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 128, ptr nonnull @"$string.420", i32 %1, ptr %3)
   %11 = load ptr, ptr %5, align 8
   %12 = getelementptr i8, ptr %11, i64 192
   %13 = getelementptr i8, ptr %11, i64 24
@@ -31835,7 +31835,7 @@ then.i:                                           ; preds = %then2
 
 then5:                                            ; preds = %"$Validator.index_file.exit"
   %19 = getelementptr i8, ptr %18, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %19, ptr noundef nonnull align 1 dereferenceable(22) @"$string.403", i64 22, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %19, ptr noundef nonnull align 1 dereferenceable(22) @"$string.405", i64 22, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %20 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %19)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -31931,7 +31931,7 @@ then8:                                            ; preds = %and.lhs.true
   store i16 91, ptr %shape, align 2
   %44 = getelementptr inbounds i8, ptr %shape, i64 1
   %45 = load i64, ptr %30, align 8
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %44, i64 127, ptr nonnull @"$string.388", ptr nonnull @"$string.81", i64 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %44, i64 127, ptr nonnull @"$string.389", ptr nonnull @"$string.81", i64 %45)
   %47 = sext i32 %46 to i64
   %48 = add nsw i64 %47, 1
   %exitcond.peel.not.i = icmp eq i32 %28, 1
@@ -31948,7 +31948,7 @@ then3.i:                                          ; preds = %forbody.i41
   %51 = sub i64 128, %used.023.i
   %52 = getelementptr i64, ptr %30, i64 %indvars.iv.i42
   %53 = load i64, ptr %52, align 8
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 %51, ptr nonnull @"$string.388", ptr nonnull @"$string.387", i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 %51, ptr nonnull @"$string.389", ptr nonnull @"$string.388", i64 %53)
   %55 = sext i32 %54 to i64
   %56 = add i64 %used.023.i, %55
   br label %merge2.i
@@ -31967,7 +31967,7 @@ merge.i:                                          ; preds = %merge2.i, %then8
 then6.i:                                          ; preds = %merge.i
   %58 = getelementptr i8, ptr %shape, i64 %used.0.lcssa.i
   %59 = sub i64 128, %used.0.lcssa.i
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 %59, ptr nonnull @"$string.389")
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 %59, ptr nonnull @"$string.390")
   br label %"$TensorView.describe_shape.exit"
 
 "$TensorView.describe_shape.exit":                ; preds = %merge.i, %then6.i
@@ -31999,7 +31999,7 @@ then12:                                           ; preds = %"$TensorView.descri
   %76 = load ptr, ptr %0, align 8
   %77 = getelementptr i8, ptr %76, i64 80
   %78 = load i32, ptr %77, align 4
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %75, i64 512, ptr nonnull @"$string.419", i32 %78, ptr nonnull %shape)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %75, i64 512, ptr nonnull @"$string.421", i32 %78, ptr nonnull %shape)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i45)
   %80 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %75)
   %spec.select.i.i46 = call i64 @llvm.smin.i64(i64 %80, i64 1023)
@@ -32021,10 +32021,10 @@ then2.i.i47:                                      ; preds = %then12
 }
 
 ; Function Attrs: nofree nounwind
-define internal fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).421"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
+define internal fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).423"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
 entry:
   %name = alloca [128 x i8], align 1
-  %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.422", i32 %1)
+  %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.424", i32 %1)
   %3 = getelementptr i8, ptr %0, i64 128
   %4 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
   %5 = ptrtoint ptr %name to i64
@@ -32046,7 +32046,7 @@ common.ret:                                       ; preds = %merge.i11, %merge, 
   ret ptr %common.ret.op
 
 merge:                                            ; preds = %entry, %"$Checkpoint.find.exit"
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.423", i32 %1)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.425", i32 %1)
   %13 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
   %14 = call fastcc ptr @"$Map.find"(ptr readonly %3, i64 %5, i64 %13)
   %15 = icmp eq ptr %14, null
@@ -32267,7 +32267,7 @@ common.ret:                                       ; preds = %merge2.i43, %merge2
   ret void
 
 merge3:                                           ; preds = %forbody.i39, %merge1.i41, %forbody.i27, %merge1.i
-  %is_finite.2 = phi ptr [ @"$string.430", %merge1.i ], [ @"$string.431", %forbody.i27 ], [ @"$string.430", %merge1.i41 ], [ @"$string.431", %forbody.i39 ]
+  %is_finite.2 = phi ptr [ @"$string.432", %merge1.i ], [ @"$string.433", %forbody.i27 ], [ @"$string.432", %merge1.i41 ], [ @"$string.433", %forbody.i39 ]
   %index.0 = phi i64 [ %i.015.i, %merge1.i ], [ %i.015.i, %forbody.i27 ], [ %i.015.i40, %merge1.i41 ], [ %i.015.i40, %forbody.i39 ]
   %61 = getelementptr i8, ptr %0, i64 16
   %62 = load ptr, ptr %61, align 8
@@ -32308,7 +32308,7 @@ else.i:                                           ; preds = %then10
   %bits.0.i = phi i32 [ %77, %then.i ], [ %81, %else.i ]
   %82 = bitcast i32 %bits.0.i to float
   %83 = fpext float %82 to double
-  %84 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 512, ptr nonnull @"$string.432", i64 %index.0, double %83, ptr nonnull %is_finite.2)
+  %84 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 512, ptr nonnull @"$string.434", i64 %index.0, double %83, ptr nonnull %is_finite.2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %85 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %71)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %85, i64 1023)
@@ -32334,7 +32334,7 @@ define internal fastcc void @"$write_tensor"(ptr %0, ptr nocapture readonly %1, 
 entry:
   tail call fastcc void @"$JsonWriter.open"(ptr %0, i8 zeroext 123)
   %3 = load ptr, ptr %1, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.448")
+  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.450")
   %4 = getelementptr i8, ptr %0, i64 8
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
@@ -32384,8 +32384,8 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
 
 merge53.i:                                        ; preds = %switch.hole_check, %"$JsonWriter.string_field.exit"
   %22 = icmp eq i32 %20, 32
-  %spec.select.i = select i1 %22, ptr @"$string.375", ptr @"$string.159"
-  br label %"$dtypes.name.exit"
+  %spec.select.i = select i1 %22, ptr @"$string.376", ptr @"$string.159"
+  br label %"$anon (./terra/base/codes.t:4).392.exit"
 
 switch.hole_check:                                ; preds = %"$JsonWriter.string_field.exit"
   %switch.shifted = lshr i32 -1048569, %20
@@ -32396,9 +32396,9 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %23 = zext nneg i32 %20 to i64
   %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %23
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$dtypes.name.exit"
+  br label %"$anon (./terra/base/codes.t:4).392.exit"
 
-"$dtypes.name.exit":                              ; preds = %switch.lookup, %merge53.i
+"$anon (./terra/base/codes.t:4).392.exit":        ; preds = %switch.lookup, %merge53.i
   %common.ret.op.i = phi ptr [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.212")
   %24 = load i64, ptr %4, align 8
@@ -32408,7 +32408,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %.pre.i.i.i.i20 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i19, label %merge.i.i.i.i.i22, label %"$Vector.push.83.exit.thread.i.i.i21"
 
-merge.i.i.i.i.i22:                                ; preds = %"$dtypes.name.exit"
+merge.i.i.i.i.i22:                                ; preds = %"$anon (./terra/base/codes.t:4).392.exit"
   %27 = shl i64 %26, 1
   %spec.select.i.i.i.i.i23 = tail call i64 @llvm.smax.i64(i64 %27, i64 %25)
   %spec.store.select.i.i.i.i.i24 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i23, i64 8)
@@ -32422,9 +32422,9 @@ merge7.i.i.i.i.i25:                               ; preds = %merge.i.i.i.i.i22
   %.pre10.i.i.i.i26 = load i64, ptr %4, align 8
   br label %"$Vector.push.83.exit.thread.i.i.i21"
 
-"$Vector.push.83.exit.thread.i.i.i21":            ; preds = %merge7.i.i.i.i.i25, %"$dtypes.name.exit"
-  %30 = phi i64 [ %.pre10.i.i.i.i26, %merge7.i.i.i.i.i25 ], [ %24, %"$dtypes.name.exit" ]
-  %31 = phi ptr [ %28, %merge7.i.i.i.i.i25 ], [ %.pre.i.i.i.i20, %"$dtypes.name.exit" ]
+"$Vector.push.83.exit.thread.i.i.i21":            ; preds = %merge7.i.i.i.i.i25, %"$anon (./terra/base/codes.t:4).392.exit"
+  %30 = phi i64 [ %.pre10.i.i.i.i26, %merge7.i.i.i.i.i25 ], [ %24, %"$anon (./terra/base/codes.t:4).392.exit" ]
+  %31 = phi ptr [ %28, %merge7.i.i.i.i.i25 ], [ %.pre.i.i.i.i20, %"$anon (./terra/base/codes.t:4).392.exit" ]
   %32 = getelementptr i8, ptr %31, i64 %30
   store i8 58, ptr %32, align 1
   %33 = load i64, ptr %4, align 8
@@ -32440,7 +32440,7 @@ then.i.i.i27:                                     ; preds = %merge.i.i.i.i.i22
 "$JsonWriter.string_field.exit28":                ; preds = %"$Vector.push.83.exit.thread.i.i.i21", %then.i.i.i27
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.377")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.378")
   %36 = load i64, ptr %4, align 8
   %37 = add i64 %36, 1
   %38 = load i64, ptr %7, align 8
@@ -32540,7 +32540,7 @@ then.i.i.i37:                                     ; preds = %merge.i.i.i.i.i32
   store i8 1, ptr %18, align 1
   %66 = getelementptr i8, ptr %1, i64 88
   %67 = load i64, ptr %66, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.445")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.447")
   %68 = load i64, ptr %4, align 8
   %69 = add i64 %68, 1
   %70 = load i64, ptr %7, align 8
@@ -32580,7 +32580,7 @@ then.i.i.i46:                                     ; preds = %merge.i.i.i.i.i41
 "$JsonWriter.integer_field.exit":                 ; preds = %"$Vector.push.83.exit.thread.i.i.i40", %then.i.i.i46
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %67)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.444")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.446")
   %80 = load i64, ptr %4, align 8
   %81 = add i64 %80, 1
   %82 = load i64, ptr %7, align 8
@@ -32622,7 +32622,7 @@ then.i.i.i55:                                     ; preds = %merge.i.i.i.i.i50
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %2)
   %92 = getelementptr i8, ptr %1, i64 96
   %93 = load i64, ptr %92, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.449")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.451")
   %94 = load i64, ptr %4, align 8
   %95 = add i64 %94, 1
   %96 = load i64, ptr %7, align 8
@@ -32665,7 +32665,7 @@ then.i.i.i65:                                     ; preds = %merge.i.i.i.i.i60
   %106 = getelementptr i8, ptr %1, i64 110
   %107 = load i8, ptr %106, align 1
   %108 = icmp ne i8 %107, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.450", i1 zeroext %108)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.452", i1 zeroext %108)
   %109 = load i64, ptr %4, align 8
   %110 = add i64 %109, 1
   %111 = load i64, ptr %7, align 8
@@ -32849,7 +32849,7 @@ entry:
 merge53.i:                                        ; preds = %switch.hole_check, %entry
   %17 = icmp eq i32 %3, 32
   %spec.select.i = select i1 %17, i64 8, i64 0
-  br label %"$dtypes.bytes.exit"
+  br label %"$anon (./terra/base/codes.t:4).326.exit"
 
 switch.hole_check:                                ; preds = %entry
   %switch.shifted = lshr i32 -1048569, %3
@@ -32860,9 +32860,9 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %18 = zext nneg i32 %3 to i64
   %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %18
   %switch.load = load i64, ptr %switch.gep, align 8
-  br label %"$dtypes.bytes.exit"
+  br label %"$anon (./terra/base/codes.t:4).326.exit"
 
-"$dtypes.bytes.exit":                             ; preds = %switch.lookup, %merge53.i
+"$anon (./terra/base/codes.t:4).326.exit":        ; preds = %switch.lookup, %merge53.i
   %common.ret.op.i = phi i64 [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
   %19 = mul nsw i64 %13, %5
   %20 = mul i64 %19, %common.ret.op.i
@@ -33224,7 +33224,7 @@ then:                                             ; preds = %entry
   br i1 %.not22, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %1, ptr noundef nonnull align 1 dereferenceable(16) @"$string.460", i64 16, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %1, ptr noundef nonnull align 1 dereferenceable(16) @"$string.462", i64 16, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %3 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %3, i64 1023)
@@ -33258,7 +33258,7 @@ then5:                                            ; preds = %merge
   br i1 %.not21, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.461", i32 %8, i32 152)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.463", i32 %8, i32 152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i23)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i24 = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -33362,7 +33362,7 @@ then.i:                                           ; preds = %then7
 then2.i:                                          ; preds = %then.i
   %40 = getelementptr i8, ptr %0, i64 16
   %41 = load ptr, ptr %40, align 8
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.462", i32 %2, ptr %41, i32 %38)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.464", i32 %2, ptr %41, i32 %38)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %43 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %43, i64 1023)
@@ -33431,7 +33431,7 @@ then2:                                            ; preds = %merge
   br i1 %.not22, label %common.ret, label %then5
 
 then5:                                            ; preds = %then2
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.463", ptr %1)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.465", ptr %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -33452,7 +33452,7 @@ then2.i.i:                                        ; preds = %then5
   br label %common.ret
 
 merge1:                                           ; preds = %merge
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %described, i64 1024, ptr nonnull @"$string.464", ptr %1)
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %described, i64 1024, ptr nonnull @"$string.466", ptr %1)
   %16 = sext i32 %15 to i64
   %17 = load i64, ptr %3, align 8
   %18 = icmp sgt i64 %17, 3
@@ -33461,7 +33461,7 @@ merge1:                                           ; preds = %merge
 then.i:                                           ; preds = %merge1
   %19 = getelementptr i8, ptr %described, i64 %16
   %20 = sub nsw i64 1024, %16
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 %20, ptr nonnull @"$string.465", i64 %17)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 %20, ptr nonnull @"$string.467", i64 %17)
   %22 = sext i32 %21 to i64
   %23 = add nsw i64 %22, %16
   br label %merge.i
@@ -33481,12 +33481,12 @@ merge.i.peel.i:                                   ; preds = %then3.peel.i
   %27 = getelementptr i8, ptr %.val.peel.i, i64 260
   %28 = load i8, ptr %27, align 1
   %29 = icmp eq i8 %28, 0
-  %spec.select.i.peel.i = select i1 %29, ptr @"$string.81", ptr @"$string.466"
+  %spec.select.i.peel.i = select i1 %29, ptr @"$string.81", ptr @"$string.468"
   %30 = getelementptr i8, ptr %described, i64 %used.0.i
   %31 = sub nsw i64 1024, %used.0.i
   %32 = getelementptr i8, ptr %.val.peel.i, i64 4
   %33 = getelementptr i8, ptr %.val.peel.i, i64 516
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 %31, ptr nonnull @"$string.467", ptr nonnull @"$string.466", ptr %32, ptr nonnull %27, ptr nonnull %spec.select.i.peel.i, ptr %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 %31, ptr nonnull @"$string.469", ptr nonnull @"$string.468", ptr %32, ptr nonnull %27, ptr nonnull %spec.select.i.peel.i, ptr %33)
   %35 = sext i32 %34 to i64
   %36 = add nsw i64 %used.0.i, %35
   br label %merge2.peel.i
@@ -33505,12 +33505,12 @@ merge.i.peel23.i:                                 ; preds = %then3.peel22.i
   %38 = getelementptr i8, ptr %.val.peel24.i, i64 1288
   %39 = load i8, ptr %38, align 1
   %40 = icmp eq i8 %39, 0
-  %spec.select.i.peel25.i = select i1 %40, ptr @"$string.81", ptr @"$string.466"
+  %spec.select.i.peel25.i = select i1 %40, ptr @"$string.81", ptr @"$string.468"
   %41 = getelementptr i8, ptr %described, i64 %used.2.peel.i
   %42 = sub nsw i64 1024, %used.2.peel.i
   %43 = getelementptr i8, ptr %.val.peel24.i, i64 1032
   %44 = getelementptr i8, ptr %.val.peel24.i, i64 1544
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 %42, ptr nonnull @"$string.467", ptr nonnull @"$string.468", ptr %43, ptr nonnull %38, ptr nonnull %spec.select.i.peel25.i, ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 %42, ptr nonnull @"$string.469", ptr nonnull @"$string.470", ptr %43, ptr nonnull %38, ptr nonnull %spec.select.i.peel25.i, ptr %44)
   %46 = sext i32 %45 to i64
   %47 = add nsw i64 %used.2.peel.i, %46
   br label %merge2.peel26.i
@@ -33527,12 +33527,12 @@ merge.i.peel33.i:                                 ; preds = %merge2.peel26.i
   %49 = getelementptr i8, ptr %.val.peel34.i, i64 2316
   %50 = load i8, ptr %49, align 1
   %51 = icmp eq i8 %50, 0
-  %spec.select.i.peel35.i = select i1 %51, ptr @"$string.81", ptr @"$string.466"
+  %spec.select.i.peel35.i = select i1 %51, ptr @"$string.81", ptr @"$string.468"
   %52 = getelementptr i8, ptr %described, i64 %used.2.peel27.i
   %53 = sub nsw i64 1024, %used.2.peel27.i
   %54 = getelementptr i8, ptr %.val.peel34.i, i64 2060
   %55 = getelementptr i8, ptr %.val.peel34.i, i64 2572
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 %53, ptr nonnull @"$string.467", ptr nonnull @"$string.468", ptr %54, ptr nonnull %49, ptr nonnull %spec.select.i.peel35.i, ptr %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 %53, ptr nonnull @"$string.469", ptr nonnull @"$string.470", ptr %54, ptr nonnull %49, ptr nonnull %spec.select.i.peel35.i, ptr %55)
   br label %"$Problems.describe.exit"
 
 "$Problems.describe.exit":                        ; preds = %merge.i.peel33.i, %merge.i, %merge2.peel.i, %merge2.peel26.i
@@ -33629,7 +33629,7 @@ merge8.i:                                         ; preds = %merge4.i
   br i1 %.not25.i, label %"$device.resolve_kind.exit.thread", label %then13.i
 
 then13.i:                                         ; preds = %merge8.i
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.469", ptr %1)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.471", ptr %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %17 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -33685,7 +33685,7 @@ or.lhs.false.i.i30:                               ; preds = %then.i29
   br i1 %28, label %then.i.i, label %merge.i.i
 
 then3.i.i:                                        ; preds = %then.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.470", i64 68, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.472", i64 68, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -33748,7 +33748,7 @@ then2.i.i:                                        ; preds = %else.i
 merge.i32:                                        ; preds = %"$text.copy_into.exit.i.i", %then6.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %info.i.i)
   %43 = getelementptr i8, ptr %0, i64 32
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.471", ptr nonnull %folder.i, ptr %4)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.473", ptr nonnull %folder.i, ptr %4)
   %45 = icmp sgt i32 %44, 4095
   br i1 %45, label %then5.i27, label %and.lhs.true.i
 
@@ -33756,7 +33756,7 @@ merge.thread.i:                                   ; preds = %then2.i.i, %else.i
   %46 = getelementptr i8, ptr %folder.i, i64 %spec.select.i.i25
   store i8 0, ptr %46, align 1
   %47 = getelementptr i8, ptr %0, i64 32
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %47, i64 4096, ptr nonnull @"$string.471", ptr nonnull %folder.i, ptr %4)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %47, i64 4096, ptr nonnull @"$string.473", ptr nonnull %folder.i, ptr %4)
   %49 = icmp sgt i32 %48, 4095
   br i1 %49, label %then5.i27, label %merge2
 
@@ -33765,7 +33765,7 @@ then5.i27:                                        ; preds = %merge.thread.i, %me
   br i1 %.not30.i, label %"$Library.locate.exit", label %then8.i
 
 then8.i:                                          ; preds = %then5.i27
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.472", i32 4064)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.474", i32 4064)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i24)
   %51 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i31.i = call i64 @llvm.smin.i64(i64 %51, i64 1023)
@@ -33786,7 +33786,7 @@ then2.i.i33.i:                                    ; preds = %then8.i
   br label %"$Library.locate.exit"
 
 then12.i:                                         ; preds = %and.lhs.true.i
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.473", ptr %4)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.475", ptr %4)
   br label %merge2
 
 and.lhs.true.i:                                   ; preds = %merge.i32
@@ -33844,11 +33844,11 @@ then2.i:                                          ; preds = %merge.i37
 then11.i:                                         ; preds = %then2.i
   %74 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %4, ptr noundef nonnull dereferenceable(4) @"$string.91")
   %75 = icmp eq i32 %74, 0
-  %spec.select68.i = select i1 %75, ptr @"$string.81", ptr @"$string.476"
+  %spec.select68.i = select i1 %75, ptr @"$string.81", ptr @"$string.478"
   %spec.select77.i = select i1 %67, ptr %spec.select68.i, ptr @"$string.81"
-  %spec.select.i = select i1 %75, ptr @"$string.474", ptr @"$string.475"
+  %spec.select.i = select i1 %75, ptr @"$string.476", ptr @"$string.477"
   %76 = call ptr @dlerror()
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.477", ptr nonnull %spec.select77.i, ptr %4, ptr %76, ptr nonnull %spec.select.i)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.479", ptr nonnull %spec.select77.i, ptr %4, ptr %76, ptr nonnull %spec.select.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i35)
   %78 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i42 = call i64 @llvm.smin.i64(i64 %78, i64 1023)
@@ -33869,7 +33869,7 @@ then2.i.i.i44:                                    ; preds = %then11.i
   br label %then8
 
 merge1.i38:                                       ; preds = %merge.i37
-  %83 = call ptr @dlsym(ptr nonnull %72, ptr nonnull @"$string.478")
+  %83 = call ptr @dlsym(ptr nonnull %72, ptr nonnull @"$string.480")
   %84 = icmp eq ptr %83, null
   br i1 %84, label %then14.i, label %merge13.i
 
@@ -33878,7 +33878,7 @@ then14.i:                                         ; preds = %merge1.i38
   br i1 %.not66.i, label %then8, label %then18.i
 
 then18.i:                                         ; preds = %then14.i
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.479", ptr %71, ptr nonnull @"$string.478")
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.481", ptr %71, ptr nonnull @"$string.480")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i69.i)
   %86 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i70.i = call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -33925,7 +33925,7 @@ or.lhs.false28.i:                                 ; preds = %merge21.i
   br i1 %.not63.i, label %or.lhs.false.i41, label %then26.i
 
 then31.i:                                         ; preds = %then26.i
-  %98 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.480", ptr %71)
+  %98 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.482", ptr %71)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i)
   %99 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i74.i = call i64 @llvm.smin.i64(i64 %99, i64 1023)
@@ -34066,7 +34066,7 @@ then.i3.i1093:                                    ; preds = %merge.i.i.i.i1088
   %13 = load ptr, ptr %made, align 8
   %14 = getelementptr i8, ptr %13, i64 8
   %15 = load ptr, ptr %14, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.436")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.438")
   %16 = load i64, ptr %9, align 8
   %17 = add i64 %16, 1
   %18 = load i64, ptr %10, align 8
@@ -34107,7 +34107,7 @@ then.i.i.i.i.i:                                   ; preds = %merge.i.i.i.i.i.i.i
   store i8 0, ptr %7, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %15)
   %28 = getelementptr i8, ptr %13, i64 24
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.437")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.439")
   %29 = load i64, ptr %9, align 8
   %30 = add i64 %29, 1
   %31 = load i64, ptr %10, align 8
@@ -34149,7 +34149,7 @@ then.i.i.i23.i.i:                                 ; preds = %merge.i.i.i.i.i18.i
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %28)
   %41 = getelementptr i8, ptr %13, i64 760
   %42 = load i64, ptr %41, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.439")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.441")
   %43 = load i64, ptr %9, align 8
   %44 = add i64 %43, 1
   %45 = load i64, ptr %10, align 8
@@ -34233,7 +34233,7 @@ then2.i.i.i.i1067:                                ; preds = %merge.i.i.i.i1066
   %69 = getelementptr i8, ptr %13, i64 768
   %70 = load i64, ptr %69, align 8
   %71 = add i64 %70, %68
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.533")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.535")
   %72 = load i64, ptr %9, align 8
   %73 = add i64 %72, 1
   %74 = load i64, ptr %10, align 8
@@ -34315,7 +34315,7 @@ then2.i.i.i.i1046:                                ; preds = %merge.i.i.i.i1045
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i1042)
   %97 = getelementptr i8, ptr %13, i64 776
   %98 = load i64, ptr %97, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.441")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.443")
   %99 = load i64, ptr %9, align 8
   %100 = add i64 %99, 1
   %101 = load i64, ptr %10, align 8
@@ -34398,7 +34398,7 @@ then2.i.i.i.i1025:                                ; preds = %merge.i.i.i.i1024
   %124 = load i64, ptr %97, align 8
   %125 = getelementptr i8, ptr %13, i64 784
   %126 = load i64, ptr %125, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.534")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.536")
   %127 = load i64, ptr %9, align 8
   %128 = add i64 %127, 1
   %129 = load i64, ptr %10, align 8
@@ -34482,7 +34482,7 @@ then2.i.i.i.i1004:                                ; preds = %merge.i.i.i.i1003
   %153 = getelementptr i8, ptr %13, i64 752
   %154 = load i8, ptr %153, align 1
   %155 = icmp ne i8 %154, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.535", i1 zeroext %155)
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.537", i1 zeroext %155)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.89")
   %156 = load i64, ptr %9, align 8
   %157 = add i64 %156, 1
@@ -34526,7 +34526,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   %168 = getelementptr inbounds i8, ptr %made, i64 172
   %169 = load i32, ptr %168, align 4
   %170 = sext i32 %169 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.536")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.538")
   %171 = load i64, ptr %9, align 8
   %172 = add i64 %171, 1
   %173 = load i64, ptr %10, align 8
@@ -34610,9 +34610,9 @@ then2.i.i.i.i983:                                 ; preds = %merge.i.i.i.i982
   %197 = load i32, ptr %196, align 8
   %198 = icmp eq i32 %197, 1
   %199 = icmp eq i32 %197, 2
-  %spec.select.i.i = select i1 %199, ptr @"$string.539", ptr @"$string.205"
-  %common.ret.op.i.i = select i1 %198, ptr @"$string.538", ptr %spec.select.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.537")
+  %spec.select.i.i = select i1 %199, ptr @"$string.542", ptr @"$string.205"
+  %common.ret.op.i.i = select i1 %198, ptr @"$string.541", ptr %spec.select.i.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.539")
   %200 = load i64, ptr %9, align 8
   %201 = add i64 %200, 1
   %202 = load i64, ptr %10, align 8
@@ -34655,7 +34655,7 @@ then.i.i.i48.i:                                   ; preds = %merge.i.i.i.i.i43.i
   %212 = getelementptr inbounds i8, ptr %made, i64 204
   %213 = load i32, ptr %212, align 4
   %214 = sext i32 %213 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.540")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.543")
   %215 = load i64, ptr %9, align 8
   %216 = add i64 %215, 1
   %217 = load i64, ptr %10, align 8
@@ -34738,7 +34738,7 @@ then2.i.i.i.i962:                                 ; preds = %merge.i.i.i.i961
   %240 = getelementptr inbounds i8, ptr %made, i64 52
   %241 = load i32, ptr %240, align 4
   %242 = icmp sgt i32 %241, 0
-  br i1 %242, label %"$source_name.exit.i.i", label %else.i.i.i
+  br i1 %242, label %"$anon (./terra/base/codes.t:4).545.exit.i.i", label %else.i.i.i
 
 else.i.i.i:                                       ; preds = %"$JsonWriter.integer.exit978"
   %243 = load i32, ptr %212, align 4
@@ -34748,7 +34748,7 @@ else.i.i.i:                                       ; preds = %"$JsonWriter.intege
   %.val.val.i.i.i = load i32, ptr %245, align 4
   %246 = sext i32 %.val.val.i.i.i to i64
   %247 = icmp eq i32 %.val.val.i.i.i, %243
-  br i1 %247, label %"$source_name.exit.i.i", label %else2.i.i.i
+  br i1 %247, label %"$anon (./terra/base/codes.t:4).545.exit.i.i", label %else2.i.i.i
 
 else2.i.i.i:                                      ; preds = %else.i.i.i
   %248 = getelementptr inbounds i8, ptr %made, i64 60
@@ -34768,12 +34768,12 @@ merge.i.i.i.i:                                    ; preds = %else2.i.i.i
 "$Plan.positions_of_pool.exit.i.i.i":             ; preds = %merge.i.i.i.i, %else2.i.i.i
   %common.ret.op.i.i.i.i = phi i64 [ %256, %merge.i.i.i.i ], [ %246, %else2.i.i.i ]
   %257 = icmp eq i64 %common.ret.op.i.i.i.i, %244
-  %spec.select.i54.i = select i1 %257, ptr @"$string.544", ptr @"$string.545"
-  br label %"$source_name.exit.i.i"
+  %spec.select.i54.i = select i1 %257, ptr @"$string.548", ptr @"$string.549"
+  br label %"$anon (./terra/base/codes.t:4).545.exit.i.i"
 
-"$source_name.exit.i.i":                          ; preds = %"$Plan.positions_of_pool.exit.i.i.i", %else.i.i.i, %"$JsonWriter.integer.exit978"
-  %common.ret.op.i9.i.i = phi ptr [ @"$string.543", %else.i.i.i ], [ @"$string.542", %"$JsonWriter.integer.exit978" ], [ %spec.select.i54.i, %"$Plan.positions_of_pool.exit.i.i.i" ]
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.541")
+"$anon (./terra/base/codes.t:4).545.exit.i.i":    ; preds = %"$Plan.positions_of_pool.exit.i.i.i", %else.i.i.i, %"$JsonWriter.integer.exit978"
+  %common.ret.op.i9.i.i = phi ptr [ @"$string.547", %else.i.i.i ], [ @"$string.546", %"$JsonWriter.integer.exit978" ], [ %spec.select.i54.i, %"$Plan.positions_of_pool.exit.i.i.i" ]
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.544")
   %258 = load i64, ptr %9, align 8
   %259 = add i64 %258, 1
   %260 = load i64, ptr %10, align 8
@@ -34781,7 +34781,7 @@ merge.i.i.i.i:                                    ; preds = %else2.i.i.i
   %.pre.i.i.i.i11.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i10.i.i, label %merge.i.i.i.i.i13.i.i, label %"$Vector.push.83.exit.thread.i.i.i12.i.i"
 
-merge.i.i.i.i.i13.i.i:                            ; preds = %"$source_name.exit.i.i"
+merge.i.i.i.i.i13.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).545.exit.i.i"
   %261 = shl i64 %260, 1
   %spec.select.i.i.i.i.i14.i.i = call i64 @llvm.smax.i64(i64 %261, i64 %259)
   %spec.store.select.i.i.i.i.i15.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i14.i.i, i64 8)
@@ -34795,9 +34795,9 @@ merge7.i.i.i.i.i16.i.i:                           ; preds = %merge.i.i.i.i.i13.i
   %.pre10.i.i.i.i17.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.83.exit.thread.i.i.i12.i.i"
 
-"$Vector.push.83.exit.thread.i.i.i12.i.i":        ; preds = %merge7.i.i.i.i.i16.i.i, %"$source_name.exit.i.i"
-  %264 = phi i64 [ %.pre10.i.i.i.i17.i.i, %merge7.i.i.i.i.i16.i.i ], [ %258, %"$source_name.exit.i.i" ]
-  %265 = phi ptr [ %262, %merge7.i.i.i.i.i16.i.i ], [ %.pre.i.i.i.i11.i.i, %"$source_name.exit.i.i" ]
+"$Vector.push.83.exit.thread.i.i.i12.i.i":        ; preds = %merge7.i.i.i.i.i16.i.i, %"$anon (./terra/base/codes.t:4).545.exit.i.i"
+  %264 = phi i64 [ %.pre10.i.i.i.i17.i.i, %merge7.i.i.i.i.i16.i.i ], [ %258, %"$anon (./terra/base/codes.t:4).545.exit.i.i" ]
+  %265 = phi ptr [ %262, %merge7.i.i.i.i.i16.i.i ], [ %.pre.i.i.i.i11.i.i, %"$anon (./terra/base/codes.t:4).545.exit.i.i" ]
   %266 = getelementptr i8, ptr %265, i64 %264
   store i8 58, ptr %266, align 1
   %267 = load i64, ptr %9, align 8
@@ -34817,7 +34817,7 @@ then.i.i.i18.i.i:                                 ; preds = %merge.i.i.i.i.i13.i
   %270 = getelementptr i8, ptr %.val.i.i, i64 132
   %.val.val.i.i = load i32, ptr %270, align 4
   %271 = sext i32 %.val.val.i.i to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.546")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.550")
   %272 = load i64, ptr %9, align 8
   %273 = add i64 %272, 1
   %274 = load i64, ptr %10, align 8
@@ -34900,7 +34900,7 @@ then2.i.i.i.i941:                                 ; preds = %merge.i.i.i.i940
   %297 = getelementptr inbounds i8, ptr %made, i64 200
   %298 = load i32, ptr %297, align 8
   %299 = sext i32 %298 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.547")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.551")
   %300 = load i64, ptr %9, align 8
   %301 = add i64 %300, 1
   %302 = load i64, ptr %10, align 8
@@ -34983,7 +34983,7 @@ then2.i.i.i.i920:                                 ; preds = %merge.i.i.i.i919
   %325 = getelementptr inbounds i8, ptr %made, i64 48
   %326 = load i32, ptr %325, align 8
   %327 = icmp sgt i32 %326, 0
-  br i1 %327, label %"$source_name.exit49.i.i", label %else.i39.i.i
+  br i1 %327, label %"$anon (./terra/base/codes.t:4).545.exit49.i.i", label %else.i39.i.i
 
 else.i39.i.i:                                     ; preds = %"$JsonWriter.integer.exit936"
   %328 = load i32, ptr %297, align 8
@@ -34992,18 +34992,18 @@ else.i39.i.i:                                     ; preds = %"$JsonWriter.intege
   %330 = trunc i8 %.val.i40.i.i to i1
   %331 = select i1 %330, i32 64, i32 256
   %332 = icmp eq i32 %328, %331
-  br i1 %332, label %"$source_name.exit49.i.i", label %else2.i41.i.i
+  br i1 %332, label %"$anon (./terra/base/codes.t:4).545.exit49.i.i", label %else2.i41.i.i
 
 else2.i41.i.i:                                    ; preds = %else.i39.i.i
   %333 = getelementptr inbounds i8, ptr %made, i64 60
   %334 = load i32, ptr %333, align 4
   %335 = icmp sgt i32 %334, 0
-  %spec.select71.i.i = select i1 %335, ptr @"$string.544", ptr @"$string.545"
-  br label %"$source_name.exit49.i.i"
+  %spec.select71.i.i = select i1 %335, ptr @"$string.548", ptr @"$string.549"
+  br label %"$anon (./terra/base/codes.t:4).545.exit49.i.i"
 
-"$source_name.exit49.i.i":                        ; preds = %else2.i41.i.i, %else.i39.i.i, %"$JsonWriter.integer.exit936"
-  %common.ret.op.i45.i.i = phi ptr [ @"$string.205", %else.i39.i.i ], [ @"$string.542", %"$JsonWriter.integer.exit936" ], [ %spec.select71.i.i, %else2.i41.i.i ]
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.548")
+"$anon (./terra/base/codes.t:4).545.exit49.i.i":  ; preds = %else2.i41.i.i, %else.i39.i.i, %"$JsonWriter.integer.exit936"
+  %common.ret.op.i45.i.i = phi ptr [ @"$string.205", %else.i39.i.i ], [ @"$string.546", %"$JsonWriter.integer.exit936" ], [ %spec.select71.i.i, %else2.i41.i.i ]
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.552")
   %336 = load i64, ptr %9, align 8
   %337 = add i64 %336, 1
   %338 = load i64, ptr %10, align 8
@@ -35011,7 +35011,7 @@ else2.i41.i.i:                                    ; preds = %else.i39.i.i
   %.pre.i.i.i.i51.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i50.i.i, label %merge.i.i.i.i.i53.i.i, label %"$Vector.push.83.exit.thread.i.i.i52.i.i"
 
-merge.i.i.i.i.i53.i.i:                            ; preds = %"$source_name.exit49.i.i"
+merge.i.i.i.i.i53.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).545.exit49.i.i"
   %339 = shl i64 %338, 1
   %spec.select.i.i.i.i.i54.i.i = call i64 @llvm.smax.i64(i64 %339, i64 %337)
   %spec.store.select.i.i.i.i.i55.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i54.i.i, i64 8)
@@ -35025,9 +35025,9 @@ merge7.i.i.i.i.i56.i.i:                           ; preds = %merge.i.i.i.i.i53.i
   %.pre10.i.i.i.i57.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.83.exit.thread.i.i.i52.i.i"
 
-"$Vector.push.83.exit.thread.i.i.i52.i.i":        ; preds = %merge7.i.i.i.i.i56.i.i, %"$source_name.exit49.i.i"
-  %342 = phi i64 [ %.pre10.i.i.i.i57.i.i, %merge7.i.i.i.i.i56.i.i ], [ %336, %"$source_name.exit49.i.i" ]
-  %343 = phi ptr [ %340, %merge7.i.i.i.i.i56.i.i ], [ %.pre.i.i.i.i51.i.i, %"$source_name.exit49.i.i" ]
+"$Vector.push.83.exit.thread.i.i.i52.i.i":        ; preds = %merge7.i.i.i.i.i56.i.i, %"$anon (./terra/base/codes.t:4).545.exit49.i.i"
+  %342 = phi i64 [ %.pre10.i.i.i.i57.i.i, %merge7.i.i.i.i.i56.i.i ], [ %336, %"$anon (./terra/base/codes.t:4).545.exit49.i.i" ]
+  %343 = phi ptr [ %340, %merge7.i.i.i.i.i56.i.i ], [ %.pre.i.i.i.i51.i.i, %"$anon (./terra/base/codes.t:4).545.exit49.i.i" ]
   %344 = getelementptr i8, ptr %343, i64 %342
   store i8 58, ptr %344, align 1
   %345 = load i64, ptr %9, align 8
@@ -35046,7 +35046,7 @@ then.i.i.i58.i.i:                                 ; preds = %merge.i.i.i.i.i53.i
   %348 = getelementptr inbounds i8, ptr %made, i64 224
   %349 = load i32, ptr %348, align 8
   %350 = sext i32 %349 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.549")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.553")
   %351 = load i64, ptr %9, align 8
   %352 = add i64 %351, 1
   %353 = load i64, ptr %10, align 8
@@ -35129,7 +35129,7 @@ then2.i.i.i.i899:                                 ; preds = %merge.i.i.i.i898
   %376 = getelementptr inbounds i8, ptr %made, i64 332
   %377 = load i32, ptr %376, align 4
   %378 = sext i32 %377 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.550")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.554")
   %379 = load i64, ptr %9, align 8
   %380 = add i64 %379, 1
   %381 = load i64, ptr %10, align 8
@@ -35216,7 +35216,7 @@ then2.i.i.i.i878:                                 ; preds = %merge.i.i.i.i877
 
 merge53.i.i.i.i:                                  ; preds = %switch.hole_check, %"$JsonWriter.integer.exit894"
   %407 = icmp eq i32 %405, 32
-  %spec.select.i.i.i.i = select i1 %407, ptr @"$string.375", ptr @"$string.159"
+  %spec.select.i.i.i.i = select i1 %407, ptr @"$string.376", ptr @"$string.159"
   br label %"$kv_dtype_name.exit.i.i"
 
 switch.hole_check:                                ; preds = %"$JsonWriter.integer.exit894"
@@ -35232,7 +35232,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 "$kv_dtype_name.exit.i.i":                        ; preds = %switch.lookup, %merge53.i.i.i.i
   %common.ret.op.i.i.i = phi ptr [ %spec.select.i.i.i.i, %merge53.i.i.i.i ], [ %reltable.intrinsic, %switch.lookup ]
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.551")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.555")
   %409 = load i64, ptr %9, align 8
   %410 = add i64 %409, 1
   %411 = load i64, ptr %10, align 8
@@ -35308,7 +35308,7 @@ switch.lookup1110:                                ; preds = %switch.hole_check11
   %435 = sext i32 %427 to i64
   %436 = mul i64 %434, %435
   %437 = mul i64 %436, %common.ret.op.i.i.i86.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.553")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.557")
   %438 = load i64, ptr %9, align 8
   %439 = add i64 %438, 1
   %440 = load i64, ptr %10, align 8
@@ -35401,7 +35401,7 @@ then2.i.i.i.i857:                                 ; preds = %merge.i.i.i.i856
   %472 = shl nsw i64 %469, 2
   %473 = mul i64 %472, %470
   %474 = mul i64 %473, %471
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.554")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.558")
   %475 = load i64, ptr %9, align 8
   %476 = add i64 %475, 1
   %477 = load i64, ptr %10, align 8
@@ -35484,7 +35484,7 @@ then2.i.i.i.i836:                                 ; preds = %merge.i.i.i.i835
   %500 = getelementptr inbounds i8, ptr %made, i64 208
   %501 = load i32, ptr %500, align 8
   %502 = sext i32 %501 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.555")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.559")
   %503 = load i64, ptr %9, align 8
   %504 = add i64 %503, 1
   %505 = load i64, ptr %10, align 8
@@ -35566,7 +35566,7 @@ then2.i.i.i.i815:                                 ; preds = %merge.i.i.i.i814
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i811)
   %528 = getelementptr inbounds i8, ptr %made, i64 376
   %529 = load i64, ptr %528, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.556")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.560")
   %530 = load i64, ptr %9, align 8
   %531 = add i64 %530, 1
   %532 = load i64, ptr %10, align 8
@@ -35649,7 +35649,7 @@ then2.i.i.i.i794:                                 ; preds = %merge.i.i.i.i793
   %555 = getelementptr inbounds i8, ptr %made, i64 368
   %556 = load i32, ptr %555, align 8
   %557 = sext i32 %556 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.544")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.548")
   %558 = load i64, ptr %9, align 8
   %559 = add i64 %558, 1
   %560 = load i64, ptr %10, align 8
@@ -35734,7 +35734,7 @@ then2.i.i.i.i773:                                 ; preds = %merge.i.i.i.i772
   %585 = load i32, ptr %500, align 8
   %586 = sext i32 %585 to i64
   %587 = mul nsw i64 %586, %584
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.557")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.561")
   %588 = load i64, ptr %9, align 8
   %589 = add i64 %588, 1
   %590 = load i64, ptr %10, align 8
@@ -35818,7 +35818,7 @@ then2.i.i.i.i752:                                 ; preds = %merge.i.i.i.i751
   %614 = getelementptr inbounds i8, ptr %made, i64 352
   %615 = load i32, ptr %614, align 8
   %616 = load i32, ptr %297, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.558")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.562")
   %617 = load i64, ptr %9, align 8
   %618 = add i64 %617, 1
   %619 = load i64, ptr %10, align 8
@@ -35903,7 +35903,7 @@ then2.i.i.i.i731:                                 ; preds = %merge.i.i.i.i730
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i727)
   %644 = getelementptr inbounds i8, ptr %made, i64 344
   %645 = load i64, ptr %644, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.559")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.563")
   %646 = load i64, ptr %9, align 8
   %647 = add i64 %646, 1
   %648 = load i64, ptr %10, align 8
@@ -35986,9 +35986,9 @@ then2.i.i.i.i710:                                 ; preds = %merge.i.i.i.i709
   %671 = getelementptr inbounds i8, ptr %made, i64 504
   %672 = load i8, ptr %671, align 8
   %673 = icmp ne i8 %672, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.560", i1 zeroext %673)
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.564", i1 zeroext %673)
   %674 = getelementptr inbounds i8, ptr %made, i64 505
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.561")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.565")
   %675 = load i64, ptr %9, align 8
   %676 = add i64 %675, 1
   %677 = load i64, ptr %10, align 8
@@ -36061,7 +36061,7 @@ then.i.i.i113.i:                                  ; preds = %merge.i.i.i.i.i108.
   %shape.sroa.63.0.copyload.i.i = load i64, ptr %shape.sroa.63.0..sroa_idx.i.i, align 8
   %shape.sroa.65.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %5, i64 120
   %shape.sroa.65.0.copyload.i.i = load i64, ptr %shape.sroa.65.0..sroa_idx.i.i, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.562")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.566")
   %687 = load i64, ptr %9, align 8
   %688 = add i64 %687, 1
   %689 = load i64, ptr %10, align 8
@@ -36141,7 +36141,7 @@ then.i3.i694:                                     ; preds = %merge.i.i.i.i689
   store i8 0, ptr %7, align 8
   %711 = mul i64 %shape.sroa.20.0.copyload.i.i, %shape.sroa.5.0.copyload.i.i
   %712 = mul i64 %711, %shape.sroa.29.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.563")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.567")
   %713 = load i64, ptr %9, align 8
   %714 = add i64 %713, 1
   %715 = load i64, ptr %10, align 8
@@ -36221,7 +36221,7 @@ then2.i.i.i.i668:                                 ; preds = %merge.i.i.i.i667
 
 "$JsonWriter.integer.exit684":                    ; preds = %then.i.i.i.i673, %merge.i.i.i.i667, %then2.i.i.i.i668
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i664)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.564")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.568")
   %738 = load i64, ptr %9, align 8
   %739 = add i64 %738, 1
   %740 = load i64, ptr %10, align 8
@@ -36301,7 +36301,7 @@ then2.i.i.i.i647:                                 ; preds = %merge.i.i.i.i646
 
 "$JsonWriter.integer.exit663":                    ; preds = %then.i.i.i.i652, %merge.i.i.i.i646, %then2.i.i.i.i647
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i643)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.565")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.569")
   %763 = load i64, ptr %9, align 8
   %764 = add i64 %763, 1
   %765 = load i64, ptr %10, align 8
@@ -36384,7 +36384,7 @@ then2.i.i.i.i626:                                 ; preds = %merge.i.i.i.i625
   %788 = mul i64 %shape.sroa.40.0.copyload.i.i, %shape.sroa.35.0.copyload.i.i
   %789 = call i64 @llvm.smax.i64(i64 %shape.sroa.29.0.copyload.i.i, i64 %788)
   %790 = mul i64 %789, %shape.sroa.5.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.566")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.570")
   %791 = load i64, ptr %9, align 8
   %792 = add i64 %791, 1
   %793 = load i64, ptr %10, align 8
@@ -36465,7 +36465,7 @@ then2.i.i.i.i605:                                 ; preds = %merge.i.i.i.i604
 "$JsonWriter.integer.exit621":                    ; preds = %then.i.i.i.i610, %merge.i.i.i.i604, %then2.i.i.i.i605
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i601)
   %816 = shl i64 %shape.sroa.5.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.567")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.571")
   %817 = load i64, ptr %9, align 8
   %818 = add i64 %817, 1
   %819 = load i64, ptr %10, align 8
@@ -36549,7 +36549,7 @@ then2.i.i.i.i584:                                 ; preds = %merge.i.i.i.i583
   %843 = add i64 %842, %shape.sroa.40.0.copyload.i.i
   %844 = mul i64 %shape.sroa.35.0.copyload.i.i, %711
   %845 = mul i64 %844, %843
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.568")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.572")
   %846 = load i64, ptr %9, align 8
   %847 = add i64 %846, 1
   %848 = load i64, ptr %10, align 8
@@ -36630,7 +36630,7 @@ then2.i.i.i.i563:                                 ; preds = %merge.i.i.i.i562
 "$JsonWriter.integer.exit579":                    ; preds = %then.i.i.i.i568, %merge.i.i.i.i562, %then2.i.i.i.i563
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i559)
   %871 = mul i64 %788, %711
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.569")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.573")
   %872 = load i64, ptr %9, align 8
   %873 = add i64 %872, 1
   %874 = load i64, ptr %10, align 8
@@ -36710,7 +36710,7 @@ then2.i.i.i.i542:                                 ; preds = %merge.i.i.i.i541
 
 "$JsonWriter.integer.exit558":                    ; preds = %then.i.i.i.i547, %merge.i.i.i.i541, %then2.i.i.i.i542
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i538)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.570")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.574")
   %897 = load i64, ptr %9, align 8
   %898 = add i64 %897, 1
   %899 = load i64, ptr %10, align 8
@@ -36792,7 +36792,7 @@ then2.i.i.i.i521:                                 ; preds = %merge.i.i.i.i520
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i517)
   %922 = shl i64 %711, 1
   %923 = mul i64 %922, %shape.sroa.46.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.571")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.575")
   %924 = load i64, ptr %9, align 8
   %925 = add i64 %924, 1
   %926 = load i64, ptr %10, align 8
@@ -36874,7 +36874,7 @@ then2.i.i.i.i500:                                 ; preds = %merge.i.i.i.i499
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i496)
   %949 = mul i64 %shape.sroa.46.0.copyload.i.i, %shape.sroa.5.0.copyload.i.i
   %950 = mul i64 %949, %shape.sroa.20.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.572")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.576")
   %951 = load i64, ptr %9, align 8
   %952 = add i64 %951, 1
   %953 = load i64, ptr %10, align 8
@@ -36954,7 +36954,7 @@ then2.i.i.i.i479:                                 ; preds = %merge.i.i.i.i478
 
 "$JsonWriter.integer.exit495":                    ; preds = %then.i.i.i.i484, %merge.i.i.i.i478, %then2.i.i.i.i479
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i475)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.573")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.577")
   %976 = load i64, ptr %9, align 8
   %977 = add i64 %976, 1
   %978 = load i64, ptr %10, align 8
@@ -37034,7 +37034,7 @@ then2.i.i.i.i458:                                 ; preds = %merge.i.i.i.i457
 
 "$JsonWriter.integer.exit474":                    ; preds = %then.i.i.i.i463, %merge.i.i.i.i457, %then2.i.i.i.i458
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i454)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.574")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.578")
   %1001 = load i64, ptr %9, align 8
   %1002 = add i64 %1001, 1
   %1003 = load i64, ptr %10, align 8
@@ -37114,7 +37114,7 @@ then2.i.i.i.i437:                                 ; preds = %merge.i.i.i.i436
 
 "$JsonWriter.integer.exit453":                    ; preds = %then.i.i.i.i442, %merge.i.i.i.i436, %then2.i.i.i.i437
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i433)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.575")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.579")
   %1026 = load i64, ptr %9, align 8
   %1027 = add i64 %1026, 1
   %1028 = load i64, ptr %10, align 8
@@ -37195,7 +37195,7 @@ then2.i.i.i.i416:                                 ; preds = %merge.i.i.i.i415
 "$JsonWriter.integer.exit432":                    ; preds = %then.i.i.i.i421, %merge.i.i.i.i415, %then2.i.i.i.i416
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i412)
   %1051 = mul i64 %shape.sroa.49.0.copyload.i.i, %816
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.576")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.580")
   %1052 = load i64, ptr %9, align 8
   %1053 = add i64 %1052, 1
   %1054 = load i64, ptr %10, align 8
@@ -37275,7 +37275,7 @@ then2.i.i.i.i395:                                 ; preds = %merge.i.i.i.i394
 
 "$JsonWriter.integer.exit411":                    ; preds = %then.i.i.i.i400, %merge.i.i.i.i394, %then2.i.i.i.i395
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i391)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.577")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.581")
   %1077 = load i64, ptr %9, align 8
   %1078 = add i64 %1077, 1
   %1079 = load i64, ptr %10, align 8
@@ -37359,7 +37359,7 @@ then2.i.i.i.i374:                                 ; preds = %merge.i.i.i.i373
   %1103 = shl i64 %shape.sroa.51.0.copyload.i.i, 2
   %1104 = mul i64 %1103, %shape.sroa.54.0.copyload.i.i
   %1105 = select i1 %1102, i64 %1104, i64 0
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.578")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.582")
   %1106 = load i64, ptr %9, align 8
   %1107 = add i64 %1106, 1
   %1108 = load i64, ptr %10, align 8
@@ -37525,7 +37525,7 @@ then2.i.i.i.i332:                                 ; preds = %merge.i.i.i.i331
 "$JsonWriter.integer.exit348":                    ; preds = %then.i.i.i.i337, %merge.i.i.i.i331, %then2.i.i.i.i332
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i328)
   %1161 = shl i64 %shape.sroa.60.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.579")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.583")
   %1162 = load i64, ptr %9, align 8
   %1163 = add i64 %1162, 1
   %1164 = load i64, ptr %10, align 8
@@ -37609,7 +37609,7 @@ then2.i.i.i.i311:                                 ; preds = %merge.i.i.i.i310
   %1188 = shl i64 %shape.sroa.0.0.copyload.i.i, 2
   %1189 = mul i64 %1188, %1133
   %1190 = select i1 %1187, i64 %1189, i64 0
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.580")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.584")
   %1191 = load i64, ptr %9, align 8
   %1192 = add i64 %1191, 1
   %1193 = load i64, ptr %10, align 8
@@ -37691,7 +37691,7 @@ then2.i.i.i.i290:                                 ; preds = %merge.i.i.i.i289
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i286)
   %1216 = sdiv i64 %shape.sroa.63.0.copyload.i.i, 2
   %1217 = mul i64 %1216, %1161
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.581")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.585")
   %1218 = load i64, ptr %9, align 8
   %1219 = add i64 %1218, 1
   %1220 = load i64, ptr %10, align 8
@@ -37771,7 +37771,7 @@ then2.i.i.i.i269:                                 ; preds = %merge.i.i.i.i268
 
 "$JsonWriter.integer.exit285":                    ; preds = %then.i.i.i.i274, %merge.i.i.i.i268, %then2.i.i.i.i269
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i265)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.582")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.586")
   %1243 = load i64, ptr %9, align 8
   %1244 = add i64 %1243, 1
   %1245 = load i64, ptr %10, align 8
@@ -37851,7 +37851,7 @@ then2.i.i.i.i248:                                 ; preds = %merge.i.i.i.i247
 
 "$JsonWriter.integer.exit264":                    ; preds = %then.i.i.i.i253, %merge.i.i.i.i247, %then2.i.i.i.i248
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i244)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.583")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.587")
   %1268 = load i64, ptr %9, align 8
   %1269 = add i64 %1268, 1
   %1270 = load i64, ptr %10, align 8
@@ -37932,7 +37932,7 @@ then2.i.i.i.i227:                                 ; preds = %merge.i.i.i.i226
 "$JsonWriter.integer.exit243":                    ; preds = %then.i.i.i.i232, %merge.i.i.i.i226, %then2.i.i.i.i227
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i223)
   %1293 = mul i64 %1134, %shape.sroa.59.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.584")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.588")
   %1294 = load i64, ptr %9, align 8
   %1295 = add i64 %1294, 1
   %1296 = load i64, ptr %10, align 8
@@ -38051,7 +38051,7 @@ then.i.i.i303.i.i:                                ; preds = %merge.i.i.i.i.i298.
 "$write_buffers.exit.i":                          ; preds = %then.i.i.i303.i.i, %"$Vector.push.83.exit.thread.i.i.i297.i.i"
   store i8 1, ptr %7, align 8
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %5)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.585")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.589")
   %1331 = load i64, ptr %9, align 8
   %1332 = add i64 %1331, 1
   %1333 = load i64, ptr %10, align 8
@@ -38248,7 +38248,7 @@ then.i3.i:                                        ; preds = %merge.i.i.i.i169
 
 "$JsonWriter.open.exit":                          ; preds = %"$Vector.push.83.exit.thread.i.i", %then.i3.i
   store i8 0, ptr %7, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.586")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.590")
   %1402 = load i64, ptr %9, align 8
   %1403 = add i64 %1402, 1
   %1404 = load i64, ptr %10, align 8
@@ -38326,7 +38326,7 @@ then2.i.i.i.i151:                                 ; preds = %merge.i.i.i.i150
 
 "$JsonWriter.integer.exit167":                    ; preds = %then.i.i.i.i156, %merge.i.i.i.i150, %then2.i.i.i.i151
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i147)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.587")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.591")
   %1425 = load i64, ptr %9, align 8
   %1426 = add i64 %1425, 1
   %1427 = load i64, ptr %10, align 8
@@ -38404,7 +38404,7 @@ then2.i.i.i.i130:                                 ; preds = %merge.i.i.i.i129
 
 "$JsonWriter.integer.exit146":                    ; preds = %then.i.i.i.i135, %merge.i.i.i.i129, %then2.i.i.i.i130
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i126)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.588")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.592")
   %1448 = load i64, ptr %9, align 8
   %1449 = add i64 %1448, 1
   %1450 = load i64, ptr %10, align 8
@@ -38482,7 +38482,7 @@ then2.i.i.i.i109:                                 ; preds = %merge.i.i.i.i108
 
 "$JsonWriter.integer.exit125":                    ; preds = %then.i.i.i.i114, %merge.i.i.i.i108, %then2.i.i.i.i109
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i105)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.589")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.593")
   %1471 = load i64, ptr %9, align 8
   %1472 = add i64 %1471, 1
   %1473 = load i64, ptr %10, align 8
@@ -38560,7 +38560,7 @@ then2.i.i.i.i88:                                  ; preds = %merge.i.i.i.i87
 
 "$JsonWriter.integer.exit104":                    ; preds = %then.i.i.i.i93, %merge.i.i.i.i87, %then2.i.i.i.i88
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i84)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.590")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.594")
   %1494 = load i64, ptr %9, align 8
   %1495 = add i64 %1494, 1
   %1496 = load i64, ptr %10, align 8
@@ -38638,7 +38638,7 @@ then2.i.i.i.i67:                                  ; preds = %merge.i.i.i.i66
 
 "$JsonWriter.integer.exit83":                     ; preds = %then.i.i.i.i72, %merge.i.i.i.i66, %then2.i.i.i.i67
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i63)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.591")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.595")
   %1517 = load i64, ptr %9, align 8
   %1518 = add i64 %1517, 1
   %1519 = load i64, ptr %10, align 8
@@ -38716,7 +38716,7 @@ then2.i.i.i.i46:                                  ; preds = %merge.i.i.i.i45
 
 "$JsonWriter.integer.exit62":                     ; preds = %then.i.i.i.i51, %merge.i.i.i.i45, %then2.i.i.i.i46
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i42)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.592")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.596")
   %1540 = load i64, ptr %9, align 8
   %1541 = add i64 %1540, 1
   %1542 = load i64, ptr %10, align 8
@@ -38794,7 +38794,7 @@ then2.i.i.i.i25:                                  ; preds = %merge.i.i.i.i24
 
 "$JsonWriter.integer.exit41":                     ; preds = %then.i.i.i.i30, %merge.i.i.i.i24, %then2.i.i.i.i25
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i21)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.593")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.597")
   %1563 = load i64, ptr %9, align 8
   %1564 = add i64 %1563, 1
   %1565 = load i64, ptr %10, align 8
@@ -39114,7 +39114,7 @@ then8.i:                                          ; preds = %merge3.i
   %38 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %37)
   %39 = getelementptr i8, ptr %37, i64 %38
   %40 = sub i64 512, %38
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 %40, ptr nonnull @"$string.532", ptr nonnull %refusal.i)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 %40, ptr nonnull @"$string.534", ptr nonnull %refusal.i)
   br label %"$Planning.grow.exit"
 
 merge7.i:                                         ; preds = %merge3.i
@@ -39208,7 +39208,7 @@ then.i:                                           ; preds = %"$options.fill_defa
 
 then2.i:                                          ; preds = %then.i
   %23 = sext i32 %22 to i64
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.481", i64 %23, i64 0, i64 64)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.483", i64 %23, i64 0, i64 64)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -39240,7 +39240,7 @@ then5.i:                                          ; preds = %merge.i
 
 then10.i:                                         ; preds = %then5.i
   %32 = sext i32 %31 to i64
-  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.482", i64 %32, i64 0, i64 65536)
+  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.484", i64 %32, i64 0, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i426.i)
   %34 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i427.i = tail call i64 @llvm.smin.i64(i64 %34, i64 1023)
@@ -39272,7 +39272,7 @@ then14.i:                                         ; preds = %merge4.i
 
 then19.i:                                         ; preds = %then14.i
   %41 = sext i32 %40 to i64
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.483", i64 %41, i64 0, i64 67108864)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.485", i64 %41, i64 0, i64 67108864)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i430.i)
   %43 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i431.i = tail call i64 @llvm.smin.i64(i64 %43, i64 1023)
@@ -39303,7 +39303,7 @@ then23.i:                                         ; preds = %merge13.i
 
 then28.i:                                         ; preds = %then23.i
   %49 = sext i32 %8 to i64
-  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.484", i64 %49, i64 1, i64 65536)
+  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.486", i64 %49, i64 1, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i434.i)
   %51 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i435.i = tail call i64 @llvm.smin.i64(i64 %51, i64 1023)
@@ -39335,7 +39335,7 @@ then32.i:                                         ; preds = %merge22.i
 
 then37.i:                                         ; preds = %then32.i
   %58 = sext i32 %57 to i64
-  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.485", i64 %58, i64 0, i64 1073741824)
+  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.487", i64 %58, i64 0, i64 1073741824)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -39351,7 +39351,7 @@ then41.i:                                         ; preds = %merge31.i
 
 then46.i:                                         ; preds = %then41.i
   %62 = sext i32 %61 to i64
-  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.486", i64 %62, i64 0, i64 2)
+  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.488", i64 %62, i64 0, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -39367,7 +39367,7 @@ then50.i:                                         ; preds = %merge40.i
 
 then55.i:                                         ; preds = %then50.i
   %66 = sext i32 %65 to i64
-  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.487", i64 %66, i64 0, i64 4096)
+  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.489", i64 %66, i64 0, i64 4096)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -39382,7 +39382,7 @@ then59.i:                                         ; preds = %merge49.i
 
 then64.i:                                         ; preds = %then59.i
   %69 = sext i32 %12 to i64
-  %70 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.488", i64 %69, i64 1, i64 1048576)
+  %70 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.490", i64 %69, i64 1, i64 1048576)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -39398,7 +39398,7 @@ then68.i:                                         ; preds = %merge58.i
 
 then73.i:                                         ; preds = %then68.i
   %73 = sext i32 %72 to i64
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.489", i64 %73, i64 0, i64 67108864)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.491", i64 %73, i64 0, i64 67108864)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -39413,7 +39413,7 @@ then77.i:                                         ; preds = %merge67.i
 
 then82.i:                                         ; preds = %then77.i
   %76 = sext i32 %16 to i64
-  %77 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.490", i64 %76, i64 1, i64 16777216)
+  %77 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.492", i64 %76, i64 1, i64 16777216)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -39429,7 +39429,7 @@ then86.i:                                         ; preds = %merge76.i
 
 then91.i:                                         ; preds = %then86.i
   %80 = sext i32 %79 to i64
-  %81 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.491", i64 %80, i64 0, i64 1)
+  %81 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.493", i64 %80, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -39446,7 +39446,7 @@ then95.i:                                         ; preds = %merge85.i
 
 then100.i:                                        ; preds = %then95.i
   %85 = sext i32 %83 to i64
-  %86 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.492", i64 %85, i64 -1, i64 2)
+  %86 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.494", i64 %85, i64 -1, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -39462,7 +39462,7 @@ then104.i:                                        ; preds = %merge94.i
 
 then109.i:                                        ; preds = %then104.i
   %89 = sext i32 %88 to i64
-  %90 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.493", i64 %89, i64 0, i64 65536)
+  %90 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.495", i64 %89, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -39479,7 +39479,7 @@ then113.i:                                        ; preds = %merge103.i
 
 then118.i:                                        ; preds = %then113.i
   %94 = sext i32 %92 to i64
-  %95 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.494", i64 %94, i64 -1, i64 1)
+  %95 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.496", i64 %94, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -39496,7 +39496,7 @@ then122.i:                                        ; preds = %merge112.i
 
 then127.i:                                        ; preds = %then122.i
   %99 = sext i32 %97 to i64
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.495", i64 %99, i64 -1, i64 1)
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", i64 %99, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -39512,7 +39512,7 @@ then131.i:                                        ; preds = %merge121.i
 
 then136.i:                                        ; preds = %then131.i
   %103 = sext i32 %102 to i64
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.496", i64 %103, i64 0, i64 1)
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.498", i64 %103, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -39528,7 +39528,7 @@ then140.i:                                        ; preds = %merge130.i
 
 then145.i:                                        ; preds = %then140.i
   %107 = sext i32 %106 to i64
-  %108 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", i64 %107, i64 0, i64 1)
+  %108 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.499", i64 %107, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -39544,7 +39544,7 @@ then149.i:                                        ; preds = %merge139.i
 
 then154.i:                                        ; preds = %then149.i
   %111 = sext i32 %110 to i64
-  %112 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.498", i64 %111, i64 0, i64 65536)
+  %112 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.500", i64 %111, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -39560,7 +39560,7 @@ then158.i:                                        ; preds = %merge148.i
 
 then163.i:                                        ; preds = %then158.i
   %115 = sext i32 %114 to i64
-  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.499", i64 %115, i64 0, i64 1)
+  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.501", i64 %115, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -39577,7 +39577,7 @@ then167.i:                                        ; preds = %merge157.i
 
 then172.i:                                        ; preds = %then167.i
   %120 = sext i32 %118 to i64
-  %121 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.500", i64 %120, i64 -1, i64 3600000)
+  %121 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.502", i64 %120, i64 -1, i64 3600000)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -39592,7 +39592,7 @@ then176.i:                                        ; preds = %merge166.i
 
 then181.i:                                        ; preds = %then176.i
   %123 = sext i32 %20 to i64
-  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.501", i64 %123, i64 1, i64 8)
+  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.503", i64 %123, i64 1, i64 8)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -39610,7 +39610,7 @@ then185.i:                                        ; preds = %merge175.i
   br i1 %.not379.i, label %common.ret, label %then190.i
 
 then190.i:                                        ; preds = %then185.i
-  %130 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.502", i64 %126, i64 0, i64 1152921504606846976)
+  %130 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i64 %126, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -39626,7 +39626,7 @@ then194.i:                                        ; preds = %merge184.i
 
 then199.i:                                        ; preds = %then194.i
   %133 = sext i32 %132 to i64
-  %134 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.503", i64 %133, i64 0, i64 100)
+  %134 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i64 %133, i64 0, i64 100)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -39644,7 +39644,7 @@ then203.i:                                        ; preds = %merge193.i
   br i1 %.not.i, label %common.ret, label %then208.i
 
 then208.i:                                        ; preds = %then203.i
-  %140 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i64 %136, i64 0, i64 1152921504606846976)
+  %140 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.506", i64 %136, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -39659,7 +39659,7 @@ then7:                                            ; preds = %merge2
   br i1 %.not66, label %common.ret, label %then10
 
 then10:                                           ; preds = %then7
-  %142 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i32 %110)
+  %142 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.507", i32 %110)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %143 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %143, i64 1023)
@@ -39690,7 +39690,7 @@ then14:                                           ; preds = %merge6
   br i1 %.not65, label %common.ret, label %then19
 
 then19:                                           ; preds = %then14
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(71) %3, ptr noundef nonnull align 1 dereferenceable(71) @"$string.506", i64 71, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(71) %3, ptr noundef nonnull align 1 dereferenceable(71) @"$string.508", i64 71, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i67)
   %149 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i68 = tail call i64 @llvm.smin.i64(i64 %149, i64 1023)
@@ -39721,7 +39721,7 @@ then23:                                           ; preds = %merge13
   br i1 %.not64, label %common.ret, label %then27
 
 then27:                                           ; preds = %then23
-  %157 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.507", i32 %40, i32 %155)
+  %157 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.509", i32 %40, i32 %155)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
   %158 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %158, i64 1023)
@@ -39802,7 +39802,7 @@ then.i.i:                                         ; preds = %then
   br i1 %.not9.i.i, label %common.ret, label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.508", i32 %1, i32 %11)
+  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.510", i32 %1, i32 %11)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %16 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %16, i64 1023)
@@ -39841,7 +39841,7 @@ then2.i:                                          ; preds = %or.lhs.false2.i.i
   br i1 %.not41.i, label %common.ret, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.509", i32 %1, ptr %21)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.511", i32 %1, ptr %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -39879,7 +39879,7 @@ then10.i:                                         ; preds = %merge1.i
 
 then14.i:                                         ; preds = %then10.i
   %36 = getelementptr i8, ptr %9, i64 32
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.510", ptr %36)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.512", ptr %36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44.i)
   %38 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i45.i = tail call i64 @llvm.smin.i64(i64 %38, i64 1023)
@@ -39926,7 +39926,7 @@ then.i.i13:                                       ; preds = %merge
   br i1 %.not9.i.i14, label %"$Library.describe.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i13
-  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.508", i32 %1, i32 %11)
+  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.510", i32 %1, i32 %11)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i11)
   %51 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i16 = tail call i64 @llvm.smin.i64(i64 %51, i64 1023)
@@ -40332,7 +40332,7 @@ then.i.i:                                         ; preds = %merge1.i
 
 then2.i.i:                                        ; preds = %then.i.i
   %42 = getelementptr i8, ptr %14, i64 52
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.511", ptr %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.513", ptr %42)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %44 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %44, i64 1023)
@@ -40465,7 +40465,7 @@ and.lhs.true15.i.i:                               ; preds = %merge9.i.i
 
 then18.i.i:                                       ; preds = %then13.i.i
   %98 = getelementptr i8, ptr %14, i64 52
-  %99 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.512", i32 %96, ptr %98, i32 %93)
+  %99 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.514", i32 %96, ptr %98, i32 %93)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i59.i.i)
   %100 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i60.i.i = call i64 @llvm.smin.i64(i64 %100, i64 1023)
@@ -40562,7 +40562,7 @@ then.i.i.i.i:                                     ; preds = %"$Plan.layout.exit.
   br i1 %.not9.i.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i.i.i77.i
 
 then2.i.i.i77.i:                                  ; preds = %then.i.i.i.i
-  %135 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.513", i32 %122, ptr nonnull @"$string.174", i32 %133)
+  %135 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.515", i32 %122, ptr nonnull @"$string.174", i32 %133)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %136 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %136, i64 1023)
@@ -40594,7 +40594,7 @@ then.i64.i.i.i:                                   ; preds = %merge.i.i.i
   br i1 %.not9.i65.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i66.i.i.i
 
 then2.i66.i.i.i:                                  ; preds = %then.i64.i.i.i
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.513", i32 %122, ptr nonnull @"$string.175", i32 %142)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.515", i32 %122, ptr nonnull @"$string.175", i32 %142)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i.i)
   %145 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i67.i.i.i = call i64 @llvm.smin.i64(i64 %145, i64 1023)
@@ -40632,7 +40632,7 @@ then.i74.i.i.i:                                   ; preds = %then7.i.i.i
   br i1 %.not9.i75.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i76.i.i.i
 
 then2.i76.i.i.i:                                  ; preds = %then.i74.i.i.i
-  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.513", i32 %122, ptr nonnull @"$string.178", i32 %153)
+  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.515", i32 %122, ptr nonnull @"$string.178", i32 %153)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i72.i.i.i)
   %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i.i = call i64 @llvm.smin.i64(i64 %156, i64 1023)
@@ -40673,7 +40673,7 @@ then.i84.i.i.i:                                   ; preds = %merge14.i.i.i
   br i1 %.not9.i85.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i86.i.i.i
 
 then2.i86.i.i.i:                                  ; preds = %then.i84.i.i.i
-  %167 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.513", i32 %122, ptr nonnull @"$string.514", i32 %165)
+  %167 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.515", i32 %122, ptr nonnull @"$string.516", i32 %165)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i82.i.i.i)
   %168 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i87.i.i.i = call i64 @llvm.smin.i64(i64 %168, i64 1023)
@@ -40700,11 +40700,11 @@ merge19.i.i.i:                                    ; preds = %merge14.i.i.i
 then24.i.i.i:                                     ; preds = %merge19.i.i.i
   %174 = getelementptr i8, ptr %55, i64 152
   %175 = load i32, ptr %174, align 4
-  %176 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.515", i32 %175, i32 %122, ptr %3)
+  %176 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.517", i32 %175, i32 %122, ptr %3)
   br label %"$Layout.check.exit.i.i"
 
 merge23.i.i.i:                                    ; preds = %merge19.i.i.i
-  %177 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.516", i32 %.val57.i.i.i, i32 %122, ptr %3)
+  %177 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.518", i32 %.val57.i.i.i, i32 %122, ptr %3)
   br label %"$Layout.check.exit.i.i"
 
 "$Layout.check.exit.i.i":                         ; preds = %merge23.i.i.i, %then24.i.i.i
@@ -40779,8 +40779,8 @@ then2.i83.i:                                      ; preds = %then.i82.i
 
 merge53.i.i.i:                                    ; preds = %switch.hole_check, %then2.i83.i
   %201 = icmp eq i32 %199, 32
-  %spec.select.i.i.i = select i1 %201, ptr @"$string.375", ptr @"$string.159"
-  br label %"$dtypes.name.exit.i.i"
+  %spec.select.i.i.i = select i1 %201, ptr @"$string.376", ptr @"$string.159"
+  br label %"$anon (./terra/base/codes.t:4).392.exit.i.i"
 
 switch.hole_check:                                ; preds = %then2.i83.i
   %switch.shifted = lshr i32 -1048569, %199
@@ -40791,25 +40791,25 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %202 = zext nneg i32 %199 to i64
   %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %202
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$dtypes.name.exit.i.i"
+  br label %"$anon (./terra/base/codes.t:4).392.exit.i.i"
 
-"$dtypes.name.exit.i.i":                          ; preds = %switch.lookup, %merge53.i.i.i
+"$anon (./terra/base/codes.t:4).392.exit.i.i":    ; preds = %switch.lookup, %merge53.i.i.i
   %common.ret.op.i.i84.i = phi ptr [ %spec.select.i.i.i, %merge53.i.i.i ], [ %switch.load, %switch.lookup ]
   %203 = load i32, ptr %.sroa.4.0.cache.sroa_idx.i.i, align 4
   %204 = load i32, ptr %.sroa.5.0.cache.sroa_idx.i.i, align 8
   %205 = load i32, ptr %.sroa.6.0.cache.sroa_idx.i.i, align 4
-  %206 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.519", ptr nonnull %common.ret.op.i.i84.i, i32 %203, i32 %204, i32 %205)
+  %206 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.521", ptr nonnull %common.ret.op.i.i84.i, i32 %203, i32 %204, i32 %205)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i80.i)
   %207 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i85.i = call i64 @llvm.smin.i64(i64 %207, i64 1023)
   %208 = icmp sgt i64 %207, 0
   br i1 %208, label %then2.i.i.i88.i, label %"$printable.clean.exit.i86.i"
 
-then2.i.i.i88.i:                                  ; preds = %"$dtypes.name.exit.i.i"
+then2.i.i.i88.i:                                  ; preds = %"$anon (./terra/base/codes.t:4).392.exit.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i80.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i85.i, i1 false)
   br label %"$printable.clean.exit.i86.i"
 
-"$printable.clean.exit.i86.i":                    ; preds = %then2.i.i.i88.i, %"$dtypes.name.exit.i.i"
+"$printable.clean.exit.i86.i":                    ; preds = %then2.i.i.i88.i, %"$anon (./terra/base/codes.t:4).392.exit.i.i"
   %209 = getelementptr i8, ptr %raw.i.i80.i, i64 %spec.select.i.i.i85.i
   store i8 0, ptr %209, align 1
   %210 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i80.i)
@@ -40855,7 +40855,7 @@ then:                                             ; preds = %entry
   br i1 %.not9, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.513", i32 %2, ptr %0, i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.515", i32 %2, ptr %0, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -40912,7 +40912,7 @@ then2:                                            ; preds = %then
   %14 = load ptr, ptr %0, align 8
   %15 = getelementptr i8, ptr %14, i64 68
   %16 = load i32, ptr %15, align 4
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.517", i32 %16)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.519", i32 %16)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -41550,7 +41550,7 @@ then2.i:                                          ; preds = %then.i
   %19 = load i32, ptr %10, align 4
   %20 = load i32, ptr %1, align 4
   %21 = load i32, ptr %8, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.518", i32 %18, i32 %19, i32 %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.520", i32 %18, i32 %19, i32 %20, i32 %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %17)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -41653,7 +41653,7 @@ then2.i:                                          ; preds = %then.i
   %21 = load i32, ptr %12, align 4
   %22 = load i32, ptr %2, align 4
   %23 = load i32, ptr %10, align 4
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.518", i32 %20, i32 %21, i32 %22, i32 %23)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.520", i32 %20, i32 %21, i32 %22, i32 %23)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %19)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -41795,8 +41795,8 @@ merge1.i:                                         ; preds = %whilebody.i
   %.pre = load i32, ptr %14, align 4
   br label %merge1
 
-common.ret:                                       ; preds = %"$anon (./terra/plan/sizes.t:30).exit.thread", %"$anon (./terra/plan/sizes.t:30).exit", %merge7, %"$anon (./terra/plan/sizes.t:30).523.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i31, %"$anon (./terra/plan/sizes.t:30).523.exit" ], [ %54, %merge7 ], [ %32, %"$anon (./terra/plan/sizes.t:30).exit" ], [ %27, %"$anon (./terra/plan/sizes.t:30).exit.thread" ]
+common.ret:                                       ; preds = %"$anon (./terra/plan/sizes.t:30).exit.thread", %"$anon (./terra/plan/sizes.t:30).exit", %merge7, %"$anon (./terra/plan/sizes.t:30).525.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i31, %"$anon (./terra/plan/sizes.t:30).525.exit" ], [ %54, %merge7 ], [ %32, %"$anon (./terra/plan/sizes.t:30).exit" ], [ %27, %"$anon (./terra/plan/sizes.t:30).exit.thread" ]
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %"$anon (./terra/plan/sizes.t:30).exit.merge1_crit_edge", %merge
@@ -41827,7 +41827,7 @@ whilebody.i32:                                    ; preds = %then8, %merge1.i37
   %47 = add i64 %.neg.i35, %high.018.i33
   %48 = call fastcc i32 @"$choose_pages_of_context"(ptr nonnull %0, i64 %47, ptr nonnull %fits.i29, ptr %1)
   %.not.i36 = icmp eq i32 %48, 0
-  br i1 %.not.i36, label %merge1.i37, label %"$anon (./terra/plan/sizes.t:30).523.exit"
+  br i1 %.not.i36, label %merge1.i37, label %"$anon (./terra/plan/sizes.t:30).525.exit"
 
 merge1.i37:                                       ; preds = %whilebody.i32
   %49 = load i8, ptr %fits.i29, align 1
@@ -41841,9 +41841,9 @@ merge1.i37:                                       ; preds = %whilebody.i32
 merge.i30:                                        ; preds = %merge1.i37, %then8
   %low.0.lcssa.i = phi i64 [ %44, %then8 ], [ %low.1.i38, %merge1.i37 ]
   %53 = call fastcc i32 @"$choose_pages_of_context"(ptr nonnull %0, i64 %low.0.lcssa.i, ptr nonnull %fits.i29, ptr %1)
-  br label %"$anon (./terra/plan/sizes.t:30).523.exit"
+  br label %"$anon (./terra/plan/sizes.t:30).525.exit"
 
-"$anon (./terra/plan/sizes.t:30).523.exit":       ; preds = %whilebody.i32, %merge.i30
+"$anon (./terra/plan/sizes.t:30).525.exit":       ; preds = %whilebody.i32, %merge.i30
   %common.ret.op.i31 = phi i32 [ %53, %merge.i30 ], [ %48, %whilebody.i32 ]
   call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i29)
   br label %common.ret
@@ -42207,7 +42207,7 @@ then.i52.i:                                       ; preds = %"$Layout.local_mlp_
 then2.i:                                          ; preds = %"$Layout.num_local_experts.exit.i"
   %94 = load i32, ptr %17, align 4
   %95 = load i32, ptr %9, align 4
-  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.520", i32 %94, i32 %95)
+  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.522", i32 %94, i32 %95)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %97 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %97, i64 1023)
@@ -42355,7 +42355,7 @@ entry:
 merge53.i:                                        ; preds = %switch.hole_check, %entry
   %11 = icmp eq i32 %9, 32
   %spec.select.i = select i1 %11, i64 8, i64 0
-  br label %"$dtypes.bytes.exit"
+  br label %"$anon (./terra/base/codes.t:4).326.exit"
 
 switch.hole_check:                                ; preds = %entry
   %switch.shifted = lshr i32 -1048569, %9
@@ -42366,9 +42366,9 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %12 = zext nneg i32 %9 to i64
   %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %12
   %switch.load = load i64, ptr %switch.gep, align 8
-  br label %"$dtypes.bytes.exit"
+  br label %"$anon (./terra/base/codes.t:4).326.exit"
 
-"$dtypes.bytes.exit":                             ; preds = %switch.lookup, %merge53.i
+"$anon (./terra/base/codes.t:4).326.exit":        ; preds = %switch.lookup, %merge53.i
   %common.ret.op.i = phi i64 [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
   %13 = getelementptr i8, ptr %2, i64 88
   %14 = load i32, ptr %13, align 4
@@ -42383,14 +42383,14 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %20 = icmp sgt i32 %.val10.i, 0
   br i1 %20, label %then.i, label %merge.i
 
-then.i:                                           ; preds = %"$dtypes.bytes.exit"
+then.i:                                           ; preds = %"$anon (./terra/base/codes.t:4).326.exit"
   %21 = getelementptr i8, ptr %2, i64 144
   %.val11.val.i = load i32, ptr %21, align 4
   %22 = sdiv i32 %.val11.val.i, %4
   br label %merge.i
 
-merge.i:                                          ; preds = %then.i, %"$dtypes.bytes.exit"
-  %width.0.i = phi i32 [ %22, %then.i ], [ 0, %"$dtypes.bytes.exit" ]
+merge.i:                                          ; preds = %then.i, %"$anon (./terra/base/codes.t:4).326.exit"
+  %width.0.i = phi i32 [ %22, %then.i ], [ 0, %"$anon (./terra/base/codes.t:4).326.exit" ]
   %23 = getelementptr i8, ptr %2, i64 92
   %.val.i = load i32, ptr %23, align 4
   %24 = icmp slt i32 %.val10.i, %.val.i
@@ -42584,7 +42584,7 @@ entry:
   %80 = sdiv i64 %79, 256
   %reass.add.i = add nsw i64 %69, %80
   %reass.mul.i = shl i64 %reass.add.i, 8
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).522"(ptr %0, ptr nonnull %3, ptr %2)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).524"(ptr %0, ptr nonnull %3, ptr %2)
   %81 = getelementptr i8, ptr %0, i64 216
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i)
   %82 = load i32, ptr %16, align 4, !noalias !92
@@ -42592,7 +42592,7 @@ entry:
   %.sroa.2.0.narrow.sroa_idx.i = getelementptr inbounds i8, ptr %narrow.i, i64 4
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %16, i64 24, i1 false)
   %83 = load ptr, ptr %0, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:115).522"(ptr %81, ptr nonnull %narrow.i, ptr %83)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:115).524"(ptr %81, ptr nonnull %narrow.i, ptr %83)
   %84 = getelementptr i8, ptr %0, i64 184
   %85 = getelementptr i8, ptr %0, i64 400
   %86 = load <4 x ptr>, ptr %84, align 8
@@ -43033,7 +43033,7 @@ entry:
 }
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: readwrite)
-define internal fastcc void @"$anon (./terra/scheduling/batch.t:115).522"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
+define internal fastcc void @"$anon (./terra/scheduling/batch.t:115).524"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
 entry:
   %3 = getelementptr i8, ptr %0, i64 16
   store ptr %2, ptr %3, align 8
@@ -43450,7 +43450,7 @@ then2:                                            ; preds = %then
   %11 = load i32, ptr %10, align 4
   %12 = getelementptr i8, ptr %0, i64 208
   %13 = load i32, ptr %12, align 4
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.524", i32 %3, i32 %11, i32 %13, i64 2147483647)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.526", i32 %3, i32 %11, i32 %13, i64 2147483647)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -43580,7 +43580,7 @@ then7:                                            ; preds = %"$Plan.most_pages_o
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
   %66 = getelementptr i8, ptr %0, i64 204
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.525", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.527", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
   %69 = getelementptr i8, ptr %0, i64 504
   store i8 0, ptr %69, align 1
   %70 = getelementptr i8, ptr %0, i64 505
@@ -43596,7 +43596,7 @@ then10:                                           ; preds = %else8
   %73 = getelementptr i8, ptr %0, i64 504
   store i8 0, ptr %73, align 1
   %74 = getelementptr i8, ptr %0, i64 505
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %74, ptr noundef nonnull align 1 dereferenceable(52) @"$string.526", i64 52, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %74, ptr noundef nonnull align 1 dereferenceable(52) @"$string.528", i64 52, i1 false)
   br label %merge6
 
 else11:                                           ; preds = %else8
@@ -43676,7 +43676,7 @@ then.i4.i.i:                                      ; preds = %entry
   br i1 %36, label %then.i18, label %else.i
 
 then.i18:                                         ; preds = %"$Plan.room_for_pages.exit.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.527", i64 101, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.529", i64 101, i1 false)
   br label %"$Plan.suggest.exit"
 
 else.i:                                           ; preds = %"$Plan.room_for_pages.exit.i"
@@ -43688,7 +43688,7 @@ else.i:                                           ; preds = %"$Plan.room_for_pag
 then1.i:                                          ; preds = %else.i
   %40 = sext i32 %35 to i64
   %41 = mul i64 %33, %40
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.528", i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.530", i64 %41)
   br label %"$Plan.suggest.exit"
 
 else2.i:                                          ; preds = %else.i
@@ -43699,13 +43699,13 @@ else2.i:                                          ; preds = %else.i
   br i1 %.not.i, label %else4.i, label %then3.i
 
 then3.i:                                          ; preds = %else2.i
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.529", i64 %33)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.531", i64 %33)
   br label %"$Plan.suggest.exit"
 
 else4.i:                                          ; preds = %else2.i
   %47 = sext i32 %35 to i64
   %48 = mul nsw i64 %33, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.530", i64 %33, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.532", i64 %33, i64 %48)
   br label %"$Plan.suggest.exit"
 
 "$Plan.suggest.exit":                             ; preds = %then.i18, %then1.i, %then3.i, %else4.i
@@ -43739,7 +43739,7 @@ then.i26:                                         ; preds = %"$Plan.suggest.exit
   %67 = load i32, ptr %66, align 4
   %68 = load i64, ptr %29, align 8
   %69 = sub i64 %26, %68
-  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.531", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
+  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.533", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
   %71 = getelementptr i8, ptr %0, i64 504
   store i8 0, ptr %71, align 1
   %72 = getelementptr i8, ptr %0, i64 505
@@ -44132,7 +44132,7 @@ then.i.i:                                         ; preds = %"$Loop.enter_turn.e
   br i1 %.not23.i.i, label %"$Engine.begin_profile.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.594", i64 29, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.598", i64 29, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -44190,7 +44190,7 @@ or.lhs.false1.i.i.i:                              ; preds = %merge.i.i
   br i1 %or.cond.i.i.i12, label %then.i.i.i14, label %merge.i.i.i13
 
 then3.i.i.i:                                      ; preds = %then.i.i.i14
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.595", i32 %60)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.599", i32 %60)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %79 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -44461,7 +44461,7 @@ then:                                             ; preds = %entry
   br i1 %.not25, label %common.ret, label %then3
 
 then3:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.596", ptr nonnull @"$string.597")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.600", ptr nonnull @"$string.601")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -44598,7 +44598,7 @@ then.i:                                           ; preds = %"$Loop.enter_turn.e
   br i1 %.not.i, label %"$Engine.end_profile.exit", label %then3.i
 
 then3.i:                                          ; preds = %then.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.598", i64 21, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.602", i64 21, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %59 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -44644,7 +44644,7 @@ then.i3.i.i.i:                                    ; preds = %else.i
   store i8 0, ptr %64, align 8
   %69 = getelementptr i8, ptr %57, i64 1600
   %70 = load i64, ptr %69, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.599")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.603")
   %71 = load i64, ptr %65, align 8
   %72 = add i64 %71, 1
   %73 = load i64, ptr %66, align 8
@@ -44722,7 +44722,7 @@ then2.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i82.i.i
 
 "$JsonWriter.integer.exit.i.i":                   ; preds = %then2.i.i.i.i.i.i, %merge.i.i.i.i82.i.i, %then.i.i.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.600")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.604")
   %95 = load i64, ptr %65, align 8
   %96 = add i64 %95, 1
   %97 = load i64, ptr %66, align 8
@@ -44888,7 +44888,7 @@ then.i3.i123.i.i:                                 ; preds = %merge.i.i.i.i118.i.
 "$JsonWriter.open.exit134.i.i":                   ; preds = %then.i3.i123.i.i, %"$Vector.push.83.exit.thread.i.i117.i.i"
   store i8 0, ptr %64, align 8
   %140 = load ptr, ptr %122, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.448")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.450")
   %141 = load i64, ptr %65, align 8
   %142 = add i64 %141, 1
   %143 = load i64, ptr %66, align 8
@@ -44927,7 +44927,7 @@ then.i.i.i14.i.i:                                 ; preds = %merge.i.i.i.i.i9.i.
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr readonly %140)
   %151 = getelementptr i8, ptr %122, i64 8
   %152 = load i64, ptr %151, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.601")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.605")
   %153 = load i64, ptr %65, align 8
   %154 = add i64 %153, 1
   %155 = load i64, ptr %66, align 8
@@ -45005,7 +45005,7 @@ then2.i.i.i.i139.i.i:                             ; preds = %merge.i.i.i.i138.i.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i135.i.i)
   %175 = getelementptr i8, ptr %122, i64 16
   %176 = load i64, ptr %175, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.602")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.606")
   %177 = load i64, ptr %65, align 8
   %178 = add i64 %177, 1
   %179 = load i64, ptr %66, align 8
@@ -45240,7 +45240,7 @@ then:                                             ; preds = %entry
   br i1 %.not23, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.596", ptr nonnull @"$string.603")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.600", ptr nonnull @"$string.607")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -45400,7 +45400,7 @@ merge:                                            ; preds = %entry
   %5 = load i64, ptr %4, align 8
   %spec.store.select = tail call i64 @llvm.smin.i64(i64 %5, i64 8000000000)
   %6 = getelementptr i8, ptr %0, i64 1832
-  store ptr @"$string.604", ptr %6, align 8
+  store ptr @"$string.608", ptr %6, align 8
   %7 = getelementptr i8, ptr %0, i64 1840
   store i32 -1, ptr %7, align 4
   %8 = getelementptr i8, ptr %0, i64 1848
@@ -45564,7 +45564,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.605", i32 %1, i32 %.pre.i)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.609", i32 %1, i32 %.pre.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %53 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %53, i64 1023)
@@ -45741,7 +45741,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %171, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.606", i32 %1, i64 %.lcssa36)
+  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.610", i32 %1, i64 %.lcssa36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56.i.i.i.i)
   %173 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i57.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %173, i64 1023)
@@ -45868,7 +45868,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.607", i64 %184)
+  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.611", i64 %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i)
   %226 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i61.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %226, i64 1023)
@@ -45951,7 +45951,7 @@ forbody.i69.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i71.i.i.i.i:                                 ; preds = %forbody.i69.i.i.i.i
   %258 = load i64, ptr %251, align 8
-  %259 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.608", i32 %1, i64 %258, i32 %256)
+  %259 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.612", i32 %1, i64 %258, i32 %256)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i66.i.i.i.i)
   %260 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i73.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %260, i64 1023)
@@ -46023,7 +46023,7 @@ and.lhs.true.i42.i.i:                             ; preds = %whilebody.i.i5.i
   br i1 %.not.i.i, label %then2.i.i14, label %merge1.i.i
 
 then2.i.i14:                                      ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.609", i32 %286, i32 %1)
+  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.613", i32 %286, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %288 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %288, i64 1023)
@@ -47218,7 +47218,7 @@ then:                                             ; preds = %forbody
 
 then.i:                                           ; preds = %then
   %35 = load i64, ptr %28, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.610", i64 %30, i64 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.614", i64 %30, i64 %35)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -47616,7 +47616,7 @@ entry:
   br i1 %18, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.611", ptr %19, align 8
+  store ptr @"$string.615", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %25 = load i64, ptr %21, align 8
   %26 = add i64 %25, 1
@@ -47649,7 +47649,7 @@ then2:                                            ; preds = %then
   br label %common.ret
 
 else:                                             ; preds = %entry
-  store ptr @"$string.612", ptr %19, align 8
+  store ptr @"$string.616", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %37 = load i64, ptr %21, align 8
   %38 = add i64 %37, 1
@@ -47679,7 +47679,7 @@ then6:                                            ; preds = %else
 
 merge:                                            ; preds = %else, %then
   %49 = getelementptr i8, ptr %0, i64 1832
-  store ptr @"$string.613", ptr %49, align 8
+  store ptr @"$string.617", ptr %49, align 8
   %50 = getelementptr i8, ptr %0, i64 1840
   store i32 -1, ptr %50, align 4
   %51 = getelementptr i8, ptr %0, i64 1848
@@ -47735,7 +47735,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = getelementptr i8, ptr %0, i64 1832
-  store ptr @"$string.614", ptr %13, align 8
+  store ptr @"$string.618", ptr %13, align 8
   %14 = getelementptr i8, ptr %0, i64 1840
   store i32 -1, ptr %14, align 4
   %15 = getelementptr i8, ptr %0, i64 1848
@@ -47784,7 +47784,7 @@ merge:                                            ; preds = %entry, %then
   %39 = getelementptr inbounds i8, ptr %args, i64 24
   store ptr %38, ptr %39, align 8
   %40 = getelementptr i8, ptr %0, i64 1832
-  store ptr @"$string.579", ptr %40, align 8
+  store ptr @"$string.583", ptr %40, align 8
   %41 = getelementptr i8, ptr %0, i64 1840
   store i32 -1, ptr %41, align 4
   %42 = getelementptr i8, ptr %0, i64 1848
@@ -47826,7 +47826,7 @@ entry:
   %3 = getelementptr i8, ptr %0, i64 1856
   store ptr %3, ptr %args, align 8
   %4 = getelementptr i8, ptr %0, i64 1832
-  store ptr @"$string.615", ptr %4, align 8
+  store ptr @"$string.619", ptr %4, align 8
   %5 = getelementptr i8, ptr %0, i64 1840
   store i32 -1, ptr %5, align 4
   %6 = getelementptr i8, ptr %0, i64 1848
@@ -48048,7 +48048,7 @@ merge.i.i.i12:                                    ; preds = %forbody.i.i.i.i
   br i1 %.not1.i.i.i.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge.i.i.i12
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.617", i64 %51)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.621", i64 %51)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %69 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %69, i64 1023)
@@ -48074,7 +48074,7 @@ merge.i.i.i.i:                                    ; preds = %merge.i.i.i12
   br i1 %.not43.i.i.i.i, label %merge4.i.i.i.i, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.618", i32 %66, i64 %51, i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.622", i32 %66, i64 %51, i32 %74)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i46.i.i.i.i)
   %76 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i47.i.i.i.i = call i64 @llvm.smin.i64(i64 %76, i64 1023)
@@ -48100,7 +48100,7 @@ merge4.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   br i1 %82, label %then13.i.i.i.i, label %merge4.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %merge4.i.i.i.i
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.619", i32 %66, i64 %51, i32 %81)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.623", i32 %66, i64 %51, i32 %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i.i.i)
   %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i51.i.i.i.i = call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -48190,7 +48190,7 @@ merge1.i.i:                                       ; preds = %then3.i.i, %and.lhs
   br label %merge.i
 
 then2.i:                                          ; preds = %then.i
-  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.616", i32 %2)
+  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.620", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %117 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %117, i64 1023)
@@ -48358,7 +48358,7 @@ then.i.i.i13:                                     ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i13
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.620", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.624", i64 20, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -48387,7 +48387,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i11
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.621", i32 %59, i32 152)
+  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.625", i32 %59, i32 152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i84.i.i.i)
   %61 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i85.i.i.i = tail call i64 @llvm.smin.i64(i64 %61, i64 1023)
@@ -48426,7 +48426,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.625", i32 %72)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.629", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %75 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %75, i64 1023)
@@ -48456,7 +48456,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.626", i32 %81, i32 %72)
+  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.630", i32 %81, i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i95.i.i.i.i)
   %83 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i96.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %83, i64 1023)
@@ -48486,7 +48486,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.627", i64 %89)
+  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.631", i64 %89)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i99.i.i.i.i)
   %92 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i100.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -48516,7 +48516,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.628", i32 %98)
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.632", i32 %98)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -48534,7 +48534,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %103, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.629", i32 %98, i32 %42)
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.633", i32 %98, i32 %42)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -48554,7 +48554,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i88.i.i.i
 
 then2.i.i88.i.i.i:                                ; preds = %then.i.i.i.i.i
-  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.630", i32 %111, i32 %48, i32 %50)
+  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.634", i32 %111, i32 %48, i32 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %114 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %114, i64 1023)
@@ -48590,14 +48590,14 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.641", i32 %122)
+  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.645", i32 %122)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge21.i.i.i:                                    ; preds = %merge17.i.i.i
   %125 = getelementptr i8, ptr %1, i64 72
   %126 = load ptr, ptr %125, align 8
-  %127 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.642", ptr %126, i32 %122, i32 %42, ptr %3)
+  %127 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.646", ptr %126, i32 %122, i32 %42, ptr %3)
   %.not79.i.i.i = icmp eq i32 %127, 0
   br i1 %.not79.i.i.i, label %merge30.i.i.i, label %"$Loop.submit.exit"
 
@@ -49007,7 +49007,7 @@ and.lhs.true.i.i38.i.i.i:                         ; preds = %forcond.i.i.i46.i.i
   %301 = load i64, ptr %285, align 8
   %.not.i.i.i.i39.i.i.i = icmp slt i64 %301, %300
   %.pre.i.i.i.i.i.i = load ptr, ptr %283, align 8
-  br i1 %.not.i.i.i.i39.i.i.i, label %merge.i.i.i.i40.i.i.i, label %"$Vector.push.653.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i39.i.i.i, label %merge.i.i.i.i40.i.i.i, label %"$Vector.push.657.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i40.i.i.i:                            ; preds = %and.lhs.true.i.i38.i.i.i
   %302 = shl i64 %301, 1
@@ -49022,9 +49022,9 @@ merge7.i.i.i.i43.i.i.i:                           ; preds = %merge.i.i.i.i40.i.i
   store ptr %304, ptr %283, align 8
   store i64 %spec.store.select.i.i.i.i42.i.i.i, ptr %285, align 8
   %.pre10.i.i.i44.i.i.i = load i64, ptr %284, align 8
-  br label %"$Vector.push.653.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.657.exit.thread.i.i.i.i.i"
 
-"$Vector.push.653.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i43.i.i.i, %and.lhs.true.i.i38.i.i.i
+"$Vector.push.657.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i43.i.i.i, %and.lhs.true.i.i38.i.i.i
   %306 = phi i64 [ %.pre10.i.i.i44.i.i.i, %merge7.i.i.i.i43.i.i.i ], [ %299, %and.lhs.true.i.i38.i.i.i ]
   %307 = phi ptr [ %304, %merge7.i.i.i.i43.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i38.i.i.i ]
   %308 = getelementptr %108, ptr %307, i64 %306
@@ -49034,7 +49034,7 @@ merge7.i.i.i.i43.i.i.i:                           ; preds = %merge.i.i.i.i40.i.i
   store i64 %310, ptr %284, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.653.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i49.i.i.i", %forbody.lr.ph.i.i.i45.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.657.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i49.i.i.i", %forbody.lr.ph.i.i.i45.i.i.i
   %311 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %311, %279
   br i1 %exitcond.not.i.i.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i.i.i.i
@@ -49181,7 +49181,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %374 = load i32, ptr %68, align 4
-  %375 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.655", i32 %374)
+  %375 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.659", i32 %374)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %376 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %376, i64 1023)
@@ -49214,7 +49214,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %385 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.656", i64 %382, i32 %46)
+  %385 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.660", i64 %382, i32 %46)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i61.i.i)
   %386 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i62.i.i = tail call i64 @llvm.smin.i64(i64 %386, i64 1023)
@@ -49282,7 +49282,7 @@ then.i67.i.i:                                     ; preds = %merge.i33.i
   br i1 %.not.i.i, label %then6.i, label %then2.i69.i.i
 
 then2.i69.i.i:                                    ; preds = %then.i67.i.i
-  %409 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.630", i32 %407, i32 %402, i32 %403)
+  %409 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.634", i32 %407, i32 %402, i32 %403)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i)
   %410 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i70.i.i = tail call i64 @llvm.smin.i64(i64 %410, i64 1023)
@@ -49319,7 +49319,7 @@ then2.i76.i.i:                                    ; preds = %then.i75.i.i
   %421 = load i32, ptr %420, align 4
   %422 = getelementptr i8, ptr %25, i64 6492
   %423 = load i32, ptr %422, align 4
-  %424 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.657", i64 %416, i32 %421, i32 %423)
+  %424 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.661", i64 %416, i32 %421, i32 %423)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
   %425 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %425, i64 1023)
@@ -49368,7 +49368,7 @@ then2.i84.i.i:                                    ; preds = %merge.i.i37.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i38.i
 
 then5.i.i38.i:                                    ; preds = %then2.i84.i.i
-  %444 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.658", i32 %435)
+  %444 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.662", i32 %435)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i81.i.i)
   %445 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i85.i.i = tail call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -49410,7 +49410,7 @@ then2.i91.i.i:                                    ; preds = %merge.i89.i.i
 
 then5.i93.i.i:                                    ; preds = %then2.i91.i.i
   %458 = call ptr @strerror(i32 %456)
-  %459 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.661", ptr %458)
+  %459 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.665", ptr %458)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i)
   %460 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i94.i.i = call i64 @llvm.smin.i64(i64 %460, i64 1023)
@@ -49522,7 +49522,7 @@ then:                                             ; preds = %entry
   br i1 %.not28, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.622", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.626", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -49557,7 +49557,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.623", i32 %1, i32 %12)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.627", i32 %1, i32 %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i29)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i30 = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -49579,7 +49579,7 @@ then2.i.i31:                                      ; preds = %then9
 
 merge4:                                           ; preds = %merge
   %20 = load i32, ptr %2, align 4
-  %21 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.624", ptr %0, i32 %1, i32 %20, ptr %3)
+  %21 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.628", ptr %0, i32 %1, i32 %20, ptr %3)
   br label %common.ret
 }
 
@@ -49602,7 +49602,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.631", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.635", double %6)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %8 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %8, i64 1023)
@@ -49640,7 +49640,7 @@ then.i:                                           ; preds = %merge
 
 then5.i:                                          ; preds = %then.i
   %16 = fpext float %14 to double
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.632", ptr nonnull @"$string.634", double %16, double 0.000000e+00)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.636", ptr nonnull @"$string.638", double %16, double 0.000000e+00)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -49682,7 +49682,7 @@ and.lhs.true.i110:                                ; preds = %merge4
 
 then9.i:                                          ; preds = %then.i108
   %28 = fpext float %24 to double
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.633", ptr nonnull @"$string.635", double %28, double 0.000000e+00)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.637", ptr nonnull @"$string.639", double %28, double 0.000000e+00)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31.i)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i32.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -49713,7 +49713,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not104, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.636", i32 %36)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.640", i32 %36)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -49732,7 +49732,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %44 = fpext float %40 to double
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.637", double %44)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.641", double %44)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -49749,7 +49749,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %50 = fpext float %47 to double
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.638", double %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.642", double %50)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -49766,7 +49766,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %56 = fpext float %53 to double
-  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.639", double %56)
+  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.643", double %56)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -49782,7 +49782,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not103, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.640", i32 %59, i32 20)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.644", i32 %59, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 }
@@ -49804,7 +49804,7 @@ then:                                             ; preds = %entry
   br i1 %.not70, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.643", i32 %4, i32 1024)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.647", i32 %4, i32 1024)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -49844,7 +49844,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %15 = add nuw nsw i32 %4, 1
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.644", i32 %15)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.648", i32 %15)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
   %17 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -49878,7 +49878,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not68, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.645", i32 %22)
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.649", i32 %22)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75)
   %24 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i76 = tail call i64 @llvm.smin.i64(i64 %24, i64 1023)
@@ -49918,7 +49918,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %34 = trunc nuw nsw i64 %indvars.iv to i32
-  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.646", i32 %34, i32 %32)
+  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.650", i32 %34, i32 %32)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i79)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i80 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -49944,7 +49944,7 @@ merge24:                                          ; preds = %forcond
   %43 = getelementptr i32, ptr %13, i64 %wide.trip.count
   %44 = load i32, ptr %43, align 4
   %45 = load i32, ptr %1, align 4
-  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.647", ptr %42, i32 %44, i32 %45, ptr %2)
+  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.651", ptr %42, i32 %44, i32 %45, ptr %2)
   br label %common.ret
 }
 
@@ -49969,7 +49969,7 @@ then:                                             ; preds = %entry
   br i1 %.not81, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.648", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.652", i32 %7, i32 %5)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -49997,7 +49997,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i8, ptr %0, i64 104
   %17 = load ptr, ptr %16, align 8
   %18 = load i32, ptr %1, align 4
-  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.649", ptr %17, i32 %7, i32 %18, ptr %2)
+  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.653", ptr %17, i32 %7, i32 %18, ptr %2)
   %.not = icmp eq i32 %19, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -50017,7 +50017,7 @@ and.lhs.true:                                     ; preds = %merge4
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.650", i32 %20)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.654", i32 %20)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -50068,7 +50068,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %40 = trunc nuw nsw i64 %indvars.iv102 to i32
   %41 = fpext float %34 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.651", i32 %40, double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.655", i32 %40, double %41)
   tail call fastcc void @"$printable.clean"(ptr nonnull %2, i64 1024)
   br label %common.ret
 
@@ -50090,7 +50090,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %46 = trunc nuw nsw i64 %indvars.iv102 to i32
-  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.652", i32 %46, i32 %39)
+  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.656", i32 %46, i32 %39)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i86)
   %48 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i87 = tail call i64 @llvm.smin.i64(i64 %48, i64 1023)
@@ -57485,7 +57485,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.712", ptr nonnull %message)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.716", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -57510,7 +57510,7 @@ then:                                             ; preds = %entry
   br i1 %.not30, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.670", i64 49, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.674", i64 49, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %4 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %4, i64 1023)
@@ -57545,7 +57545,7 @@ then5:                                            ; preds = %merge
   br i1 %.not29, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.671", i64 30, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.675", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i32 = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -57585,7 +57585,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %.not.i.i.i, label %then13, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.672", i64 %.val.i.i)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.676", i64 %.val.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %22 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %22, i64 1023)
@@ -57647,7 +57647,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not19.i.i.i.i, label %then13, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.402", ptr %37, ptr nonnull @"$string.110", ptr nonnull @"$string.111")
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.404", ptr %37, ptr nonnull @"$string.110", ptr nonnull @"$string.111")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %46 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %46, i64 1023)
@@ -57749,7 +57749,7 @@ then2.i:                                          ; preds = %merge.i
   br i1 %.not17.i, label %then13, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.711", i64 39, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.715", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -57804,7 +57804,7 @@ then2.i:                                          ; preds = %merge.i
   %11 = getelementptr i8, ptr %10, i64 8
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr i8, ptr %0, i64 5609
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.673", ptr %12, ptr %13)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.677", ptr %12, ptr %13)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -57906,7 +57906,7 @@ or.lhs.false3:                                    ; preds = %entry
   br i1 %or.cond, label %then, label %or.lhs.false1
 
 then5:                                            ; preds = %then
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.674", i32 %2)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.678", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %36 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -58078,7 +58078,7 @@ then.i:                                           ; preds = %forbody.i63
 
 then3.i:                                          ; preds = %then.i
   %89 = trunc nuw nsw i64 %indvars.iv.i64 to i32
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.675", i32 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.679", i32 %89)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %91 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %91, i64 1023)
@@ -58116,7 +58116,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %101 = call ptr @strerror(i32 %100)
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.676", i32 %97, ptr %101)
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.680", i32 %97, ptr %101)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i)
   %103 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i37.i = call i64 @llvm.smin.i64(i64 %103, i64 1023)
@@ -58375,7 +58375,7 @@ merge:                                            ; preds = %entry
   %34 = getelementptr i8, ptr %0, i64 1825
   %35 = getelementptr i8, ptr %0, i64 1968
   %36 = getelementptr i8, ptr %0, i64 1984
-  store ptr @"$string.677", ptr %30, align 8
+  store ptr @"$string.681", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %37 = load i64, ptr %32, align 8
   %38 = add i64 %37, 1
@@ -58392,7 +58392,7 @@ merge:                                            ; preds = %entry
   br i1 %.not.i, label %merge1.i, label %then.i
 
 forcond.i:                                        ; preds = %merge8.i
-  store ptr @"$string.677", ptr %30, align 8
+  store ptr @"$string.681", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %45 = load i64, ptr %32, align 8
   %46 = add i64 %45, 1
@@ -58410,7 +58410,7 @@ forcond.i:                                        ; preds = %merge8.i
   br i1 %.not.1.i, label %merge1.1.i, label %then.i
 
 merge1.1.i:                                       ; preds = %forcond.i
-  store ptr @"$string.677", ptr %30, align 8
+  store ptr @"$string.681", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %54 = load i64, ptr %32, align 8
   %55 = add i64 %54, 1
@@ -58428,7 +58428,7 @@ merge1.1.i:                                       ; preds = %forcond.i
   br i1 %.not55.1.i, label %merge3.1.i, label %then4.i
 
 merge3.1.i:                                       ; preds = %merge1.1.i
-  store ptr @"$string.677", ptr %30, align 8
+  store ptr @"$string.681", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %63 = load i64, ptr %32, align 8
   %64 = add i64 %63, 1
@@ -58446,7 +58446,7 @@ merge3.1.i:                                       ; preds = %merge1.1.i
   br i1 %.not56.1.i, label %merge8.1.i, label %then9.i
 
 merge8.1.i:                                       ; preds = %merge3.1.i
-  store ptr @"$string.677", ptr %30, align 8
+  store ptr @"$string.681", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %72 = load i64, ptr %32, align 8
   %73 = add i64 %72, 1
@@ -58478,7 +58478,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 merge1.i:                                         ; preds = %merge
   %85 = getelementptr i8, ptr %0, i64 1952
-  store ptr @"$string.677", ptr %30, align 8
+  store ptr @"$string.681", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %86 = load i64, ptr %32, align 8
   %87 = add i64 %86, 1
@@ -58508,7 +58508,7 @@ then4.i:                                          ; preds = %merge1.i, %merge1.1
   br label %common.ret
 
 merge3.i:                                         ; preds = %merge1.i
-  store ptr @"$string.677", ptr %30, align 8
+  store ptr @"$string.681", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %98 = load i64, ptr %32, align 8
   %99 = add i64 %98, 1
@@ -58538,7 +58538,7 @@ then9.i:                                          ; preds = %merge3.i, %merge3.1
   br label %common.ret
 
 merge8.i:                                         ; preds = %merge3.i
-  store ptr @"$string.677", ptr %30, align 8
+  store ptr @"$string.681", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %110 = load i64, ptr %32, align 8
   %111 = add i64 %110, 1
@@ -58575,7 +58575,7 @@ merge2:                                           ; preds = %merge8.1.i
   %122 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i, ptr nonnull readonly %shape.i, ptr null)
   call void @llvm.lifetime.end.p0(i64 1616, ptr nonnull %unbound.i.i)
   %123 = getelementptr i8, ptr %0, i64 1920
-  store ptr @"$string.678", ptr %30, align 8
+  store ptr @"$string.682", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %124 = load i64, ptr %32, align 8
   %125 = add i64 %124, 1
@@ -58607,7 +58607,7 @@ merge.i:                                          ; preds = %merge2
   %136 = getelementptr i8, ptr %0, i64 176
   %137 = load ptr, ptr %123, align 8
   %138 = call fastcc i64 @"$RankBuffers.bind"(ptr %136, ptr nonnull %shape.i, ptr %137)
-  store ptr @"$string.679", ptr %30, align 8
+  store ptr @"$string.683", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %139 = load i64, ptr %32, align 8
   %140 = add i64 %139, 1
@@ -58646,7 +58646,7 @@ merge2.i:                                         ; preds = %merge.i
   br i1 %157, label %then7.i, label %merge6.i
 
 then7.i:                                          ; preds = %merge2.i
-  store ptr @"$string.680", ptr %30, align 8
+  store ptr @"$string.684", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %158 = load i64, ptr %32, align 8
   %159 = add i64 %158, 1
@@ -58681,7 +58681,7 @@ merge6.i:                                         ; preds = %then7.i, %merge2.i
   br i1 %172, label %then15.i, label %merge14.i
 
 then15.i:                                         ; preds = %merge6.i
-  store ptr @"$string.681", ptr %30, align 8
+  store ptr @"$string.685", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %173 = load i64, ptr %32, align 8
   %174 = add i64 %173, 1
@@ -58756,7 +58756,7 @@ merge14.i:                                        ; preds = %merge18.i, %merge6.
   %209 = load i32, ptr %191, align 4
   %210 = sext i32 %209 to i64
   %211 = mul i64 %208, %210
-  store ptr @"$string.678", ptr %30, align 8
+  store ptr @"$string.682", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %212 = load i64, ptr %32, align 8
   %213 = add i64 %212, 1
@@ -58809,7 +58809,7 @@ merge7:                                           ; preds = %merge14.i
   %234 = getelementptr inbounds i8, ptr %args.i, i64 16
   %235 = load <2 x ptr>, ptr %233, align 8
   store <2 x ptr> %235, ptr %234, align 8
-  store ptr @"$string.682", ptr %30, align 8
+  store ptr @"$string.686", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %236 = load i64, ptr %32, align 8
   %237 = add i64 %236, 1
@@ -58953,14 +58953,14 @@ forbody:                                          ; preds = %entry, %forbody
   %84 = mul i64 %reass.mul.i, %reass.add.i
   %85 = getelementptr i8, ptr %2, i64 %84
   call void @llvm.lifetime.start.p0(i64 12, ptr nonnull %.sroa.3.i)
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).522"(ptr %13, ptr nonnull readonly %4, ptr %85)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).524"(ptr %13, ptr nonnull readonly %4, ptr %85)
   %86 = getelementptr i8, ptr %13, i64 216
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i.i)
   %87 = load i32, ptr %6, align 4, !noalias !120
   store i32 %87, ptr %narrow.i.i, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %6, i64 24, i1 false)
   %88 = load ptr, ptr %13, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:115).522"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:115).524"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
   %89 = getelementptr i8, ptr %13, i64 184
   %90 = getelementptr i8, ptr %13, i64 400
   %91 = load <4 x ptr>, ptr %89, align 8
@@ -59125,7 +59125,7 @@ merge:                                            ; preds = %"$Plan.layout.exit"
   %25 = load i64, ptr %bytes, align 8
   %26 = getelementptr i8, ptr %0, i64 1904
   %27 = getelementptr i8, ptr %0, i64 1832
-  store ptr @"$string.678", ptr %27, align 8
+  store ptr @"$string.682", ptr %27, align 8
   %28 = getelementptr i8, ptr %0, i64 1840
   store i32 -1, ptr %28, align 4
   %29 = getelementptr i8, ptr %0, i64 1848
@@ -59266,7 +59266,7 @@ then.i.i:                                         ; preds = %then15
   br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.684", i32 %67)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.688", i32 %67)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %81 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %81, i64 1023)
@@ -59669,7 +59669,7 @@ then5.i:                                          ; preds = %then2.i
 then.i28.i:                                       ; preds = %then5.i
   %251 = getelementptr i8, ptr %244, i64 28
   %252 = load i32, ptr %251, align 4
-  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %250, i64 1024, ptr nonnull @"$string.685", ptr nonnull @"$string.233", i32 %252, ptr nonnull %cause.i.i93)
+  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %250, i64 1024, ptr nonnull @"$string.689", ptr nonnull @"$string.233", i32 %252, ptr nonnull %cause.i.i93)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i26.i)
   %254 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %250)
   %spec.select.i.i.i29.i = call i64 @llvm.smin.i64(i64 %254, i64 1023)
@@ -59716,7 +59716,7 @@ merge14:                                          ; preds = %else16, %"$layout.p
   %266 = getelementptr i8, ptr %0, i64 1888
   %267 = load <2 x ptr>, ptr %265, align 8
   store <2 x ptr> %267, ptr %266, align 8
-  store ptr @"$string.694", ptr %27, align 8
+  store ptr @"$string.698", ptr %27, align 8
   store i32 -1, ptr %28, align 4
   %268 = load i64, ptr %29, align 8
   %269 = add i64 %268, 1
@@ -59804,7 +59804,7 @@ then.i:                                           ; preds = %then
   %24 = load ptr, ptr %0, align 8
   %25 = getelementptr i8, ptr %24, i64 28
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.685", ptr nonnull @"$string.233", i32 %26, ptr nonnull %cause.i)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.689", ptr nonnull @"$string.233", i32 %26, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %28 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %23)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -59901,7 +59901,7 @@ then.i:                                           ; preds = %then
   %23 = load ptr, ptr %0, align 8
   %24 = getelementptr i8, ptr %23, i64 28
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.685", ptr nonnull @"$string.686", i32 %25, ptr nonnull %cause.i)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.689", ptr nonnull @"$string.690", i32 %25, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -59992,14 +59992,14 @@ merge.i:                                          ; preds = %then.i, %entry
   %19 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.290", ptr nonnull %part.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i)
   %.not.i = icmp eq i32 %19, 0
-  br i1 %.not.i, label %merge4.i, label %"$place_model.687.exit"
+  br i1 %.not.i, label %merge4.i, label %"$place_model.691.exit"
 
 merge4.i:                                         ; preds = %merge.i
   %20 = getelementptr i8, ptr %1, i64 48
   %21 = load ptr, ptr %20, align 8
-  %22 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.294", ptr nonnull @"$string.407", ptr %21)
+  %22 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.294", ptr nonnull @"$string.409", ptr %21)
   %.not53.i = icmp eq i32 %22, 0
-  br i1 %.not53.i, label %merge8.i, label %"$place_model.687.exit"
+  br i1 %.not53.i, label %merge8.i, label %"$place_model.691.exit"
 
 merge8.i:                                         ; preds = %merge4.i
   %23 = getelementptr i8, ptr %1, i64 56
@@ -60020,7 +60020,7 @@ merge8.i:                                         ; preds = %merge4.i
   %28 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly %spec.select.i, ptr nonnull %part.i56.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i56.i)
   %.not54.i = icmp eq i32 %28, 0
-  br i1 %.not54.i, label %merge13.i, label %"$place_model.687.exit"
+  br i1 %.not54.i, label %merge13.i, label %"$place_model.691.exit"
 
 merge13.i:                                        ; preds = %merge8.i
   %29 = load ptr, ptr %0, align 8
@@ -60122,16 +60122,16 @@ forbody.i:                                        ; preds = %merge19.i, %forbody
   %52 = mul i32 %51, %46
   %53 = getelementptr i8, ptr %42, i64 8
   %54 = load ptr, ptr %53, align 8
-  %55 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.297", ptr nonnull @"$string.407", ptr %54)
+  %55 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.297", ptr nonnull @"$string.409", ptr %54)
   %.not.i.i.i = icmp eq i32 %55, 0
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.687.exit"
+  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.691.exit"
 
 merge.i.i.i:                                      ; preds = %forbody.i
   %56 = getelementptr i8, ptr %42, i64 16
   %57 = load ptr, ptr %56, align 8
-  %58 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.304", ptr nonnull @"$string.407", ptr %57)
+  %58 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.304", ptr nonnull @"$string.409", ptr %57)
   %.not75.i.i.i = icmp eq i32 %58, 0
-  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.687.exit"
+  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.691.exit"
 
 merge2.i.i.i:                                     ; preds = %merge.i.i.i
   %59 = load ptr, ptr %0, align 8
@@ -60143,16 +60143,16 @@ merge2.i.i.i:                                     ; preds = %merge.i.i.i
 then7.i.i.i:                                      ; preds = %merge2.i.i.i
   %63 = getelementptr i8, ptr %42, i64 24
   %64 = load ptr, ptr %63, align 8
-  %65 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.302", ptr nonnull @"$string.407", ptr %64)
+  %65 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.302", ptr nonnull @"$string.409", ptr %64)
   %.not76.i.i.i = icmp eq i32 %65, 0
-  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.687.exit"
+  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.691.exit"
 
 merge10.i.i.i:                                    ; preds = %then7.i.i.i
   %66 = getelementptr i8, ptr %42, i64 32
   %67 = load ptr, ptr %66, align 8
-  %68 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.303", ptr nonnull @"$string.407", ptr %67)
+  %68 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.303", ptr nonnull @"$string.409", ptr %67)
   %.not77.i.i.i = icmp eq i32 %68, 0
-  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.687.exit"
+  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.691.exit"
 
 merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %merge2.i.i.i
   %69 = getelementptr i8, ptr %42, i64 40
@@ -60168,7 +60168,7 @@ merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %mer
   %73 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.298", ptr nonnull %part.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i)
   %.not78.i.i.i = icmp eq i32 %73, 0
-  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.687.exit"
+  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.691.exit"
 
 merge20.i.i.i:                                    ; preds = %merge6.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i84.i.i.i)
@@ -60182,7 +60182,7 @@ merge20.i.i.i:                                    ; preds = %merge6.i.i.i
   %76 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.299", ptr nonnull %part.i84.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i)
   %.not79.i.i.i = icmp eq i32 %76, 0
-  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.687.exit"
+  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.691.exit"
 
 merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %77 = add i32 %52, %49
@@ -60195,9 +60195,9 @@ merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %78 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.300", ptr nonnull %part.i89.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i)
   %.not80.i.i.i = icmp eq i32 %78, 0
-  br i1 %.not80.i.i.i, label %"$place_attention.691.exit.i.i", label %"$place_model.687.exit"
+  br i1 %.not80.i.i.i, label %"$place_attention.695.exit.i.i", label %"$place_model.691.exit"
 
-"$place_attention.691.exit.i.i":                  ; preds = %merge25.i.i.i
+"$place_attention.695.exit.i.i":                  ; preds = %merge25.i.i.i
   %79 = getelementptr i8, ptr %42, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i)
   %80 = getelementptr i8, ptr %42, i64 88
@@ -60214,9 +60214,9 @@ merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %86 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.301", ptr nonnull %part.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i)
   %.not.i.i = icmp eq i32 %86, 0
-  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.687.exit"
+  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.691.exit"
 
-merge.i.i:                                        ; preds = %"$place_attention.691.exit.i.i"
+merge.i.i:                                        ; preds = %"$place_attention.695.exit.i.i"
   %87 = load i8, ptr %42, align 1
   %88 = trunc i8 %87 to i1
   br i1 %88, label %merge1.i.i, label %then2.i.i
@@ -60240,7 +60240,7 @@ then2.i.i:                                        ; preds = %merge.i.i
   %98 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.306", ptr nonnull %part.i.i31.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i)
   %.not.i36.i.i = icmp eq i32 %98, 0
-  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.687.exit"
+  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.691.exit"
 
 merge.i38.i.i:                                    ; preds = %then2.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i)
@@ -60252,7 +60252,7 @@ merge.i38.i.i:                                    ; preds = %then2.i.i
   %99 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.307", ptr nonnull %part.i19.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i)
   %.not18.i.i.i = icmp eq i32 %99, 0
-  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.687.exit"
+  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.691.exit"
 
 merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i)
@@ -60269,7 +60269,7 @@ merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   store i64 %105, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i, align 8
   %106 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.308", ptr nonnull %part.i24.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i)
-  br label %"$place_layer.690.exit.i"
+  br label %"$place_layer.694.exit.i"
 
 merge1.i.i:                                       ; preds = %merge.i.i
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i)
@@ -60294,7 +60294,7 @@ merge1.i.i:                                       ; preds = %merge.i.i
 merge1.i.i.i:                                     ; preds = %merge1.i.i
   %113 = getelementptr i8, ptr %42, i64 240
   %114 = load ptr, ptr %113, align 8
-  %115 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.310", ptr nonnull @"$string.408", ptr %114)
+  %115 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.310", ptr nonnull @"$string.410", ptr %114)
   %.not39.i.i.i = icmp eq i32 %115, 0
   br i1 %.not39.i.i.i, label %merge5.i.i.i, label %"$place_experts.exit.thread.i.i"
 
@@ -60333,7 +60333,7 @@ forbody.lr.ph.i.i.i:                              ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i to i64
   br label %forbody.i.i.i
 
-forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).692.exit.i.i.i"
+forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).696.exit.i.i.i"
   %indvars.iv.next.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i, 1
   %exitcond.not.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i, %wide.trip.count.i.i.i
   br i1 %exitcond.not.i.i.i, label %merge6.i.i, label %forbody.i.i.i
@@ -60414,9 +60414,9 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   %157 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.313", ptr nonnull %part.i19.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
   %.not18.i.i.i.i = icmp eq i32 %157, 0
-  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).692.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
+  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).696.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
 
-"$anon (./terra/checkpoint/weights_place.t:165).692.exit.i.i.i": ; preds = %merge.i.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:165).696.exit.i.i.i": ; preds = %merge.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
   %158 = load i32, ptr %34, align 8
   %159 = load i32, ptr %35, align 4
@@ -60432,11 +60432,11 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   %.not40.i.i.i = icmp eq i32 %162, 0
   br i1 %.not40.i.i.i, label %forcond.i.i.i, label %"$place_experts.exit.thread.i.i"
 
-"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:165).692.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
-  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:165).692.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
+"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:165).696.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
+  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:165).696.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i)
-  br label %"$place_model.687.exit"
+  br label %"$place_model.691.exit"
 
 merge6.i.i:                                       ; preds = %forcond.i.i.i, %"$Layout.num_local_experts.exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
@@ -60466,7 +60466,7 @@ merge10.i.i:                                      ; preds = %merge6.i.i
   %176 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.316", ptr nonnull %part.i.i48.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i)
   %.not.i53.i.i = icmp eq i32 %176, 0
-  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.687.exit"
+  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.691.exit"
 
 merge.i55.i.i:                                    ; preds = %merge10.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
@@ -60478,7 +60478,7 @@ merge.i55.i.i:                                    ; preds = %merge10.i.i
   %177 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.317", ptr nonnull %part.i19.i47.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
   %.not18.i60.i.i = icmp eq i32 %177, 0
-  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.687.exit"
+  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.691.exit"
 
 merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
@@ -60495,14 +60495,14 @@ merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
   store i64 %183, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i, align 8
   %184 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.318", ptr nonnull %part.i24.i46.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
-  br label %"$place_layer.690.exit.i"
+  br label %"$place_layer.694.exit.i"
 
-"$place_layer.690.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
+"$place_layer.694.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
   %common.ret.op.i.i = phi i32 [ %106, %merge2.i39.i.i ], [ %184, %merge2.i61.i.i ]
   %.not55.i = icmp eq i32 %common.ret.op.i.i, 0
-  br i1 %.not55.i, label %merge19.i, label %"$place_model.687.exit"
+  br i1 %.not55.i, label %merge19.i, label %"$place_model.691.exit"
 
-merge19.i:                                        ; preds = %"$place_layer.690.exit.i", %merge6.i.i
+merge19.i:                                        ; preds = %"$place_layer.694.exit.i", %merge6.i.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
   br i1 %exitcond.not.i, label %merge17.i, label %forbody.i
@@ -60511,14 +60511,14 @@ merge17.i:                                        ; preds = %merge19.i, %merge13
   %185 = getelementptr i8, ptr %0, i64 37
   %186 = load i8, ptr %185, align 1
   %187 = trunc i8 %186 to i1
-  br i1 %187, label %then24.i, label %"$place_model.687.exit"
+  br i1 %187, label %then24.i, label %"$place_model.691.exit"
 
 then24.i:                                         ; preds = %merge17.i
   %188 = call fastcc i32 @"$place_head_scales"(ptr nonnull %placer, ptr %1)
-  br label %"$place_model.687.exit"
+  br label %"$place_model.691.exit"
 
-"$place_model.687.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.691.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.690.exit.i", %merge.i, %merge4.i, %merge8.i, %"$place_experts.exit.thread.i.i", %merge17.i, %then24.i
-  %common.ret.op.i = phi i32 [ %188, %then24.i ], [ 0, %merge17.i ], [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ %common.ret.op.i.i, %"$place_layer.690.exit.i" ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.691.exit.i.i" ]
+"$place_model.691.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.695.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.694.exit.i", %merge.i, %merge4.i, %merge8.i, %"$place_experts.exit.thread.i.i", %merge17.i, %then24.i
+  %common.ret.op.i = phi i32 [ %188, %then24.i ], [ 0, %merge17.i ], [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ %common.ret.op.i.i, %"$place_layer.694.exit.i" ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.695.exit.i.i" ]
   ret i32 %common.ret.op.i
 }
 
@@ -60527,12 +60527,12 @@ entry:
   %view.i = alloca ptr, align 8
   %args = alloca %119, align 8
   %view = alloca ptr, align 8
-  %3 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr nonnull @"$string.407", ptr nonnull %view)
+  %3 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr nonnull @"$string.409", ptr nonnull %view)
   %.not = icmp eq i32 %3, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %then.i36, %"$dtypes.bytes.exit", %"$Placer.add_scales.exit", %entry, %then8
-  %common.ret.op = phi i32 [ %63, %then8 ], [ %3, %entry ], [ %common.ret.op.i, %"$Placer.add_scales.exit" ], [ 0, %"$dtypes.bytes.exit" ], [ 0, %then.i36 ]
+common.ret:                                       ; preds = %then.i36, %"$anon (./terra/base/codes.t:4).326.exit", %"$Placer.add_scales.exit", %entry, %then8
+  %common.ret.op = phi i32 [ %63, %then8 ], [ %3, %entry ], [ %common.ret.op.i, %"$Placer.add_scales.exit" ], [ 0, %"$anon (./terra/base/codes.t:4).326.exit" ], [ 0, %then.i36 ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
@@ -60598,7 +60598,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   br i1 %.not.i, label %merge.i, label %then.i
 
 then.i:                                           ; preds = %"$element.exit"
-  %33 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.414", ptr nonnull %view.i)
+  %33 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.416", ptr nonnull %view.i)
   %.not28.i = icmp eq i32 %33, 0
   br i1 %.not28.i, label %merge1.i, label %"$Placer.add_scales.exit"
 
@@ -60645,7 +60645,7 @@ merge.i:                                          ; preds = %"$element.exit.i", 
   br i1 %.not29.i, label %merge2, label %then5.i
 
 then5.i:                                          ; preds = %merge.i
-  %46 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.415", ptr nonnull %view.i)
+  %46 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.417", ptr nonnull %view.i)
   %.not30.i = icmp eq i32 %46, 0
   br i1 %.not30.i, label %merge8.i, label %"$Placer.add_scales.exit"
 
@@ -60722,7 +60722,7 @@ merge7:                                           ; preds = %merge2
 merge53.i:                                        ; preds = %switch.hole_check55, %merge7
   %75 = icmp eq i32 %73, 32
   %spec.select.i = select i1 %75, i64 8, i64 0
-  br label %"$dtypes.bytes.exit"
+  br label %"$anon (./terra/base/codes.t:4).326.exit"
 
 switch.hole_check55:                              ; preds = %merge7
   %switch.shifted57 = lshr i32 -1048569, %73
@@ -60733,9 +60733,9 @@ switch.lookup56:                                  ; preds = %switch.hole_check55
   %76 = zext nneg i32 %73 to i64
   %switch.gep59 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %76
   %switch.load60 = load i64, ptr %switch.gep59, align 8
-  br label %"$dtypes.bytes.exit"
+  br label %"$anon (./terra/base/codes.t:4).326.exit"
 
-"$dtypes.bytes.exit":                             ; preds = %switch.lookup56, %merge53.i
+"$anon (./terra/base/codes.t:4).326.exit":        ; preds = %switch.lookup56, %merge53.i
   %common.ret.op.i34 = phi i64 [ %spec.select.i, %merge53.i ], [ %switch.load60, %switch.lookup56 ]
   %77 = mul i64 %72, %common.ret.op.i34
   %78 = getelementptr i8, ptr %65, i64 16
@@ -60746,7 +60746,7 @@ switch.lookup56:                                  ; preds = %switch.hole_check55
   %.not.i35 = icmp eq ptr %81, null
   br i1 %.not.i35, label %common.ret, label %then.i36
 
-then.i36:                                         ; preds = %"$dtypes.bytes.exit"
+then.i36:                                         ; preds = %"$anon (./terra/base/codes.t:4).326.exit"
   %82 = getelementptr i8, ptr %65, i64 8
   %83 = load ptr, ptr %82, align 8
   %84 = getelementptr i8, ptr %65, i64 24
@@ -60808,7 +60808,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.688", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.692", ptr %27, ptr nonnull %name)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -60865,7 +60865,7 @@ then:                                             ; preds = %entry
   %19 = load ptr, ptr %0, align 8
   %20 = getelementptr i8, ptr %19, i64 28
   %21 = load i32, ptr %20, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.689", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.693", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %10)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -61063,7 +61063,7 @@ common.ret:                                       ; preds = %forcond, %forbody, 
 
 merge1:                                           ; preds = %forbody
   %22 = load ptr, ptr %7, align 8
-  %23 = tail call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).421"(ptr %22, i32 %layer.023)
+  %23 = tail call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).423"(ptr %22, i32 %layer.023)
   %24 = load ptr, ptr %9, align 8
   %25 = getelementptr float, ptr %24, i64 %19
   %26 = tail call fastcc i32 @"$Placer.spread_scales"(ptr nonnull %0, ptr %23, ptr %25)
@@ -61269,7 +61269,7 @@ then:                                             ; preds = %"$MappedFile.is_bro
 then3:                                            ; preds = %then
   %11 = load ptr, ptr %0, align 8
   %12 = load ptr, ptr %6, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.695", ptr %11, ptr %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.699", ptr %11, ptr %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -61623,7 +61623,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %4, ptr noundef nonnull align 1 dereferenceable(38) @"$string.696", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %4, ptr noundef nonnull align 1 dereferenceable(38) @"$string.700", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %86 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -61671,7 +61671,7 @@ common.ret:                                       ; preds = %common.ret.loopexit
 
 merge:                                            ; preds = %entry
   %99 = getelementptr i8, ptr %0, i64 72
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).522"(ptr %99, ptr nonnull %1, ptr nonnull %79)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).524"(ptr %99, ptr nonnull %1, ptr nonnull %79)
   %100 = getelementptr i8, ptr %0, i64 288
   %101 = load ptr, ptr %80, align 8
   %102 = getelementptr i8, ptr %101, i64 %69
@@ -61819,7 +61819,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.697", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.701", i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -61883,7 +61883,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   %34 = load ptr, ptr %12, align 8
   %35 = getelementptr ptr, ptr %34, i64 %indvars.iv
   %36 = getelementptr i8, ptr %35, i64 -8
-  store ptr @"$string.698", ptr %24, align 8
+  store ptr @"$string.702", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %37 = load i64, ptr %26, align 8
   %38 = add i64 %37, 1
@@ -61925,7 +61925,7 @@ then3.i:                                          ; preds = %merge.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
-  store ptr @"$string.698", ptr %24, align 8
+  store ptr @"$string.702", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %55 = load i64, ptr %26, align 8
   %56 = add i64 %55, 1
@@ -61961,7 +61961,7 @@ merge5:                                           ; preds = %merge2.i
 
 merge4:                                           ; preds = %merge5, %merge
   %67 = getelementptr i8, ptr %0, i64 1832
-  store ptr @"$string.699", ptr %67, align 8
+  store ptr @"$string.703", ptr %67, align 8
   %68 = getelementptr i8, ptr %0, i64 1840
   store i32 -1, ptr %68, align 4
   %69 = getelementptr i8, ptr %0, i64 1848
@@ -62971,7 +62971,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.696", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.700", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %72 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %72, i64 1023)
@@ -63201,7 +63201,7 @@ then.i.i:                                         ; preds = %merge.i46.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %170 = load i32, ptr %127, align 4
-  %171 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.702", i32 %170)
+  %171 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.706", i32 %170)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %172 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %172, i64 1023)
@@ -63235,7 +63235,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %179 = call ptr @__errno_location()
   %180 = load i32, ptr %179, align 4
   %181 = call ptr @strerror(i32 %180)
-  %182 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.703", ptr %181)
+  %182 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.707", ptr %181)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %183 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i29.i = call i64 @llvm.smin.i64(i64 %183, i64 1023)
@@ -63263,7 +63263,7 @@ merge.i:                                          ; preds = %merge.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %190, ptr noundef nonnull align 4 dereferenceable(28) %188, i64 28, i1 false)
   %191 = getelementptr i8, ptr %0, i64 8912
   %192 = load ptr, ptr %chosen.sroa.12.0..sroa_idx, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:115).522"(ptr %191, ptr %190, ptr %192)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:115).524"(ptr %191, ptr %190, ptr %192)
   %193 = getelementptr i8, ptr %0, i64 9128
   %194 = load ptr, ptr %chosen.sroa.13.0..sroa_idx, align 8
   %195 = getelementptr i8, ptr %0, i64 9144
@@ -63349,7 +63349,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not57.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %243 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.704", i32 %239, i32 %241)
+  %243 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.708", i32 %239, i32 %241)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %244 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %244, i64 1023)
@@ -63383,7 +63383,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not69.i.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i28.i
 
 then2.i.i.i28.i:                                  ; preds = %then.i.i.i.i
-  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.705", i32 %249, i32 %251)
+  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.709", i32 %249, i32 %251)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %254 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %254, i64 1023)
@@ -63492,7 +63492,7 @@ or.lhs.false12.i.i.i.i:                           ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false10.i.i.i.i
 
 then15.i.i.i.i:                                   ; preds = %then5.i.i.i.i
-  %298 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.706", i32 %249, i32 %251)
+  %298 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.710", i32 %249, i32 %251)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
   %299 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %299, i64 1023)
@@ -63719,7 +63719,7 @@ or.lhs.false1.i.i.i.i:                            ; preds = %then9.i.i.i
   br i1 %401, label %then.i62.i.i.i, label %or.lhs.false.i.i.i.i
 
 then3.i.i.i.i:                                    ; preds = %then.i62.i.i.i
-  %402 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.707", i32 %249, i32 %251)
+  %402 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.711", i32 %249, i32 %251)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i58.i.i.i)
   %403 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i63.i.i.i = call i64 @llvm.smin.i64(i64 %403, i64 1023)
@@ -63751,7 +63751,7 @@ then9.i.i.i.i:                                    ; preds = %then5.i60.i.i.i
   %409 = call ptr @__errno_location()
   %410 = load i32, ptr %409, align 4
   %411 = call ptr @strerror(i32 %410)
-  %412 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.703", ptr %411)
+  %412 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.707", ptr %411)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i.i)
   %413 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i37.i.i.i.i = call i64 @llvm.smin.i64(i64 %413, i64 1023)
@@ -63850,21 +63850,21 @@ and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i
   %449 = getelementptr i8, ptr %0, i64 8656
   %450 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %451 = sext i32 %450 to i64
-  %452 = call fastcc zeroext i1 @"$Vector.reserve.709"(ptr %449, i64 %451)
+  %452 = call fastcc zeroext i1 @"$Vector.reserve.713"(ptr %449, i64 %451)
   br i1 %452, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
   %453 = getelementptr i8, ptr %0, i64 8608
   %454 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %455 = sext i32 %454 to i64
-  %456 = call fastcc zeroext i1 @"$Vector.reserve.701"(ptr %453, i64 %455)
+  %456 = call fastcc zeroext i1 @"$Vector.reserve.705"(ptr %453, i64 %455)
   br i1 %456, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
   %457 = getelementptr i8, ptr %0, i64 8584
   %458 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %459 = sext i32 %458 to i64
-  %460 = call fastcc zeroext i1 @"$Vector.reserve.701"(ptr %457, i64 %459)
+  %460 = call fastcc zeroext i1 @"$Vector.reserve.705"(ptr %457, i64 %459)
   br i1 %460, label %and.lhs.true2.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i39.i.i.i.i, %and.lhs.true5.i.i.i.i
@@ -63995,7 +63995,7 @@ merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
   %510 = getelementptr i8, ptr %0, i64 8680
   %511 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %512 = sext i32 %511 to i64
-  %513 = call fastcc zeroext i1 @"$Vector.reserve.709"(ptr %510, i64 %512)
+  %513 = call fastcc zeroext i1 @"$Vector.reserve.713"(ptr %510, i64 %512)
   br i1 %513, label %merge2.i, label %then17.i.i.i
 
 then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i56.i.i.i.i, %merge.i49.i.i.i.i, %merge.i42.i.i.i.i, %merge.i36.i.i.i.i, %merge.i79.i.i.i, %and.lhs.true3.i.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i33.i.i.i.i
@@ -64003,7 +64003,7 @@ then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not56.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then21.i.i.i
 
 then21.i.i.i:                                     ; preds = %then17.i.i.i
-  %514 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.710", i32 %230)
+  %514 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.714", i32 %230)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i)
   %515 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i74.i.i.i = call i64 @llvm.smin.i64(i64 %515, i64 1023)
@@ -64069,7 +64069,7 @@ merge2.i:                                         ; preds = %"$Scheduler.reserve
 }
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.701"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.705"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -64099,7 +64099,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.709"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.713"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -64147,7 +64147,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.596", ptr nonnull @"$string.713")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.600", ptr nonnull @"$string.717")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -64345,7 +64345,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %91, label %then.i.i.i55, label %merge7.i.i
 
 then.i.i.i55:                                     ; preds = %merge2.i.i
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.630", i32 %90, i32 %83, i32 %85)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.634", i32 %90, i32 %83, i32 %85)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %93, i64 1023)
@@ -64374,7 +64374,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %101 = getelementptr i8, ptr %35, i64 6484
   %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.715", i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.719", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -64416,7 +64416,7 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
   %114 = load i32, ptr %78, align 4
-  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.716", i32 %114)
+  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.720", i32 %114)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   %116 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %116, i64 1023)
@@ -64508,7 +64508,7 @@ then18:                                           ; preds = %merge13
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.718", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.722", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %156, i64 1023)
@@ -65108,7 +65108,7 @@ then10:                                           ; preds = %"$find_states.exit"
   br i1 %.not41, label %common.ret, label %then14
 
 then14:                                           ; preds = %then10
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.723", i32 %1)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.727", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i45 = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -65226,7 +65226,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %116 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %117 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.724", i32 %116, i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.728", i32 %116, i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i91.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i93.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -65799,7 +65799,7 @@ forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge
 then.i127.i.i:                                    ; preds = %forbody.i120.i.i
   %430 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %431 = add i64 %420, -1
-  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.725", i32 %430, i64 %431)
+  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.729", i32 %430, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
   %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
@@ -65829,7 +65829,7 @@ else.i.i.i:                                       ; preds = %forbody.i120.i.i
 then5.i.i.i:                                      ; preds = %else.i.i.i
   %442 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %443 = add i64 %420, -1
-  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.726", i32 %442, i64 %443)
+  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.730", i32 %442, i64 %443)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -65952,7 +65952,7 @@ then:                                             ; preds = %entry
   br i1 %.not61, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.719", i32 %1, i32 %9)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.723", i32 %1, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -65985,7 +65985,7 @@ then5:                                            ; preds = %merge
   br i1 %.not60, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.720", i32 %4)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.724", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i65 = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -66015,7 +66015,7 @@ then13:                                           ; preds = %merge4
   br i1 %.not59, label %common.ret, label %then17
 
 then17:                                           ; preds = %then13
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.721", i32 %1, i32 %25)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.725", i32 %1, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i68)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i69 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -66056,7 +66056,7 @@ or.lhs.false23:                                   ; preds = %and.lhs.true
   br i1 %or.cond63, label %common.ret, label %then21
 
 then28:                                           ; preds = %then21
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.722", i64 35, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.726", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
