@@ -6,15 +6,22 @@ import pytest
 
 from glm_engine.engine import Request
 from glm_engine.errors import EngineError, Status
+from tests.devices import LEAST_PAGE, device_kind
 from tests.engine.probes import DEBUG_LIBRARY
 from tests.engine.running import follow_kv_events, open_engine, run_requests
 from tests.reference.capitals import CAPITALS
 from tests.reference.prefix_index import PrefixIndex
 from tests.shapes import generator
 
-PAGE_SIZE = 4
+PAGE_SIZE = max(4, LEAST_PAGE[device_kind()])
+PAGES_OF_PROMPT = 8
 NUM_PAGES = 48
-OPTIONS = {"page_size": PAGE_SIZE, "num_pages": NUM_PAGES, "max_seq": 64, "max_batch": 4}
+OPTIONS = {
+    "page_size": PAGE_SIZE,
+    "num_pages": NUM_PAGES,
+    "max_seq": 2 * PAGES_OF_PROMPT * PAGE_SIZE,
+    "max_batch": 4,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -36,9 +43,12 @@ def catch_up(index, engine):
 
 
 def random_prompts(random, count):
-    """Prompts that share how they begin, two tokens at every branching."""
+    """Prompts that share how they begin, two tokens at every branching, two branchings a page."""
     return [
-        [*random.integers(0, 2, 4 * PAGE_SIZE).repeat(PAGE_SIZE // 2), *random.integers(0, 9, 3)]
+        [
+            *random.integers(0, 2, 2 * PAGES_OF_PROMPT).repeat(PAGE_SIZE // 2),
+            *random.integers(0, 9, 3),
+        ]
         for _ in range(count)
     ]
 
@@ -82,10 +92,10 @@ def test_who_reads_too_seldom_is_told_anew_what_is_there(engine):
 
 def test_the_descriptor_is_readable_exactly_while_events_wait(engine):
     assert select.select([engine.kv_event_fd()], [], [], 0)[0] == []
-    run_requests(engine, [short(range(9))])
+    run_requests(engine, [short(range(2 * PAGE_SIZE + 1))])
     assert select.select([engine.kv_event_fd()], [], [], 0)[0] == [engine.kv_event_fd()]
     records, tokens = engine.take_kv_events()
-    assert tokens.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert tokens.ravel().tolist() == list(range(2 * PAGE_SIZE))
     assert records["has_parent"].tolist() == [0, 1]
     assert records["parent_hash"][1] == records["hash"][0]
     assert select.select([engine.kv_event_fd()], [], [], 0)[0] == []

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import threading
-import time
 from functools import partial
 from types import SimpleNamespace
 
@@ -121,18 +120,18 @@ def num_waiting(grammars):
     return sum(one.num_waiting for one in coming(grammars))
 
 
-def is_nothing_left(grammars):
-    """Say whether neither a grammar nor a failure nor their bytes are kept.
+async def wait_until_nothing_is_left(grammars):
+    """Wait until neither a grammar nor a failure nor their bytes are kept.
 
-    A thread that made a grammar may hold it for a moment after its result is there.
+    A thread that made a grammar, and the turn of the loop that brought it, may hold it for a moment
+    after its result is there.
     """
-    until = time.monotonic() + SECONDS
-    while coming(grammars) or grammars.used or grammars.held_bytes:
+
+    def is_nothing_left():
         gc.collect()
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.001)
-    return True
+        return not (coming(grammars) or grammars.used or grammars.held_bytes)
+
+    await wait_until(is_nothing_left)
 
 
 def statuses(errors):
@@ -168,7 +167,7 @@ def test_all_who_ask_for_a_wrong_grammar_hear_what_is_wrong_and_it_is_not_kept(
         clients = await held(grammars, compiler, ["(a"] * 3)
         compiler.is_let_go.set()
         found = await outcomes(clients)
-        assert is_nothing_left(grammars)
+        await wait_until_nothing_is_left(grammars)
         assert not grammars.quick.proved
         return found + await outcomes([Client(grammars, "(a")])
 
@@ -248,7 +247,7 @@ def test_what_nobody_waits_for_any_more_frees_its_place(make_grammars, compiler)
         for one in clients:
             one.has_gone.set()
         assert statuses(await outcomes(clients)) == [CLIENT_CLOSED_REQUEST] * 3
-        assert is_nothing_left(grammars)
+        await wait_until_nothing_is_left(grammars)
         later = await held(grammars, compiler, ["c", "a"])
         compiler.is_let_go.set()
         return await outcomes(later)
@@ -264,7 +263,7 @@ def test_those_unused_for_longest_are_forgotten(make_grammars, compiler):
         compiler.is_let_go.set()
         for pattern in "abacab":
             await outcomes([Client(grammars, pattern)])
-        assert is_nothing_left(grammars)
+        await wait_until_nothing_is_left(grammars)
 
     asyncio.run(run())
     assert compiler.texts == ["a", "b", "c", "b"]
@@ -310,7 +309,7 @@ def test_grammars_in_use_are_shared_until_they_fail_and_counted_in_bytes(make_gr
         assert other is not held[0]
         assert other.is_fresh
         del held, other
-        assert is_nothing_left(grammars)
+        await wait_until_nothing_is_left(grammars)
 
     asyncio.run(run())
 
@@ -321,7 +320,7 @@ def test_what_fails_unexpectedly_is_told_and_not_kept(make_grammars, compiler):
     async def run():
         grammars = make_grammars()
         found = await outcomes([Client(grammars, "a")])
-        assert is_nothing_left(grammars)
+        await wait_until_nothing_is_left(grammars)
         return found
 
     [found] = asyncio.run(run())

@@ -21,6 +21,7 @@ from tests.server.serving import ENDLESS, PATIENCE_SECONDS, QUESTION, ServerProc
 
 COMPLETIONS = "/v1/completions"
 MEBIBYTE = 1024 * 1024
+MAX_BATCH = 64
 WHOLE = {**ENDLESS, "stream": False}
 GONE = '"status":499'
 READY = head("/readyz", method="GET")
@@ -33,7 +34,7 @@ def strict(tmp_path_factory, endless_model):
         tmp_path_factory.mktemp("strict"),
         *endless_model,
         *("--header-timeout", 0.5, "--body-timeout", 0.5, "--write-timeout", 0.5),
-        *("--keep-alive-comments", 0.5),
+        *("--keep-alive-comments", 0.5, "--max-batch", MAX_BATCH),
     )
     yield running
     assert running.stop() == 0
@@ -142,8 +143,8 @@ def test_a_reader_that_stalls_is_broken_off(strict) -> None:
 def test_a_stream_that_waits_carries_comments(strict) -> None:
     others = [connect(strict) for _ in range(2)]
     for one in others:
-        one.sendall(post(COMPLETIONS, {**WHOLE, "n": 32}))
-    strict.wait_for_gauges(live_requests=64)
+        one.sendall(post(COMPLETIONS, {**WHOLE, "n": MAX_BATCH // 2}))
+    strict.wait_for_gauges(live_requests=MAX_BATCH)
     with connect(strict) as connection:
         connection.sendall(post(COMPLETIONS, {**ENDLESS, "max_tokens": 1, "prompt": [300]}))
         read_until(connection, b": keep-alive\n\n")
