@@ -2,7 +2,7 @@
 
 Requests decode without an end; beside them prompts of one length are submitted, one at a time, each
 of which ends with its first token. The time is the device's, the median over steps that held every
-decode row and one whole prompt. Random weights, random tokens, no prefix cache.
+decode row and one whole prompt. Random weights, random tokens, no prefix cache, no step budget.
 """
 
 import json
@@ -115,6 +115,7 @@ def engine_options(model: str, batches, lengths, num_steps: int, device: str) ->
         max_batch=max(batches) + 1,
         max_seq=max(CONTEXT + 2 * prefill + decoded, max(lengths)) + STEPS_FOR_EACH,
         max_step_tokens=most_rows,
+        step_budget_ms=0,
         prefix_cache=False,
     )
 

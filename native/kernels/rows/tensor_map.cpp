@@ -1,6 +1,6 @@
 #include "native/kernels/rows/tensor_map.hpp"
 
-#include <cuda_runtime.h>
+#include <dlfcn.h>
 
 #include <string>
 
@@ -9,18 +9,12 @@
 namespace glm::kernels {
 namespace {
 
-constexpr unsigned kDriverVersion = 12000;
-
 using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
 
 EncodeTiled find_encode(const char* where) {
-  void* address = nullptr;
-  cudaDriverEntryPointQueryResult found;
-  check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &address,
-                                         kDriverVersion, cudaEnableDefault,
-                                         &found),
-        where);
-  if (found != cudaDriverEntryPointSuccess || address == nullptr)
+  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  void* address = driver == nullptr ? nullptr : dlsym(driver, "cuTensorMapEncodeTiled");
+  if (address == nullptr)
     throw Failure(GLM_DEVICE_ERROR,
                   std::string(where) +
                       ": expected a driver with cuTensorMapEncodeTiled, got "
