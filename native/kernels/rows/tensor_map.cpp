@@ -13,7 +13,8 @@ using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
 
 EncodeTiled find_encode(const char* where) {
   void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  void* address = driver == nullptr ? nullptr : dlsym(driver, "cuTensorMapEncodeTiled");
+  void* address =
+      driver == nullptr ? nullptr : dlsym(driver, "cuTensorMapEncodeTiled");
   if (address == nullptr)
     throw Failure(GLM_DEVICE_ERROR,
                   std::string(where) +
