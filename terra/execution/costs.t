@@ -11,19 +11,27 @@ local StepCosts = costs.StepCosts
 local Trial = trial.Trial
 
 local num_repeats = 2
-local least_levels = 2
 local decode_factor = 4
 local least_prompt = 16
 local fine_prompt = 256
-local context_prompt = 64
 local most_decode_rows = 16
 local most_context = 4096
+
+local most_levels = 32
+
+local struct Level {
+  num_beside : int32
+  num_tokens : int32
+  ns : int64
+}
 
 local struct Measuring {
   group : &RankGroup
   costs : &StepCosts
   trial : Trial
   most_positions : int32
+  levels : Level[most_levels]
+  num_levels : int32
 }
 
 local terra smaller(a : int32, b : int32) : int32
@@ -57,7 +65,7 @@ terra Measuring:measure_decode(message : &C.glm_message) : int32
   while true do
     var ns : int64
     status.try(self:time(rows, 0, 0, 0, &ns, message))
-    self.costs.decode:add(rows, ns)
+    self.costs.rows:add(rows, ns)
     if rows == most then
       return C.GLM_OK
     end
@@ -76,19 +84,32 @@ local terra next_prompt(num_tokens : int32) : int32
   return terralib.select(num_tokens < fine_prompt, 4 * num_tokens, 2 * num_tokens)
 end
 
-terra Measuring:measure_prefill(message : &C.glm_message) : int32
+terra Measuring:measure_prompts(message : &C.glm_message) : int32
   var most = smaller(self.trial.plan.shape.max_step_tokens, self.most_positions)
   var num_tokens = smaller(least_prompt, most)
-  while true do
-    var rows, ns : int64 = self:rows_beside(num_tokens), 0
-    status.try(self:time(rows, 0, num_tokens, 0, &ns, message))
-    var own = ns - self.costs.decode:at(rows)
-    self.costs.prefill:add(num_tokens, terralib.select(own > 0, own, [int64](0)))
-    var is_enough = ns >= self.costs.budget_ns and self.costs.prefill.size >= least_levels
-    if num_tokens == most or is_enough then
+  self.num_levels = 0
+  while self.num_levels < most_levels do
+    var level = &self.levels[self.num_levels]
+    level.num_beside, level.num_tokens, level.ns = self:rows_beside(num_tokens), num_tokens, 0
+    if num_tokens == most or level.num_beside + num_tokens > self.costs.rows:most_rows() then
+      status.try(self:time(level.num_beside, 0, num_tokens, 0, &level.ns, message))
+      self.num_levels = self.num_levels + 1
+    end
+    if num_tokens == most or level.ns >= self.costs.budget_ns then
       return C.GLM_OK
     end
     num_tokens = smaller(next_prompt(num_tokens), most)
+  end
+  return C.GLM_OK
+end
+
+terra Measuring:add_prompts()
+  for i = 0, self.num_levels do
+    var level = &self.levels[i]
+    var rows = level.num_beside + level.num_tokens
+    if rows > self.costs.rows:most_rows() then
+      self.costs.rows:add(rows, level.ns - self.costs:of_prefill_context(costs.context_of(0, level.num_tokens)))
+    end
   end
 end
 
@@ -99,25 +120,32 @@ local terra per_token(long_ns : int64, short_ns : int64, context : int64) : doub
   return [double](long_ns - short_ns) / context
 end
 
-terra Measuring:measure_context(message : &C.glm_message) : int32
+terra Measuring:measure_decode_context(message : &C.glm_message) : int32
   var long_ns : int64, short_ns : int64
   var rows = smaller(most_decode_rows, self:most_rows())
   var position = smaller(most_context, self.most_positions) - 1
   status.try(self:time(rows, position, 0, 0, &long_ns, message))
   status.try(self:time(rows, 0, 0, 0, &short_ns, message))
   self.costs.decode_context_ns = per_token(long_ns, short_ns, [int64](rows) * position)
-  var num_tokens = smaller(smaller(context_prompt, self.trial.plan.shape.max_step_tokens), self.most_positions)
-  position = position + 1 - num_tokens
-  status.try(self:time(0, 0, num_tokens, position, &long_ns, message))
-  status.try(self:time(0, 0, num_tokens, 0, &short_ns, message))
-  self.costs.prefill_context_ns = per_token(long_ns, short_ns, [int64](num_tokens) * position)
+  return C.GLM_OK
+end
+
+terra Measuring:measure_prefill_context(message : &C.glm_message) : int32
+  var long_ns : int64
+  var level = &self.levels[self.num_levels - 1]
+  var position = smaller(most_context, self.most_positions - level.num_tokens)
+  status.try(self:time(level.num_beside, 0, level.num_tokens, position, &long_ns, message))
+  self.costs.prefill_context_ns = per_token(long_ns, level.ns, [int64](level.num_tokens) * position)
   return C.GLM_OK
 end
 
 terra Measuring:measure(message : &C.glm_message) : int32
   status.try(self:measure_decode(message))
-  status.try(self:measure_prefill(message))
-  return self:measure_context(message)
+  status.try(self:measure_decode_context(message))
+  status.try(self:measure_prompts(message))
+  status.try(self:measure_prefill_context(message))
+  self:add_prompts()
+  return C.GLM_OK
 end
 
 local terra measure(group : &RankGroup, shape : &batch.StepShape, options : &C.engine_options, num_pages : int32, result : &StepCosts, message : &C.glm_message) : int32

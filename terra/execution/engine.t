@@ -33,7 +33,6 @@ local struct Engine {
   plan_memory : &int8
 }
 
-local gathering_ns = 3000000LL
 local model_open, ranks_open, loop_open = 1, 2, 3
 
 terra Engine:start_loop(message : &C.glm_message) : int32
@@ -87,7 +86,6 @@ end
 terra Engine:measure_costs(message : &C.glm_message) : int32
   var planned, begin = &self.plan, threads.now_ns()
   self.step_costs.budget_ns = [int64](planned.step_budget_ms) * 1000000
-  self.step_costs.gathering_ns = gathering_ns
   if self.step_costs:is_bounded() then
     status.try(costs.measure(&self.ranks, &planned.shape, &planned.options, planned.num_pages, &self.step_costs, message))
     self.step_costs_ns = threads.now_ns() - begin

@@ -122,22 +122,18 @@ local struct LedgerOptions {
   kv_events : int32
   decode_ns : int32
   step_budget_ms : int32
-  decode_row_us : int32
-  prefill_step_us : int32
-  prefill_token_us : int32
+  step_us : int32
+  row_us : int32
   decode_context_ns : int32
   prefill_context_ns : int32
-  gathering_ms : int32
 }
 
 local terra costs_of(o : &LedgerOptions) : costs.StepCosts
   var result = costs.unbounded()
   result.budget_ns = [int64](o.step_budget_ms) * 1000000
-  result.gathering_ns = [int64](o.gathering_ms) * 1000000
-  result.decode:add(1, [int64](o.decode_row_us) * 1000)
-  result.decode:add(2, [int64](o.decode_row_us) * 2000)
-  result.prefill:add(1, ([int64](o.prefill_step_us) + o.prefill_token_us) * 1000)
-  result.prefill:add(2, ([int64](o.prefill_step_us) + 2 * o.prefill_token_us) * 1000)
+  for rows = 1, 3 do
+    result.rows:add(rows, ([int64](o.step_us) + rows * o.row_us) * 1000)
+  end
   result.decode_context_ns = o.decode_context_ns
   result.prefill_context_ns = o.prefill_context_ns
   return result

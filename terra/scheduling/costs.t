@@ -4,7 +4,7 @@ local C = abi.C
 
 local costs = {}
 
-local most_levels = 32
+local most_levels = 48
 
 local struct CostTable {
   size : int32
@@ -22,6 +22,10 @@ terra CostTable:add(rows : int32, ns : int64)
     self.ns[self.size] = self.ns[last]
   end
   self.size = self.size + 1
+end
+
+terra CostTable:most_rows() : int32
+  return terralib.select(self.size > 0, self.rows[self.size - 1], 0)
 end
 
 terra CostTable:interval(rows : int64) : int32
@@ -47,9 +51,7 @@ end
 
 local struct StepCosts {
   budget_ns : int64
-  gathering_ns : int64
-  decode : CostTable
-  prefill : CostTable
+  rows : CostTable
   decode_context_ns : double
   prefill_context_ns : double
 }
@@ -65,21 +67,16 @@ terra StepCosts:is_bounded() : bool
   return self.budget_ns > 0
 end
 
-terra StepCosts:of_decode(rows : int64, context : int64) : int64
-  return self.decode:at(rows) + [int64](self.decode_context_ns * context)
+terra StepCosts:of_prefill_context(context : int64) : int64
+  return [int64](self.prefill_context_ns * context)
 end
 
-terra StepCosts:of_prefill(tokens : int64, context : int64) : int64
-  return self.prefill:at(tokens) + [int64](self.prefill_context_ns * context)
+terra StepCosts:of_step(num_rows : int64, decode_context : int64, prefill_context : int64) : int64
+  return self.rows:at(num_rows) + [int64](self.decode_context_ns * decode_context) + self:of_prefill_context(prefill_context)
 end
 
-terra StepCosts:least_prefill() : int64
-  return self.prefill:at(1)
-end
-
-terra StepCosts:longest_gathering() : int64
-  var least = self:least_prefill()
-  return terralib.select(least < self.gathering_ns, least, self.gathering_ns)
+terra costs.context_of(position : int64, num_tokens : int64) : int64
+  return num_tokens * position + num_tokens * (num_tokens + 1) / 2
 end
 
 return costs

@@ -1,4 +1,5 @@
 local abi = require("terra.base.abi")
+local costs = require("terra.scheduling.costs")
 local endings = require("terra.scheduling.endings")
 local scheduler = require("terra.scheduling.scheduler")
 local sequence = require("terra.scheduling.sequence")
@@ -8,7 +9,6 @@ local Scheduler = endings.Scheduler
 local Sequence = sequence.Sequence
 
 local least_share = 4
-local least_pieces = 2
 
 local terra smaller(a : int32, b : int32) : int32
   return terralib.select(a < b, a, b)
@@ -16,10 +16,6 @@ end
 
 local terra greater(a : int64, b : int64) : int64
   return terralib.select(a > b, a, b)
-end
-
-local terra context_of(position : int64, num_tokens : int64) : int64
-  return num_tokens * position + num_tokens * (num_tokens + 1) / 2
 end
 
 terra Scheduler:has_budget() : bool
@@ -34,7 +30,7 @@ terra Scheduler:open_budget()
   if not self:has_budget() then
     return
   end
-  var costs, rows = &self.options.costs, 0
+  var prices, rows = &self.options.costs, 0
   var context : int64 = 0
   for i = 0, self.running.size do
     var item = self.running.data[i]
@@ -43,18 +39,22 @@ terra Scheduler:open_budget()
       context = context + item:length()
     end
   end
-  self.pieces = scheduler.Pieces { num_decode_rows = rows, decode_ns = costs:of_decode(rows, context), limit_ns = 0, num_tokens = 0, context = 0 }
-  var left = costs.budget_ns - self.pieces.decode_ns
-  self.pieces.limit_ns = greater(left, greater(costs.budget_ns / least_share, least_pieces * costs:least_prefill()))
+  var decode_ns, share = prices:of_step(rows, context, 0), prices.budget_ns / least_share
+  var limit_ns = greater(prices.budget_ns, decode_ns + share)
+  self.pieces = scheduler.Pieces { num_decode_rows = rows, decode_context = context, limit_ns = limit_ns, num_tokens = 0, context = 0 }
+end
+
+terra Scheduler:cost_with(num_tokens : int64, context : int64) : int64
+  var p = &self.pieces
+  return self.options.costs:of_step(p.num_decode_rows + p.num_tokens + num_tokens, p.decode_context, p.context + context)
 end
 
 terra Scheduler:expected_ns() : int64
-  return self.pieces.decode_ns + self.options.costs:of_prefill(self.pieces.num_tokens, self.pieces.context)
+  return self:cost_with(0, 0)
 end
 
 terra Scheduler:fits_budget(position : int32, num_tokens : int32) : bool
-  var p = &self.pieces
-  return self.options.costs:of_prefill(p.num_tokens + num_tokens, p.context + context_of(position, num_tokens)) <= p.limit_ns
+  return self:cost_with(num_tokens, costs.context_of(position, num_tokens)) <= self.pieces.limit_ns
 end
 
 terra Scheduler:piece_of(position : int32, wanted : int32) : int32
@@ -79,7 +79,7 @@ end
 
 terra Scheduler:take_piece(position : int32, num_tokens : int32)
   self.pieces.num_tokens = self.pieces.num_tokens + num_tokens
-  self.pieces.context = self.pieces.context + context_of(position, num_tokens)
+  self.pieces.context = self.pieces.context + costs.context_of(position, num_tokens)
 end
 
 terra Scheduler:most_step_tokens() : int32
@@ -101,24 +101,6 @@ terra Scheduler:chunk_of(item : &Sequence) : int32
     return smaller(remaining, self.options.prefill_chunk)
   end
   return remaining
-end
-
-terra Scheduler:gathers_prompts() : bool
-  if not self:has_budget() or self.step.num_decode_tokens == 0 then
-    return false
-  end
-  var num_tokens : int64, context : int64, arrived_ns = 0, 0, self.now_ns
-  for i = 0, self.running.size do
-    var item = self.running.data[i]
-    if not item:is_decoding() then
-      var count = self:chunk_of(item)
-      num_tokens = num_tokens + count
-      context = context + context_of(item.num_computed, count)
-      arrived_ns = terralib.select(item.arrived_ns < arrived_ns, item.arrived_ns, arrived_ns)
-    end
-  end
-  var costs = &self.options.costs
-  return costs:of_prefill(num_tokens, context) < least_pieces * costs:least_prefill() and self.now_ns - arrived_ns < costs:longest_gathering()
 end
 
 return { Scheduler = Scheduler }

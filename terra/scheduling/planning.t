@@ -239,9 +239,7 @@ terra Scheduler:write_step()
   self.step:begin()
   self.segments:clear()
   self:write_decode_rows()
-  if not self:gathers_prompts() then
-    self:write_pieces()
-  end
+  self:write_pieces()
   self:write_table_range()
 end
 

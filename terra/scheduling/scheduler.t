@@ -34,7 +34,7 @@ local struct Segment {
 
 local struct Pieces {
   num_decode_rows : int32
-  decode_ns : int64
+  decode_context : int64
   limit_ns : int64
   num_tokens : int64
   context : int64
@@ -233,7 +233,6 @@ end
 terra Scheduler:add(item : &Sequence)
   check.invariant(self:num_live() < self.options.max_live, "more live sequences than were planned for")
   item.state = [sequence.WAITING]
-  item.arrived_ns = self.now_ns
   if item.deadline_ns > 0 then
     self.num_deadlines = self.num_deadlines + 1
   end

@@ -42,7 +42,6 @@ local struct Sequence {
   stop_sequence_tokens : containers.Vector(int32)
   biases : BiasList
   early_biases : BiasList
-  arrived_ns : int64
   deadline_ns : int64
   logits : &float
   logits_capacity : int32

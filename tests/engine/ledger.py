@@ -45,12 +45,10 @@ DEFAULTS = {
     "kv_events": 0,
     "decode_ns": 0,
     "step_budget_ms": 0,
-    "decode_row_us": 0,
-    "prefill_step_us": 0,
-    "prefill_token_us": 0,
+    "step_us": 0,
+    "row_us": 0,
     "decode_context_ns": 0,
     "prefill_context_ns": 0,
-    "gathering_ms": 0,
 }
 
 

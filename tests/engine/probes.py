@@ -43,12 +43,10 @@ LEDGER_FIELDS = (
     "kv_events",
     "decode_ns",
     "step_budget_ms",
-    "decode_row_us",
-    "prefill_step_us",
-    "prefill_token_us",
+    "step_us",
+    "row_us",
     "decode_context_ns",
     "prefill_context_ns",
-    "gathering_ms",
 )
 
 

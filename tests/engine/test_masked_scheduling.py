@@ -267,7 +267,7 @@ OPERATIONS = st.lists(
     step_budget_ms=st.sampled_from([0, 5]),
 )
 def test_tokens_hold_under_random_operations_and_masks(operations, num_pages, **chosen):
-    costs = {"decode_row_us": 500, "prefill_step_us": 1000, "prefill_token_us": 500}
+    costs = {"step_us": 1000, "row_us": 500}
     with Ledger(num_pages=20, max_batch=4, max_step_tokens=9, **costs, **chosen) as ledger:
         ledger.resize_pool(num_pages)
         story = MaskedStory(ledger)

@@ -1,6 +1,6 @@
 """Pieces of prompts are cut so that a step stays within its budget, by costs given to the ledger.
 
-A step of n decode rows and m prompt tokens costs `n * ROW + STEP + m * TOKEN` microseconds here.
+A step of n rows, of decode or of prompts, costs `STEP + n * ROW` microseconds here.
 """
 
 import random
@@ -21,21 +21,19 @@ from tests.engine.test_plan import plan_of
 from tests.engine.test_scheduler import PROPERTY_SETTINGS, prompt_of
 from tests.reference.capitals import CAPITALS, prompts
 
-ROW, STEP, TOKEN = 1000, 2000, 500
-COSTS = {"decode_row_us": ROW, "prefill_step_us": STEP, "prefill_token_us": TOKEN}
+STEP, ROW = 2000, 500
+COSTS = {"step_us": STEP, "row_us": ROW}
 PAGE = 4
-DAY_MS = 10**6
-WAITING = {"decode_row_us": 1, "prefill_step_us": 5000, "prefill_token_us": 500}
 
 
-def cost_us(num_decode: int, num_prefill: int) -> int:
-    return num_decode * ROW + (STEP + num_prefill * TOKEN if num_prefill else 0)
+def cost_us(num_rows: int) -> int:
+    return STEP + num_rows * ROW if num_rows else 0
 
 
 def most_us(budget_ms: int, num_decode: int) -> int:
     """Whatever decode rows take, prompts have a share, and one page at least."""
-    left, quarter = budget_ms * 1000 - num_decode * ROW, budget_ms * 1000 // 4
-    return num_decode * ROW + max(left, quarter, 2 * (STEP + TOKEN), STEP + PAGE * TOKEN)
+    budget_us = budget_ms * 1000
+    return max(budget_us, cost_us(num_decode) + budget_us // 4, cost_us(num_decode + PAGE))
 
 
 def request(length: int, max_tokens: int = 1, key: int = 0, **changes) -> Request:
@@ -81,17 +79,24 @@ def test_without_a_budget_only_the_tokens_of_a_step_bound_it():
 
 
 @pytest.mark.parametrize(
-    ("num_decode", "piece"), [(1, 12), (3, 8), (5, 4), (8, PAGE)], ids=["1", "3", "5", "8"]
+    ("budget_ms", "num_decode", "piece"), [(10, 1, 12), (10, 6, 8), (10, 9, 4), (3, 4, PAGE)]
 )
-def test_decode_rows_leave_less_to_prompts_but_never_nothing(num_decode, piece):
-    with Ledger(step_budget_ms=10, max_batch=9, max_logit_rows=9, **COSTS) as ledger:
+def test_decode_rows_leave_less_to_prompts_but_never_nothing(budget_ms, num_decode, piece):
+    with Ledger(step_budget_ms=budget_ms, max_batch=10, max_logit_rows=10, **COSTS) as ledger:
         with_decode_rows(ledger, num_decode)
         ledger.submit(request(40, key=1))
         assert steps(ledger, 3) == [(num_decode, piece)] * 3
 
 
+def test_a_short_prompt_joins_the_next_step():
+    with Ledger(step_budget_ms=20, **COSTS) as ledger:
+        with_decode_rows(ledger, 2)
+        ledger.submit(request(1, key=1))
+        assert step(ledger) == (2, 1)
+
+
 def test_a_piece_costs_more_the_more_context_it_has():
-    context = {"prefill_context_ns": 50_000, "prefill_step_us": 0, "prefill_token_us": 100}
+    context = {"prefill_context_ns": 50_000, "step_us": 0, "row_us": 100}
     with Ledger(step_budget_ms=20, max_step_tokens=64, prefix_cache=0, **context) as ledger:
         ledger.submit(request(60))
         pieces = [tokens for _, tokens in steps(ledger, 5)]
@@ -138,38 +143,6 @@ def test_a_greater_priority_goes_first():
         assert set(ends_of(ledger.poll_all())) == {first}
 
 
-def test_short_prompts_wait_for_each_other_while_others_decode():
-    with Ledger(step_budget_ms=20, gathering_ms=DAY_MS, **WAITING) as ledger:
-        with_decode_rows(ledger, 2)
-        ids = [ledger.submit(request(2, key=i)) for i in range(2)]
-        assert steps(ledger, 3) == [(2, 0)] * 3
-        ids.append(ledger.submit(request(10, key=2)))
-        assert step(ledger) == (2, 14), "together they are worth a step"
-        assert set(ends_of(ledger.poll_all())) == set(ids)
-
-
-def test_prompts_wait_no_longer_than_they_may():
-    with Ledger(step_budget_ms=20, gathering_ms=0, **COSTS) as ledger:
-        with_decode_rows(ledger, 2)
-        ledger.submit(request(1, key=1))
-        assert step(ledger) == (2, 1)
-
-
-def test_prompts_wait_no_longer_than_their_own_step_costs():
-    quick = {"decode_row_us": 1, "prefill_step_us": 0, "prefill_token_us": 0}
-    with Ledger(step_budget_ms=20, gathering_ms=DAY_MS, **quick) as ledger:
-        with_decode_rows(ledger, 2)
-        ledger.submit(request(1, key=1))
-        assert step(ledger) == (2, 1)
-
-
-def test_nobody_waits_where_nobody_decodes():
-    slow = {"decode_row_us": 1, "prefill_step_us": DAY_MS, "prefill_token_us": 0}
-    with Ledger(step_budget_ms=20, gathering_ms=DAY_MS, **slow) as ledger:
-        ledger.submit(request(3))
-        assert step(ledger) == (0, 3)
-
-
 @PROPERTY_SETTINGS
 @given(
     budget_ms=st.integers(1, 30),
@@ -190,7 +163,7 @@ def test_every_step_stays_within_its_budget(budget_ms, lengths, plans_ahead, max
                 break
             num_decode, num_prefill = step(ledger)
             if num_prefill:
-                assert cost_us(num_decode, num_prefill) <= most_us(budget_ms, num_decode)
+                assert cost_us(num_decode + num_prefill) <= most_us(budget_ms, num_decode)
         outputs = outputs_of(ledger.poll_all())
     assert [outputs[one] for one in ids] == [expected_tokens(one) for one in requests]
 

@@ -59,8 +59,8 @@ target triple = "x86_64-pc-linux-gnu"
 %53 = type { %46, i32, i32, i32, i32, i64, i32, i32, i32, i64, i64, i64, i64 }
 %54 = type { i64, i64, i64, i64, i32, i32, i32, i32, i32, i64, i64 }
 %55 = type { ptr, i64, i64 }
-%56 = type { i64, i64, %57, %57, double, double }
-%57 = type { i32, [32 x i32], [32 x i64] }
+%56 = type { i64, %57, double, double }
+%57 = type { i32, [48 x i32], [48 x i64] }
 %58 = type { ptr, i64 }
 %59 = type { ptr, i64 }
 %60 = type { i32, i32, i32, ptr, ptr, ptr, %61, %63, ptr, ptr, i32, ptr, i8, i8, ptr, i32, i64, %65, ptr, i64, ptr, ptr, [2 x ptr], [2 x ptr], [2 x ptr], [2 x ptr] }
@@ -74,7 +74,7 @@ target triple = "x86_64-pc-linux-gnu"
 %68 = type { %67, i32 }
 %69 = type { i32, i8, i32, i32 }
 %70 = type { i64, i64 }
-%71 = type { i64, i32, i32, %17, i32, i32, i32, i32, i32, i32, i32, i32, i32, %17, i64, %17, ptr, %72, %17, %17, %17, %73, %73, i64, i64, ptr, i32, ptr, i32, i8, i32, i32, i32, i64, i64, i8, i8, i8, i8, i32, ptr }
+%71 = type { i64, i32, i32, %17, i32, i32, i32, i32, i32, i32, i32, i32, i32, %17, i64, %17, ptr, %72, %17, %17, %17, %73, %73, i64, ptr, i32, ptr, i32, i8, i32, i32, i32, i64, i64, i8, i8, i8, i8, i32, ptr }
 %72 = type { float, float, float, i32, float, float, float, i32, i64 }
 %73 = type { ptr, i64, i64 }
 %74 = type { ptr, i32, i32, i8, i8 }
@@ -195,7 +195,7 @@ target triple = "x86_64-pc-linux-gnu"
 %189 = type { i32, i32, i32, i32, i32 }
 %190 = type { i32, float }
 %191 = type { i32, float }
-%192 = type { i32, i64, i32, i32, i32 }
+%192 = type { i32, i64, i64, i32, i32 }
 %193 = type { ptr, i32, i32, i8, i8 }
 %194 = type { i32, i32, [128 x i8], [64 x i8], i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i32, i32, i32, i32, i32, i64, i64, i32, i64 }
 %195 = type { { i32 } }
@@ -216,28 +216,29 @@ target triple = "x86_64-pc-linux-gnu"
 %210 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
 %211 = type { ptr, i32, i32, i32, i64 }
 %212 = type { %47, ptr, ptr, i32, i32, i32 }
-%213 = type { ptr, ptr, %212, i32 }
-%214 = type { %215, %216, %11, ptr, i8 }
-%215 = type { ptr, ptr, %38, %39, %47, %50, %34, %35, %35, i64, i8, i8, i8, i8, i8, i8, %5, %51, %51, %51, i32, %52, i32, i64, i64, ptr, %53, i64, i64, i64, i64, i64, i64, i64, i64, i8, i64, %54, %54, %55, i8 }
-%216 = type { i8, i32, i32, %32, ptr, ptr, ptr, i32, i32, i32, i32, i8, %49, [2 x %49], ptr, i32, i32, i64, ptr, i32, i32 }
-%217 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
-%218 = type { i32, i32, i32, i32, i32, i32, i32 }
-%219 = type { i32, i32, i32, i32, i32 }
-%220 = type { ptr, i64, i64 }
-%221 = type { %15, %222, %17 }
-%222 = type { ptr, i64, i64 }
-%223 = type { %58, i64, i64 }
+%213 = type { ptr, ptr, %212, i32, [32 x %214], i32 }
+%214 = type { i32, i32, i64 }
+%215 = type { %216, %217, %11, ptr, i8 }
+%216 = type { ptr, ptr, %38, %39, %47, %50, %34, %35, %35, i64, i8, i8, i8, i8, i8, i8, %5, %51, %51, %51, i32, %52, i32, i64, i64, ptr, %53, i64, i64, i64, i64, i64, i64, i64, i64, i8, i64, %54, %54, %55, i8 }
+%217 = type { i8, i32, i32, %32, ptr, ptr, ptr, i32, i32, i32, i32, i8, %49, [2 x %49], ptr, i32, i32, i64, ptr, i32, i32 }
+%218 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
+%219 = type { i32, i32, i32, i32, i32, i32, i32 }
+%220 = type { i32, i32, i32, i32, i32 }
+%221 = type { ptr, i64, i64 }
+%222 = type { %15, %223, %17 }
+%223 = type { ptr, i64, i64 }
 %224 = type { %58, i64, i64 }
-%225 = type { [2 x i64] }
-%226 = type { ptr, i64 }
+%225 = type { %58, i64, i64 }
+%226 = type { [2 x i64] }
 %227 = type { ptr, i64 }
 %228 = type { ptr, i64 }
-%229 = type { ptr, ptr, ptr, ptr }
-%230 = type { ptr, i64 }
+%229 = type { ptr, i64 }
+%230 = type { ptr, ptr, ptr, ptr }
 %231 = type { ptr, i64 }
 %232 = type { ptr, i64 }
-%233 = type { i32, i32, i32, i32, i32 }
-%234 = type { i32, i32, i32, i32, i32, i32, i8, i8, %56 }
+%233 = type { ptr, i64 }
+%234 = type { i32, i32, i32, i32, i32 }
+%235 = type { i32, i32, i32, i32, i32, i32, i8, i8, %56 }
 
 @"$string" = private unnamed_addr constant [86 x i8] c"the device group is lost after an earlier failure; free the engine and start it again\00", align 1
 @"$string.1" = private unnamed_addr constant [7 x i8] c"\\x%02x\00", align 1
@@ -3831,10 +3832,10 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %patience_ns, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %71, ptr %2, i32 0, i32 31
+  %3 = getelementptr %71, ptr %2, i32 0, i32 30
   %4 = load i32, ptr %3, align 4
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %71, ptr %5, i32 0, i32 30
+  %6 = getelementptr %71, ptr %5, i32 0, i32 29
   %7 = load i32, ptr %6, align 4
   %8 = icmp slt i32 %4, %7
   %9 = zext i1 %8 to i8
@@ -3845,7 +3846,7 @@ entry:
 
 then:                                             ; preds = %and.lhs.true
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %71, ptr %12, i32 0, i32 35
+  %13 = getelementptr %71, ptr %12, i32 0, i32 34
   store i8 0, ptr %13, align 1
   br label %merge
 
@@ -3854,19 +3855,19 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %71, ptr %14, i32 0, i32 30
+  %15 = getelementptr %71, ptr %14, i32 0, i32 29
   %16 = load i32, ptr %15, align 4
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %71, ptr %17, i32 0, i32 31
+  %18 = getelementptr %71, ptr %17, i32 0, i32 30
   store i32 %16, ptr %18, align 4
   ret void
 
 and.lhs.true:                                     ; preds = %entry
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %71, ptr %19, i32 0, i32 34
+  %20 = getelementptr %71, ptr %19, i32 0, i32 33
   %21 = load i64, ptr %20, align 8
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %71, ptr %22, i32 0, i32 33
+  %23 = getelementptr %71, ptr %22, i32 0, i32 32
   %24 = load i64, ptr %23, align 8
   %25 = sub i64 %21, %24
   %26 = load i64, ptr %patience_ns, align 8
@@ -4050,7 +4051,7 @@ then1:                                            ; preds = %else
 
 or.rhs:                                           ; preds = %then1
   %35 = load ptr, ptr %item, align 8
-  %36 = getelementptr %71, ptr %35, i32 0, i32 35
+  %36 = getelementptr %71, ptr %35, i32 0, i32 34
   %37 = load i8, ptr %36, align 1
   %38 = trunc i8 %37 to i1
   br label %or.end
@@ -4059,7 +4060,7 @@ or.end:                                           ; preds = %or.rhs, %then1
   %39 = phi i1 [ true, %then1 ], [ %38, %or.rhs ]
   %40 = zext i1 %39 to i8
   %41 = load ptr, ptr %item, align 8
-  %42 = getelementptr %71, ptr %41, i32 0, i32 35
+  %42 = getelementptr %71, ptr %41, i32 0, i32 34
   store i8 %40, ptr %42, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %39, ptr %43, i32 0, i32 21
@@ -4091,7 +4092,7 @@ then3:                                            ; preds = %else2
   %62 = getelementptr %74, ptr %61, i32 0, i32 2
   %63 = load i32, ptr %62, align 4
   %64 = load ptr, ptr %item, align 8
-  %65 = getelementptr %71, ptr %64, i32 0, i32 27
+  %65 = getelementptr %71, ptr %64, i32 0, i32 26
   %66 = load ptr, ptr %65, align 8
   call void @"$StepPlan.add_mask"(ptr %60, i32 %63, ptr %66)
   %67 = load %4, ptr %3, align 1
@@ -4133,7 +4134,7 @@ entry:
 
 and.rhs:                                          ; preds = %entry
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %71, ptr %5, i32 0, i32 31
+  %6 = getelementptr %71, ptr %5, i32 0, i32 30
   %7 = load i32, ptr %6, align 4
   %8 = load ptr, ptr %self, align 8
   %9 = call i32 @"$Sequence.num_outputs"(ptr %8)
@@ -4157,7 +4158,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %71, ptr %1, i32 0, i32 27
+  %2 = getelementptr %71, ptr %1, i32 0, i32 26
   %3 = load ptr, ptr %2, align 8
   %4 = icmp ne ptr %3, null
   %5 = zext i1 %4 to i8
@@ -4692,7 +4693,7 @@ entry:
 
 and.rhs:                                          ; preds = %entry
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %71, ptr %5, i32 0, i32 29
+  %6 = getelementptr %71, ptr %5, i32 0, i32 28
   %7 = load i8, ptr %6, align 1
   %8 = icmp eq i8 %7, 0
   %9 = zext i1 %8 to i8
@@ -7405,7 +7406,7 @@ merge:                                            ; preds = %else, %then
   call void @"$Scheduler.give_row"(ptr %24, ptr %25)
   %26 = load %4, ptr %3, align 1
   %27 = load ptr, ptr %item, align 8
-  %28 = getelementptr %71, ptr %27, i32 0, i32 24
+  %28 = getelementptr %71, ptr %27, i32 0, i32 23
   %29 = load i64, ptr %28, align 8
   %30 = icmp sgt i64 %29, 0
   %31 = zext i1 %30 to i8
@@ -10829,7 +10830,7 @@ entry:
   store i32 %4, ptr %index, align 4
   %5 = load i32, ptr %index, align 4
   %6 = load ptr, ptr %item, align 8
-  %7 = getelementptr %71, ptr %6, i32 0, i32 26
+  %7 = getelementptr %71, ptr %6, i32 0, i32 25
   %8 = load i32, ptr %7, align 4
   %9 = icmp slt i32 %5, %8
   %10 = zext i1 %9 to i8
@@ -10846,7 +10847,7 @@ then:                                             ; preds = %and.lhs.true
   %18 = sext i32 %17 to i64
   store i64 %18, ptr %vocab_size, align 8
   %19 = load ptr, ptr %item, align 8
-  %20 = getelementptr %71, ptr %19, i32 0, i32 25
+  %20 = getelementptr %71, ptr %19, i32 0, i32 24
   %21 = load ptr, ptr %20, align 8
   %22 = load i32, ptr %index, align 4
   %23 = sext i32 %22 to i64
@@ -11220,7 +11221,7 @@ forcond:                                          ; preds = %merge2, %merge
 
 forbody:                                          ; preds = %forcond
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %71, ptr %13, i32 0, i32 27
+  %14 = getelementptr %71, ptr %13, i32 0, i32 26
   %15 = load ptr, ptr %14, align 8
   %16 = load i64, ptr %i, align 8
   %17 = getelementptr i32, ptr %15, i64 %16
@@ -11256,7 +11257,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %71, ptr %1, i32 0, i32 28
+  %2 = getelementptr %71, ptr %1, i32 0, i32 27
   %3 = load i32, ptr %2, align 4
   %4 = sext i32 %3 to i64
   %5 = add i64 %4, 31
@@ -12130,7 +12131,7 @@ then:                                             ; preds = %or.lhs.false, %entr
 
 or.lhs.false:                                     ; preds = %entry
   %15 = load ptr, ptr %item, align 8
-  %16 = getelementptr %71, ptr %15, i32 0, i32 40
+  %16 = getelementptr %71, ptr %15, i32 0, i32 39
   %17 = load ptr, ptr %16, align 8
   %18 = load ptr, ptr %self, align 8
   %19 = icmp ne ptr %17, %18
@@ -12940,7 +12941,7 @@ merge1:                                           ; preds = %else3, %dead
   %50 = getelementptr %71, ptr %49, i32 0, i32 7
   store i32 %48, ptr %50, align 4
   %51 = load ptr, ptr %item, align 8
-  %52 = getelementptr %71, ptr %51, i32 0, i32 38
+  %52 = getelementptr %71, ptr %51, i32 0, i32 37
   store i8 0, ptr %52, align 1
   %53 = load ptr, ptr %self, align 8
   %54 = load ptr, ptr %logits, align 8
@@ -19367,7 +19368,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %now_ns, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %71, ptr %2, i32 0, i32 32
+  %3 = getelementptr %71, ptr %2, i32 0, i32 31
   %4 = load i32, ptr %3, align 4
   %5 = load ptr, ptr %self, align 8
   %6 = call i32 @"$Sequence.num_outputs"(ptr %5)
@@ -19380,11 +19381,11 @@ then:                                             ; preds = %entry
   %10 = load ptr, ptr %self, align 8
   %11 = call i32 @"$Sequence.num_outputs"(ptr %10)
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %71, ptr %12, i32 0, i32 32
+  %13 = getelementptr %71, ptr %12, i32 0, i32 31
   store i32 %11, ptr %13, align 4
   %14 = load i64, ptr %now_ns, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %71, ptr %15, i32 0, i32 33
+  %16 = getelementptr %71, ptr %15, i32 0, i32 32
   store i64 %14, ptr %16, align 8
   br label %merge
 
@@ -19638,7 +19639,7 @@ else4:                                            ; preds = %forbody
 
 merge2:                                           ; preds = %else4, %then3
   %50 = load ptr, ptr %item, align 8
-  %51 = getelementptr %71, ptr %50, i32 0, i32 24
+  %51 = getelementptr %71, ptr %50, i32 0, i32 23
   %52 = load i64, ptr %51, align 8
   %53 = icmp sgt i64 %52, 0
   %54 = zext i1 %53 to i8
@@ -19647,7 +19648,7 @@ merge2:                                           ; preds = %else4, %then3
 
 then6:                                            ; preds = %or.lhs.false, %and.lhs.true
   %56 = load ptr, ptr %item, align 8
-  %57 = getelementptr %71, ptr %56, i32 0, i32 24
+  %57 = getelementptr %71, ptr %56, i32 0, i32 23
   %58 = load i64, ptr %57, align 8
   store i64 %58, ptr %nearest, align 8
   br label %merge5
@@ -19673,7 +19674,7 @@ and.lhs.true:                                     ; preds = %merge2
 
 or.lhs.false:                                     ; preds = %and.lhs.true
   %65 = load ptr, ptr %item, align 8
-  %66 = getelementptr %71, ptr %65, i32 0, i32 24
+  %66 = getelementptr %71, ptr %65, i32 0, i32 23
   %67 = load i64, ptr %66, align 8
   %68 = load i64, ptr %nearest, align 8
   %69 = icmp slt i64 %67, %68
@@ -19755,12 +19756,12 @@ entry:
   %40 = getelementptr %71, ptr %39, i32 0, i32 16
   store ptr null, ptr %40, align 8
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %71, ptr %41, i32 0, i32 27
+  %42 = getelementptr %71, ptr %41, i32 0, i32 26
   %43 = load ptr, ptr %42, align 8
   call void @free(ptr %43)
   %44 = load %4, ptr %1, align 1
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %71, ptr %45, i32 0, i32 27
+  %46 = getelementptr %71, ptr %45, i32 0, i32 26
   store ptr null, ptr %46, align 8
   ret void
 }
@@ -21139,13 +21140,13 @@ merge:                                            ; preds = %else, %dead
 
 then5:                                            ; preds = %merge
   %41 = load ptr, ptr %item, align 8
-  %42 = getelementptr %71, ptr %41, i32 0, i32 36
+  %42 = getelementptr %71, ptr %41, i32 0, i32 35
   store i8 1, ptr %42, align 1
   br label %merge4
 
 else6:                                            ; preds = %merge
   %43 = load ptr, ptr %item, align 8
-  %44 = getelementptr %71, ptr %43, i32 0, i32 37
+  %44 = getelementptr %71, ptr %43, i32 0, i32 36
   store i8 1, ptr %44, align 1
   br label %merge4
 
@@ -71005,7 +71006,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %29 = load i32, ptr %index, align 4
   %30 = load ptr, ptr %item, align 8
-  %31 = getelementptr %71, ptr %30, i32 0, i32 30
+  %31 = getelementptr %71, ptr %30, i32 0, i32 29
   %32 = load i32, ptr %31, align 4
   %33 = icmp ne i32 %29, %32
   %34 = zext i1 %33 to i8
@@ -71031,7 +71032,7 @@ then9:                                            ; preds = %then5
   %47 = getelementptr %71, ptr %46, i32 0, i32 0
   %48 = load i64, ptr %47, align 8
   %49 = load ptr, ptr %item, align 8
-  %50 = getelementptr %71, ptr %49, i32 0, i32 30
+  %50 = getelementptr %71, ptr %49, i32 0, i32 29
   %51 = load i32, ptr %50, align 4
   %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.671", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
@@ -71057,7 +71058,7 @@ else6:                                            ; preds = %merge
 merge4:                                           ; preds = %else6, %dead11
   %58 = load i32, ptr %index, align 4
   %59 = load ptr, ptr %item, align 8
-  %60 = getelementptr %71, ptr %59, i32 0, i32 32
+  %60 = getelementptr %71, ptr %59, i32 0, i32 31
   %61 = load i32, ptr %60, align 4
   %62 = icmp sgt i32 %58, %61
   %63 = zext i1 %62 to i8
@@ -71083,7 +71084,7 @@ then17:                                           ; preds = %then13
   %76 = getelementptr %71, ptr %75, i32 0, i32 0
   %77 = load i64, ptr %76, align 8
   %78 = load ptr, ptr %item, align 8
-  %79 = getelementptr %71, ptr %78, i32 0, i32 32
+  %79 = getelementptr %71, ptr %78, i32 0, i32 31
   %80 = load i32, ptr %79, align 4
   %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.672", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
@@ -71126,7 +71127,7 @@ entry:
   %4 = icmp eq ptr %3, null
   %5 = zext i1 %4 to i8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %71, ptr %6, i32 0, i32 29
+  %7 = getelementptr %71, ptr %6, i32 0, i32 28
   store i8 %5, ptr %7, align 1
   %8 = load ptr, ptr %mask, align 8
   %9 = icmp ne ptr %8, null
@@ -71140,7 +71141,7 @@ then:                                             ; preds = %entry
   %14 = sub i64 %13, 1
   store i64 %14, ptr %last, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %71, ptr %15, i32 0, i32 27
+  %16 = getelementptr %71, ptr %15, i32 0, i32 26
   %17 = load ptr, ptr %16, align 8
   %18 = load ptr, ptr %mask, align 8
   %19 = load i64, ptr %last, align 8
@@ -71148,13 +71149,13 @@ then:                                             ; preds = %entry
   %21 = mul i64 %20, 4
   %22 = call ptr @memcpy(ptr %17, ptr %18, i64 %21)
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %71, ptr %23, i32 0, i32 27
+  %24 = getelementptr %71, ptr %23, i32 0, i32 26
   %25 = load ptr, ptr %24, align 8
   %26 = load i64, ptr %last, align 8
   %27 = getelementptr i32, ptr %25, i64 %26
   %28 = load i32, ptr %27, align 4
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %71, ptr %29, i32 0, i32 28
+  %30 = getelementptr %71, ptr %29, i32 0, i32 27
   %31 = load i32, ptr %30, align 4
   %32 = srem i32 %31, 32
   %33 = sub i32 32, %32
@@ -71162,7 +71163,7 @@ then:                                             ; preds = %entry
   %35 = lshr i32 -1, %34
   %36 = and i32 %28, %35
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %71, ptr %37, i32 0, i32 27
+  %38 = getelementptr %71, ptr %37, i32 0, i32 26
   %39 = load ptr, ptr %38, align 8
   %40 = load i64, ptr %last, align 8
   %41 = getelementptr i32, ptr %39, i64 %40
@@ -71174,15 +71175,15 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %71, ptr %42, i32 0, i32 30
+  %43 = getelementptr %71, ptr %42, i32 0, i32 29
   %44 = load i32, ptr %43, align 4
   %45 = add i32 %44, 1
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %71, ptr %46, i32 0, i32 30
+  %47 = getelementptr %71, ptr %46, i32 0, i32 29
   store i32 %45, ptr %47, align 4
   %48 = load i64, ptr %now_ns, align 8
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %71, ptr %49, i32 0, i32 34
+  %50 = getelementptr %71, ptr %49, i32 0, i32 33
   store i64 %48, ptr %50, align 8
   ret void
 }
@@ -73653,7 +73654,7 @@ define internal ptr @"$request.new_sequence"() {
 entry:
   %0 = alloca %4, align 8
   %item = alloca ptr, align 8
-  %1 = call ptr @malloc(i64 400)
+  %1 = call ptr @malloc(i64 392)
   store ptr %1, ptr %item, align 8
   %2 = load ptr, ptr %item, align 8
   %3 = icmp ne ptr %2, null
@@ -73683,7 +73684,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = call ptr @memset(ptr %1, i32 0, i64 400)
+  %2 = call ptr @memset(ptr %1, i32 0, i64 392)
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %71, ptr %3, i32 0, i32 12
   store i32 -1, ptr %4, align 4
@@ -73731,19 +73732,19 @@ entry:
   %25 = getelementptr %112, ptr %24, i32 0, i32 18
   %26 = load i64, ptr %25, align 8
   %27 = load ptr, ptr %item, align 8
-  %28 = getelementptr %71, ptr %27, i32 0, i32 24
+  %28 = getelementptr %71, ptr %27, i32 0, i32 23
   store i64 %26, ptr %28, align 8
   %29 = load ptr, ptr %r, align 8
   %30 = getelementptr %112, ptr %29, i32 0, i32 17
   %31 = load ptr, ptr %30, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = getelementptr %71, ptr %32, i32 0, i32 25
+  %33 = getelementptr %71, ptr %32, i32 0, i32 24
   store ptr %31, ptr %33, align 8
   %34 = load ptr, ptr %r, align 8
   %35 = getelementptr %112, ptr %34, i32 0, i32 16
   %36 = load i32, ptr %35, align 4
   %37 = load ptr, ptr %item, align 8
-  %38 = getelementptr %71, ptr %37, i32 0, i32 26
+  %38 = getelementptr %71, ptr %37, i32 0, i32 25
   store i32 %36, ptr %38, align 4
   %39 = load ptr, ptr %item, align 8
   %40 = load ptr, ptr %r, align 8
@@ -74620,17 +74621,17 @@ entry:
   store i32 %1, ptr %vocab_size, align 4
   %2 = load i32, ptr %vocab_size, align 4
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %71, ptr %3, i32 0, i32 28
+  %4 = getelementptr %71, ptr %3, i32 0, i32 27
   store i32 %2, ptr %4, align 4
   %5 = load ptr, ptr %self, align 8
   %6 = call i64 @"$Sequence.num_mask_words"(ptr %5)
   %7 = mul i64 %6, 4
   %8 = call ptr @malloc(i64 %7)
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %71, ptr %9, i32 0, i32 27
+  %10 = getelementptr %71, ptr %9, i32 0, i32 26
   store ptr %8, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %71, ptr %11, i32 0, i32 27
+  %12 = getelementptr %71, ptr %11, i32 0, i32 26
   %13 = load ptr, ptr %12, align 8
   %14 = icmp ne ptr %13, null
   %15 = zext i1 %14 to i8
@@ -74734,7 +74735,7 @@ else9:                                            ; preds = %merge2
 
 merge7:                                           ; preds = %else9, %dead10
   %38 = load ptr, ptr %item, align 8
-  %39 = getelementptr %71, ptr %38, i32 0, i32 26
+  %39 = getelementptr %71, ptr %38, i32 0, i32 25
   %40 = load i32, ptr %39, align 4
   %41 = icmp sgt i32 %40, 0
   %42 = zext i1 %41 to i8
@@ -75547,39 +75548,33 @@ merge:                                            ; preds = %else, %then
   %14 = load ptr, ptr %item, align 8
   %15 = getelementptr %71, ptr %14, i32 0, i32 2
   store i32 0, ptr %15, align 4
-  %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %39, ptr %16, i32 0, i32 20
+  %16 = load ptr, ptr %item, align 8
+  %17 = getelementptr %71, ptr %16, i32 0, i32 23
   %18 = load i64, ptr %17, align 8
-  %19 = load ptr, ptr %item, align 8
-  %20 = getelementptr %71, ptr %19, i32 0, i32 23
-  store i64 %18, ptr %20, align 8
-  %21 = load ptr, ptr %item, align 8
-  %22 = getelementptr %71, ptr %21, i32 0, i32 24
-  %23 = load i64, ptr %22, align 8
-  %24 = icmp sgt i64 %23, 0
-  %25 = zext i1 %24 to i8
-  %26 = trunc i8 %25 to i1
-  br i1 %26, label %then2, label %else3
+  %19 = icmp sgt i64 %18, 0
+  %20 = zext i1 %19 to i8
+  %21 = trunc i8 %20 to i1
+  br i1 %21, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %39, ptr %27, i32 0, i32 19
-  %29 = load i32, ptr %28, align 4
-  %30 = add i32 %29, 1
-  %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %39, ptr %31, i32 0, i32 19
-  store i32 %30, ptr %32, align 4
+  %22 = load ptr, ptr %self, align 8
+  %23 = getelementptr %39, ptr %22, i32 0, i32 19
+  %24 = load i32, ptr %23, align 4
+  %25 = add i32 %24, 1
+  %26 = load ptr, ptr %self, align 8
+  %27 = getelementptr %39, ptr %26, i32 0, i32 19
+  store i32 %25, ptr %27, align 4
   br label %merge1
 
 else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %33 = load ptr, ptr %self, align 8
-  %34 = getelementptr %39, ptr %33, i32 0, i32 3
-  %35 = load ptr, ptr %item, align 8
-  call void @"$insert_in_order"(ptr %34, ptr %35)
-  %36 = load %4, ptr %2, align 1
+  %28 = load ptr, ptr %self, align 8
+  %29 = getelementptr %39, ptr %28, i32 0, i32 3
+  %30 = load ptr, ptr %item, align 8
+  call void @"$insert_in_order"(ptr %29, ptr %30)
+  %31 = load %4, ptr %2, align 1
   ret void
 }
 
@@ -75674,7 +75669,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %10 = load ptr, ptr %item, align 8
-  %11 = getelementptr %71, ptr %10, i32 0, i32 36
+  %11 = getelementptr %71, ptr %10, i32 0, i32 35
   %12 = load i8, ptr %11, align 1
   %13 = trunc i8 %12 to i1
   br i1 %13, label %then2, label %else3
@@ -75689,7 +75684,7 @@ then2:                                            ; preds = %merge
 
 else3:                                            ; preds = %merge
   %18 = load ptr, ptr %item, align 8
-  %19 = getelementptr %71, ptr %18, i32 0, i32 37
+  %19 = getelementptr %71, ptr %18, i32 0, i32 36
   %20 = load i8, ptr %19, align 1
   %21 = trunc i8 %20 to i1
   br i1 %21, label %and.lhs.true, label %else5
@@ -75707,7 +75702,7 @@ else5:                                            ; preds = %and.lhs.true, %else
 
 merge1:                                           ; preds = %else5, %then4, %then2
   %26 = load ptr, ptr %item, align 8
-  %27 = getelementptr %71, ptr %26, i32 0, i32 37
+  %27 = getelementptr %71, ptr %26, i32 0, i32 36
   store i8 0, ptr %27, align 1
   ret void
 
@@ -75939,7 +75934,7 @@ whilebody:                                        ; preds = %condition
   %15 = load ptr, ptr %14, align 8
   store ptr %15, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
-  %17 = getelementptr %71, ptr %16, i32 0, i32 24
+  %17 = getelementptr %71, ptr %16, i32 0, i32 23
   %18 = load i64, ptr %17, align 8
   %19 = icmp sgt i64 %18, 0
   %20 = zext i1 %19 to i8
@@ -75967,7 +75962,7 @@ merge:                                            ; preds = %condition
 
 and.lhs.true:                                     ; preds = %whilebody
   %27 = load ptr, ptr %item, align 8
-  %28 = getelementptr %71, ptr %27, i32 0, i32 24
+  %28 = getelementptr %71, ptr %27, i32 0, i32 23
   %29 = load i64, ptr %28, align 8
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %39, ptr %30, i32 0, i32 20
@@ -76586,7 +76581,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %71, ptr %1, i32 0, i32 35
+  %2 = getelementptr %71, ptr %1, i32 0, i32 34
   %3 = load i8, ptr %2, align 1
   %4 = trunc i8 %3 to i1
   br i1 %4, label %and.rhs, label %and.end
@@ -76620,7 +76615,7 @@ entry:
 
 and.rhs:                                          ; preds = %entry
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %71, ptr %5, i32 0, i32 31
+  %6 = getelementptr %71, ptr %5, i32 0, i32 30
   %7 = load i32, ptr %6, align 4
   %8 = load ptr, ptr %self, align 8
   %9 = call i32 @"$Sequence.num_planned_outputs"(ptr %8)
@@ -76798,15 +76793,17 @@ dead5:                                            ; No predecessors!
 
 define internal void @"$Scheduler.open_budget"(ptr %0) {
 entry:
-  %left = alloca i64, align 8
   %1 = alloca %45, align 8
   %2 = alloca %192, align 8
   %"<structcast>" = alloca %192, align 8
+  %limit_ns = alloca i64, align 8
+  %share = alloca i64, align 8
+  %decode_ns = alloca i64, align 8
   %item = alloca ptr, align 8
   %i = alloca i64, align 8
   %context = alloca i64, align 8
   %rows = alloca i32, align 4
-  %costs = alloca ptr, align 8
+  %prices = alloca ptr, align 8
   %3 = alloca %4, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -76830,7 +76827,7 @@ merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %39, ptr %9, i32 0, i32 0
   %11 = getelementptr %40, ptr %10, i32 0, i32 8
-  store ptr %11, ptr %costs, align 8
+  store ptr %11, ptr %prices, align 8
   store i32 0, ptr %rows, align 4
   store i64 0, ptr %context, align 8
   %12 = load ptr, ptr %self, align 8
@@ -76886,73 +76883,65 @@ merge2:                                           ; preds = %else4, %then3
   br label %forcond
 
 merge1:                                           ; preds = %forcond
-  %42 = load i32, ptr %rows, align 4
-  %43 = load ptr, ptr %costs, align 8
-  %44 = load i32, ptr %rows, align 4
-  %45 = sext i32 %44 to i64
-  %46 = load i64, ptr %context, align 8
-  %47 = call i64 @"$StepCosts.of_decode"(ptr %43, i64 %45, i64 %46)
-  %48 = getelementptr %192, ptr %2, i32 0, i32 0
-  store i32 %42, ptr %48, align 4
-  %49 = getelementptr %192, ptr %2, i32 0, i32 1
-  store i64 %47, ptr %49, align 8
-  %50 = getelementptr %192, ptr %2, i32 0, i32 2
-  store i32 0, ptr %50, align 4
-  %51 = getelementptr %192, ptr %2, i32 0, i32 3
-  store i32 0, ptr %51, align 4
-  %52 = getelementptr %192, ptr %2, i32 0, i32 4
-  store i32 0, ptr %52, align 4
-  %53 = load %192, ptr %2, align 8
-  store %192 %53, ptr %"<structcast>", align 8
-  %54 = getelementptr %45, ptr %1, i32 0, i32 0
-  %55 = getelementptr %192, ptr %"<structcast>", i32 0, i32 0
-  %56 = load i32, ptr %55, align 4
-  store i32 %56, ptr %54, align 4
-  %57 = getelementptr %45, ptr %1, i32 0, i32 1
-  %58 = getelementptr %192, ptr %"<structcast>", i32 0, i32 1
-  %59 = load i64, ptr %58, align 8
-  store i64 %59, ptr %57, align 8
-  %60 = getelementptr %45, ptr %1, i32 0, i32 2
-  %61 = getelementptr %192, ptr %"<structcast>", i32 0, i32 2
-  %62 = load i32, ptr %61, align 4
-  %63 = sext i32 %62 to i64
-  store i64 %63, ptr %60, align 8
-  %64 = getelementptr %45, ptr %1, i32 0, i32 3
-  %65 = getelementptr %192, ptr %"<structcast>", i32 0, i32 3
-  %66 = load i32, ptr %65, align 4
-  %67 = sext i32 %66 to i64
-  store i64 %67, ptr %64, align 8
-  %68 = getelementptr %45, ptr %1, i32 0, i32 4
-  %69 = getelementptr %192, ptr %"<structcast>", i32 0, i32 4
-  %70 = load i32, ptr %69, align 4
-  %71 = sext i32 %70 to i64
-  store i64 %71, ptr %68, align 8
-  %72 = load ptr, ptr %self, align 8
-  %73 = getelementptr %39, ptr %72, i32 0, i32 15
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %73, ptr align 8 %1, i64 40, i1 false)
-  %74 = load ptr, ptr %costs, align 8
-  %75 = getelementptr %56, ptr %74, i32 0, i32 0
-  %76 = load i64, ptr %75, align 8
-  %77 = load ptr, ptr %self, align 8
-  %78 = getelementptr %39, ptr %77, i32 0, i32 15
-  %79 = getelementptr %45, ptr %78, i32 0, i32 1
-  %80 = load i64, ptr %79, align 8
-  %81 = sub i64 %76, %80
-  store i64 %81, ptr %left, align 8
-  %82 = load i64, ptr %left, align 8
-  %83 = load ptr, ptr %costs, align 8
-  %84 = getelementptr %56, ptr %83, i32 0, i32 0
-  %85 = load i64, ptr %84, align 8
-  %86 = sdiv i64 %85, 4
-  %87 = load ptr, ptr %costs, align 8
-  %88 = call i64 @"$StepCosts.least_prefill"(ptr %87)
-  %89 = mul i64 2, %88
-  %90 = call i64 @"$greater"(i64 %86, i64 %89)
-  %91 = call i64 @"$greater"(i64 %82, i64 %90)
-  %92 = load ptr, ptr %self, align 8
-  %93 = getelementptr %39, ptr %92, i32 0, i32 15
-  %94 = getelementptr %45, ptr %93, i32 0, i32 2
-  store i64 %91, ptr %94, align 8
+  %42 = load ptr, ptr %prices, align 8
+  %43 = load i32, ptr %rows, align 4
+  %44 = sext i32 %43 to i64
+  %45 = load i64, ptr %context, align 8
+  %46 = call i64 @"$StepCosts.of_step"(ptr %42, i64 %44, i64 %45, i64 0)
+  %47 = load ptr, ptr %prices, align 8
+  %48 = getelementptr %56, ptr %47, i32 0, i32 0
+  %49 = load i64, ptr %48, align 8
+  %50 = sdiv i64 %49, 4
+  store i64 %46, ptr %decode_ns, align 8
+  store i64 %50, ptr %share, align 8
+  %51 = load ptr, ptr %prices, align 8
+  %52 = getelementptr %56, ptr %51, i32 0, i32 0
+  %53 = load i64, ptr %52, align 8
+  %54 = load i64, ptr %decode_ns, align 8
+  %55 = load i64, ptr %share, align 8
+  %56 = add i64 %54, %55
+  %57 = call i64 @"$greater"(i64 %53, i64 %56)
+  store i64 %57, ptr %limit_ns, align 8
+  %58 = load i32, ptr %rows, align 4
+  %59 = load i64, ptr %context, align 8
+  %60 = load i64, ptr %limit_ns, align 8
+  %61 = getelementptr %192, ptr %2, i32 0, i32 0
+  store i32 %58, ptr %61, align 4
+  %62 = getelementptr %192, ptr %2, i32 0, i32 1
+  store i64 %59, ptr %62, align 8
+  %63 = getelementptr %192, ptr %2, i32 0, i32 2
+  store i64 %60, ptr %63, align 8
+  %64 = getelementptr %192, ptr %2, i32 0, i32 3
+  store i32 0, ptr %64, align 4
+  %65 = getelementptr %192, ptr %2, i32 0, i32 4
+  store i32 0, ptr %65, align 4
+  %66 = load %192, ptr %2, align 8
+  store %192 %66, ptr %"<structcast>", align 8
+  %67 = getelementptr %45, ptr %1, i32 0, i32 0
+  %68 = getelementptr %192, ptr %"<structcast>", i32 0, i32 0
+  %69 = load i32, ptr %68, align 4
+  store i32 %69, ptr %67, align 4
+  %70 = getelementptr %45, ptr %1, i32 0, i32 1
+  %71 = getelementptr %192, ptr %"<structcast>", i32 0, i32 1
+  %72 = load i64, ptr %71, align 8
+  store i64 %72, ptr %70, align 8
+  %73 = getelementptr %45, ptr %1, i32 0, i32 2
+  %74 = getelementptr %192, ptr %"<structcast>", i32 0, i32 2
+  %75 = load i64, ptr %74, align 8
+  store i64 %75, ptr %73, align 8
+  %76 = getelementptr %45, ptr %1, i32 0, i32 3
+  %77 = getelementptr %192, ptr %"<structcast>", i32 0, i32 3
+  %78 = load i32, ptr %77, align 4
+  %79 = sext i32 %78 to i64
+  store i64 %79, ptr %76, align 8
+  %80 = getelementptr %45, ptr %1, i32 0, i32 4
+  %81 = getelementptr %192, ptr %"<structcast>", i32 0, i32 4
+  %82 = load i32, ptr %81, align 4
+  %83 = sext i32 %82 to i64
+  store i64 %83, ptr %80, align 8
+  %84 = load ptr, ptr %self, align 8
+  %85 = getelementptr %39, ptr %84, i32 0, i32 15
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %85, ptr align 8 %1, i64 40, i1 false)
   ret void
 }
 
@@ -77045,27 +77034,33 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal i64 @"$StepCosts.of_decode"(ptr %0, i64 %1, i64 %2) {
+define internal i64 @"$StepCosts.of_step"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
-  %context = alloca i64, align 8
-  %rows = alloca i64, align 8
+  %prefill_context = alloca i64, align 8
+  %decode_context = alloca i64, align 8
+  %num_rows = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  store i64 %1, ptr %rows, align 8
-  store i64 %2, ptr %context, align 8
-  %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %56, ptr %3, i32 0, i32 2
-  %5 = load i64, ptr %rows, align 8
-  %6 = call i64 @"$CostTable.at"(ptr %4, i64 %5)
-  %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %56, ptr %7, i32 0, i32 4
-  %9 = load double, ptr %8, align 8
-  %10 = load i64, ptr %context, align 8
-  %11 = sitofp i64 %10 to double
-  %12 = fmul double %9, %11
-  %13 = fptosi double %12 to i64
-  %14 = add i64 %6, %13
-  ret i64 %14
+  store i64 %1, ptr %num_rows, align 8
+  store i64 %2, ptr %decode_context, align 8
+  store i64 %3, ptr %prefill_context, align 8
+  %4 = load ptr, ptr %self, align 8
+  %5 = getelementptr %56, ptr %4, i32 0, i32 1
+  %6 = load i64, ptr %num_rows, align 8
+  %7 = call i64 @"$CostTable.at"(ptr %5, i64 %6)
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %56, ptr %8, i32 0, i32 2
+  %10 = load double, ptr %9, align 8
+  %11 = load i64, ptr %decode_context, align 8
+  %12 = sitofp i64 %11 to double
+  %13 = fmul double %10, %12
+  %14 = fptosi double %13 to i64
+  %15 = add i64 %7, %14
+  %16 = load ptr, ptr %self, align 8
+  %17 = load i64, ptr %prefill_context, align 8
+  %18 = call i64 @"$StepCosts.of_prefill_context"(ptr %16, i64 %17)
+  %19 = add i64 %15, %18
+  ret i64 %19
 
 dead:                                             ; No predecessors!
   ret i64 undef
@@ -77104,7 +77099,7 @@ else:                                             ; preds = %or.lhs.false
   %12 = load i64, ptr %rows, align 8
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %57, ptr %13, i32 0, i32 1
-  %15 = getelementptr [32 x i32], ptr %14, i32 0, i32 0
+  %15 = getelementptr [48 x i32], ptr %14, i32 0, i32 0
   %16 = getelementptr i32, ptr %15, i64 0
   %17 = load i32, ptr %16, align 4
   %18 = sext i32 %17 to i64
@@ -77116,7 +77111,7 @@ else:                                             ; preds = %or.lhs.false
 then1:                                            ; preds = %else
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %57, ptr %22, i32 0, i32 2
-  %24 = getelementptr [32 x i64], ptr %23, i32 0, i32 0
+  %24 = getelementptr [48 x i64], ptr %23, i32 0, i32 0
   %25 = getelementptr i64, ptr %24, i64 0
   %26 = load i64, ptr %25, align 8
   ret i64 %26
@@ -77136,14 +77131,14 @@ else2:                                            ; preds = %else
 then4:                                            ; preds = %else2
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %57, ptr %33, i32 0, i32 2
-  %35 = getelementptr [32 x i64], ptr %34, i32 0, i32 0
+  %35 = getelementptr [48 x i64], ptr %34, i32 0, i32 0
   %36 = getelementptr i64, ptr %35, i64 0
   %37 = load i64, ptr %36, align 8
   %38 = load i64, ptr %rows, align 8
   %39 = mul i64 %37, %38
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %57, ptr %40, i32 0, i32 1
-  %42 = getelementptr [32 x i32], ptr %41, i32 0, i32 0
+  %42 = getelementptr [48 x i32], ptr %41, i32 0, i32 0
   %43 = getelementptr i32, ptr %42, i64 0
   %44 = load i32, ptr %43, align 4
   %45 = sext i32 %44 to i64
@@ -77164,7 +77159,7 @@ merge:                                            ; preds = %else5, %dead6, %dea
   %50 = load i64, ptr %rows, align 8
   %51 = load ptr, ptr %self, align 8
   %52 = getelementptr %57, ptr %51, i32 0, i32 1
-  %53 = getelementptr [32 x i32], ptr %52, i32 0, i32 0
+  %53 = getelementptr [48 x i32], ptr %52, i32 0, i32 0
   %54 = load i32, ptr %i, align 4
   %55 = sub i32 %54, 1
   %56 = sext i32 %55 to i64
@@ -77175,14 +77170,14 @@ merge:                                            ; preds = %else5, %dead6, %dea
   %61 = sitofp i64 %60 to double
   %62 = load ptr, ptr %self, align 8
   %63 = getelementptr %57, ptr %62, i32 0, i32 1
-  %64 = getelementptr [32 x i32], ptr %63, i32 0, i32 0
+  %64 = getelementptr [48 x i32], ptr %63, i32 0, i32 0
   %65 = load i32, ptr %i, align 4
   %66 = sext i32 %65 to i64
   %67 = getelementptr i32, ptr %64, i64 %66
   %68 = load i32, ptr %67, align 4
   %69 = load ptr, ptr %self, align 8
   %70 = getelementptr %57, ptr %69, i32 0, i32 1
-  %71 = getelementptr [32 x i32], ptr %70, i32 0, i32 0
+  %71 = getelementptr [48 x i32], ptr %70, i32 0, i32 0
   %72 = load i32, ptr %i, align 4
   %73 = sub i32 %72, 1
   %74 = sext i32 %73 to i64
@@ -77194,7 +77189,7 @@ merge:                                            ; preds = %else5, %dead6, %dea
   store double %79, ptr %share, align 8
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %57, ptr %80, i32 0, i32 2
-  %82 = getelementptr [32 x i64], ptr %81, i32 0, i32 0
+  %82 = getelementptr [48 x i64], ptr %81, i32 0, i32 0
   %83 = load i32, ptr %i, align 4
   %84 = sub i32 %83, 1
   %85 = sext i32 %84 to i64
@@ -77203,14 +77198,14 @@ merge:                                            ; preds = %else5, %dead6, %dea
   %88 = load double, ptr %share, align 8
   %89 = load ptr, ptr %self, align 8
   %90 = getelementptr %57, ptr %89, i32 0, i32 2
-  %91 = getelementptr [32 x i64], ptr %90, i32 0, i32 0
+  %91 = getelementptr [48 x i64], ptr %90, i32 0, i32 0
   %92 = load i32, ptr %i, align 4
   %93 = sext i32 %92 to i64
   %94 = getelementptr i64, ptr %91, i64 %93
   %95 = load i64, ptr %94, align 8
   %96 = load ptr, ptr %self, align 8
   %97 = getelementptr %57, ptr %96, i32 0, i32 2
-  %98 = getelementptr [32 x i64], ptr %97, i32 0, i32 0
+  %98 = getelementptr [48 x i64], ptr %97, i32 0, i32 0
   %99 = load i32, ptr %i, align 4
   %100 = sub i32 %99, 1
   %101 = sext i32 %100 to i64
@@ -77262,7 +77257,7 @@ and.lhs.true:                                     ; preds = %condition
   %13 = load i64, ptr %rows, align 8
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %57, ptr %14, i32 0, i32 1
-  %16 = getelementptr [32 x i32], ptr %15, i32 0, i32 0
+  %16 = getelementptr [48 x i32], ptr %15, i32 0, i32 0
   %17 = load i32, ptr %i, align 4
   %18 = sext i32 %17 to i64
   %19 = getelementptr i32, ptr %16, i64 %18
@@ -77275,6 +77270,25 @@ and.lhs.true:                                     ; preds = %condition
 
 dead:                                             ; No predecessors!
   ret i32 undef
+}
+
+define internal i64 @"$StepCosts.of_prefill_context"(ptr %0, i64 %1) {
+entry:
+  %context = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %context, align 8
+  %2 = load ptr, ptr %self, align 8
+  %3 = getelementptr %56, ptr %2, i32 0, i32 3
+  %4 = load double, ptr %3, align 8
+  %5 = load i64, ptr %context, align 8
+  %6 = sitofp i64 %5 to double
+  %7 = fmul double %4, %6
+  %8 = fptosi double %7 to i64
+  ret i64 %8
+
+dead:                                             ; No predecessors!
+  ret i64 undef
 }
 
 define internal i64 @"$greater"(i64 %0, i64 %1) {
@@ -77292,19 +77306,6 @@ entry:
   %8 = trunc i8 %5 to i1
   %9 = select i1 %8, i64 %6, i64 %7
   ret i64 %9
-
-dead:                                             ; No predecessors!
-  ret i64 undef
-}
-
-define internal i64 @"$StepCosts.least_prefill"(ptr %0) {
-entry:
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %56, ptr %1, i32 0, i32 3
-  %3 = call i64 @"$CostTable.at"(ptr %2, i64 1)
-  ret i64 %3
 
 dead:                                             ; No predecessors!
   ret i64 undef
@@ -77591,7 +77592,6 @@ dead9:                                            ; No predecessors!
 
 define internal zeroext i1 @"$Scheduler.fits_budget"(ptr %0, i32 %1, i32 %2) {
 entry:
-  %p = alloca ptr, align 8
   %num_tokens = alloca i32, align 4
   %position = alloca i32, align 4
   %self = alloca ptr, align 8
@@ -77599,66 +77599,68 @@ entry:
   store i32 %1, ptr %position, align 4
   store i32 %2, ptr %num_tokens, align 4
   %3 = load ptr, ptr %self, align 8
+  %4 = load i32, ptr %num_tokens, align 4
+  %5 = sext i32 %4 to i64
+  %6 = load i32, ptr %position, align 4
+  %7 = sext i32 %6 to i64
+  %8 = load i32, ptr %num_tokens, align 4
+  %9 = sext i32 %8 to i64
+  %10 = call i64 @"$costs.context_of"(i64 %7, i64 %9)
+  %11 = call i64 @"$Scheduler.cost_with"(ptr %3, i64 %5, i64 %10)
+  %12 = load ptr, ptr %self, align 8
+  %13 = getelementptr %39, ptr %12, i32 0, i32 15
+  %14 = getelementptr %45, ptr %13, i32 0, i32 2
+  %15 = load i64, ptr %14, align 8
+  %16 = icmp sle i64 %11, %15
+  %17 = zext i1 %16 to i8
+  %18 = icmp ne i8 %17, 0
+  ret i1 %18
+
+dead:                                             ; No predecessors!
+  ret i1 undef
+}
+
+define internal i64 @"$Scheduler.cost_with"(ptr %0, i64 %1, i64 %2) {
+entry:
+  %p = alloca ptr, align 8
+  %context = alloca i64, align 8
+  %num_tokens = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %num_tokens, align 8
+  store i64 %2, ptr %context, align 8
+  %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %39, ptr %3, i32 0, i32 15
   store ptr %4, ptr %p, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %39, ptr %5, i32 0, i32 0
   %7 = getelementptr %40, ptr %6, i32 0, i32 8
   %8 = load ptr, ptr %p, align 8
-  %9 = getelementptr %45, ptr %8, i32 0, i32 3
-  %10 = load i64, ptr %9, align 8
-  %11 = load i32, ptr %num_tokens, align 4
-  %12 = sext i32 %11 to i64
-  %13 = add i64 %10, %12
-  %14 = load ptr, ptr %p, align 8
-  %15 = getelementptr %45, ptr %14, i32 0, i32 4
-  %16 = load i64, ptr %15, align 8
-  %17 = load i32, ptr %position, align 4
-  %18 = sext i32 %17 to i64
-  %19 = load i32, ptr %num_tokens, align 4
-  %20 = sext i32 %19 to i64
-  %21 = call i64 @"$context_of"(i64 %18, i64 %20)
-  %22 = add i64 %16, %21
-  %23 = call i64 @"$StepCosts.of_prefill"(ptr %7, i64 %13, i64 %22)
-  %24 = load ptr, ptr %p, align 8
-  %25 = getelementptr %45, ptr %24, i32 0, i32 2
-  %26 = load i64, ptr %25, align 8
-  %27 = icmp sle i64 %23, %26
-  %28 = zext i1 %27 to i8
-  %29 = icmp ne i8 %28, 0
-  ret i1 %29
-
-dead:                                             ; No predecessors!
-  ret i1 undef
-}
-
-define internal i64 @"$StepCosts.of_prefill"(ptr %0, i64 %1, i64 %2) {
-entry:
-  %context = alloca i64, align 8
-  %tokens = alloca i64, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  store i64 %1, ptr %tokens, align 8
-  store i64 %2, ptr %context, align 8
-  %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %56, ptr %3, i32 0, i32 3
-  %5 = load i64, ptr %tokens, align 8
-  %6 = call i64 @"$CostTable.at"(ptr %4, i64 %5)
-  %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %56, ptr %7, i32 0, i32 5
-  %9 = load double, ptr %8, align 8
-  %10 = load i64, ptr %context, align 8
-  %11 = sitofp i64 %10 to double
-  %12 = fmul double %9, %11
-  %13 = fptosi double %12 to i64
-  %14 = add i64 %6, %13
-  ret i64 %14
+  %9 = getelementptr %45, ptr %8, i32 0, i32 0
+  %10 = load i32, ptr %9, align 4
+  %11 = sext i32 %10 to i64
+  %12 = load ptr, ptr %p, align 8
+  %13 = getelementptr %45, ptr %12, i32 0, i32 3
+  %14 = load i64, ptr %13, align 8
+  %15 = add i64 %11, %14
+  %16 = load i64, ptr %num_tokens, align 8
+  %17 = add i64 %15, %16
+  %18 = load ptr, ptr %p, align 8
+  %19 = getelementptr %45, ptr %18, i32 0, i32 1
+  %20 = load i64, ptr %19, align 8
+  %21 = load ptr, ptr %p, align 8
+  %22 = getelementptr %45, ptr %21, i32 0, i32 4
+  %23 = load i64, ptr %22, align 8
+  %24 = load i64, ptr %context, align 8
+  %25 = add i64 %23, %24
+  %26 = call i64 @"$StepCosts.of_step"(ptr %7, i64 %17, i64 %20, i64 %25)
+  ret i64 %26
 
 dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$context_of"(i64 %0, i64 %1) {
+define internal i64 @"$costs.context_of"(i64 %0, i64 %1) {
 entry:
   %num_tokens = alloca i64, align 8
   %position = alloca i64, align 8
@@ -78436,24 +78438,11 @@ entry:
   call void @"$Scheduler.write_decode_rows"(ptr %13)
   %14 = load %4, ptr %3, align 1
   %15 = load ptr, ptr %self, align 8
-  %16 = call zeroext i1 @"$Scheduler.gathers_prompts"(ptr %15)
-  %17 = zext i1 %16 to i8
-  %18 = trunc i8 %17 to i1
-  br i1 %18, label %else, label %then
-
-then:                                             ; preds = %entry
-  %19 = load ptr, ptr %self, align 8
-  call void @"$Scheduler.write_pieces"(ptr %19)
-  %20 = load %4, ptr %2, align 1
-  br label %merge
-
-else:                                             ; preds = %entry
-  br label %merge
-
-merge:                                            ; preds = %else, %then
-  %21 = load ptr, ptr %self, align 8
-  call void @"$Scheduler.write_table_range"(ptr %21)
-  %22 = load %4, ptr %1, align 1
+  call void @"$Scheduler.write_pieces"(ptr %15)
+  %16 = load %4, ptr %2, align 1
+  %17 = load ptr, ptr %self, align 8
+  call void @"$Scheduler.write_table_range"(ptr %17)
+  %18 = load %4, ptr %1, align 1
   ret void
 }
 
@@ -78937,7 +78926,7 @@ then5:                                            ; preds = %else4
   %71 = load ptr, ptr %70, align 8
   %72 = load i32, ptr %row, align 4
   %73 = load ptr, ptr %item, align 8
-  %74 = getelementptr %71, ptr %73, i32 0, i32 27
+  %74 = getelementptr %71, ptr %73, i32 0, i32 26
   %75 = load ptr, ptr %74, align 8
   call void @"$StepPlan.add_mask"(ptr %71, i32 %72, ptr %75)
   %76 = load %4, ptr %2, align 1
@@ -79233,190 +79222,6 @@ entry:
   ret void
 }
 
-define internal zeroext i1 @"$Scheduler.gathers_prompts"(ptr %0) {
-entry:
-  %costs = alloca ptr, align 8
-  %count = alloca i32, align 4
-  %item = alloca ptr, align 8
-  %i = alloca i64, align 8
-  %arrived_ns = alloca i64, align 8
-  %context = alloca i64, align 8
-  %num_tokens = alloca i64, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  %1 = load ptr, ptr %self, align 8
-  %2 = call zeroext i1 @"$Scheduler.has_budget"(ptr %1)
-  %3 = zext i1 %2 to i8
-  %4 = trunc i8 %3 to i1
-  br i1 %4, label %or.lhs.false, label %then
-
-then:                                             ; preds = %or.lhs.false, %entry
-  ret i1 false
-
-or.lhs.false:                                     ; preds = %entry
-  %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %39, ptr %5, i32 0, i32 2
-  %7 = load ptr, ptr %6, align 8
-  %8 = getelementptr %47, ptr %7, i32 0, i32 1
-  %9 = load i32, ptr %8, align 4
-  %10 = icmp eq i32 %9, 0
-  %11 = zext i1 %10 to i8
-  %12 = trunc i8 %11 to i1
-  br i1 %12, label %then, label %else
-
-dead:                                             ; No predecessors!
-  br label %merge
-
-else:                                             ; preds = %or.lhs.false
-  br label %merge
-
-merge:                                            ; preds = %else, %dead
-  %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %39, ptr %13, i32 0, i32 20
-  %15 = load i64, ptr %14, align 8
-  store i64 0, ptr %num_tokens, align 8
-  store i64 0, ptr %context, align 8
-  store i64 %15, ptr %arrived_ns, align 8
-  %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %39, ptr %16, i32 0, i32 4
-  %18 = getelementptr %51, ptr %17, i32 0, i32 1
-  %19 = load i64, ptr %18, align 8
-  store i64 0, ptr %i, align 8
-  br label %forcond
-
-forcond:                                          ; preds = %merge2, %merge
-  %20 = load i64, ptr %i, align 8
-  %21 = icmp sgt i64 %20, %19
-  %22 = and i1 %21, false
-  %23 = icmp slt i64 %20, %19
-  %24 = and i1 %23, true
-  %25 = or i1 %24, %22
-  br i1 %25, label %forbody, label %merge1
-
-forbody:                                          ; preds = %forcond
-  %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %39, ptr %26, i32 0, i32 4
-  %28 = getelementptr %51, ptr %27, i32 0, i32 0
-  %29 = load ptr, ptr %28, align 8
-  %30 = load i64, ptr %i, align 8
-  %31 = getelementptr ptr, ptr %29, i64 %30
-  %32 = load ptr, ptr %31, align 8
-  store ptr %32, ptr %item, align 8
-  %33 = load ptr, ptr %item, align 8
-  %34 = call zeroext i1 @"$Sequence.is_decoding"(ptr %33)
-  %35 = zext i1 %34 to i8
-  %36 = trunc i8 %35 to i1
-  br i1 %36, label %else4, label %then3
-
-then3:                                            ; preds = %forbody
-  %37 = load ptr, ptr %self, align 8
-  %38 = load ptr, ptr %item, align 8
-  %39 = call i32 @"$Scheduler.chunk_of"(ptr %37, ptr %38)
-  store i32 %39, ptr %count, align 4
-  %40 = load i64, ptr %num_tokens, align 8
-  %41 = load i32, ptr %count, align 4
-  %42 = sext i32 %41 to i64
-  %43 = add i64 %40, %42
-  store i64 %43, ptr %num_tokens, align 8
-  %44 = load i64, ptr %context, align 8
-  %45 = load ptr, ptr %item, align 8
-  %46 = getelementptr %71, ptr %45, i32 0, i32 7
-  %47 = load i32, ptr %46, align 4
-  %48 = sext i32 %47 to i64
-  %49 = load i32, ptr %count, align 4
-  %50 = sext i32 %49 to i64
-  %51 = call i64 @"$context_of"(i64 %48, i64 %50)
-  %52 = add i64 %44, %51
-  store i64 %52, ptr %context, align 8
-  %53 = load ptr, ptr %item, align 8
-  %54 = getelementptr %71, ptr %53, i32 0, i32 23
-  %55 = load i64, ptr %54, align 8
-  %56 = load i64, ptr %arrived_ns, align 8
-  %57 = icmp slt i64 %55, %56
-  %58 = zext i1 %57 to i8
-  %59 = load ptr, ptr %item, align 8
-  %60 = getelementptr %71, ptr %59, i32 0, i32 23
-  %61 = load i64, ptr %60, align 8
-  %62 = load i64, ptr %arrived_ns, align 8
-  %63 = trunc i8 %58 to i1
-  %64 = select i1 %63, i64 %61, i64 %62
-  store i64 %64, ptr %arrived_ns, align 8
-  br label %merge2
-
-else4:                                            ; preds = %forbody
-  br label %merge2
-
-merge2:                                           ; preds = %else4, %then3
-  %65 = add i64 %20, 1
-  store i64 %65, ptr %i, align 8
-  br label %forcond
-
-merge1:                                           ; preds = %forcond
-  %66 = load ptr, ptr %self, align 8
-  %67 = getelementptr %39, ptr %66, i32 0, i32 0
-  %68 = getelementptr %40, ptr %67, i32 0, i32 8
-  store ptr %68, ptr %costs, align 8
-  %69 = load ptr, ptr %costs, align 8
-  %70 = load i64, ptr %num_tokens, align 8
-  %71 = load i64, ptr %context, align 8
-  %72 = call i64 @"$StepCosts.of_prefill"(ptr %69, i64 %70, i64 %71)
-  %73 = load ptr, ptr %costs, align 8
-  %74 = call i64 @"$StepCosts.least_prefill"(ptr %73)
-  %75 = mul i64 2, %74
-  %76 = icmp slt i64 %72, %75
-  %77 = zext i1 %76 to i8
-  %78 = trunc i8 %77 to i1
-  br i1 %78, label %and.rhs, label %and.end
-
-and.rhs:                                          ; preds = %merge1
-  %79 = load ptr, ptr %self, align 8
-  %80 = getelementptr %39, ptr %79, i32 0, i32 20
-  %81 = load i64, ptr %80, align 8
-  %82 = load i64, ptr %arrived_ns, align 8
-  %83 = sub i64 %81, %82
-  %84 = load ptr, ptr %costs, align 8
-  %85 = call i64 @"$StepCosts.longest_gathering"(ptr %84)
-  %86 = icmp slt i64 %83, %85
-  %87 = zext i1 %86 to i8
-  %88 = trunc i8 %87 to i1
-  br label %and.end
-
-and.end:                                          ; preds = %and.rhs, %merge1
-  %89 = phi i1 [ false, %merge1 ], [ %88, %and.rhs ]
-  %90 = zext i1 %89 to i8
-  %91 = icmp ne i8 %90, 0
-  ret i1 %91
-
-dead5:                                            ; No predecessors!
-  ret i1 undef
-}
-
-define internal i64 @"$StepCosts.longest_gathering"(ptr %0) {
-entry:
-  %least = alloca i64, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  %1 = load ptr, ptr %self, align 8
-  %2 = call i64 @"$StepCosts.least_prefill"(ptr %1)
-  store i64 %2, ptr %least, align 8
-  %3 = load i64, ptr %least, align 8
-  %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %56, ptr %4, i32 0, i32 1
-  %6 = load i64, ptr %5, align 8
-  %7 = icmp slt i64 %3, %6
-  %8 = zext i1 %7 to i8
-  %9 = load i64, ptr %least, align 8
-  %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %56, ptr %10, i32 0, i32 1
-  %12 = load i64, ptr %11, align 8
-  %13 = trunc i8 %8 to i1
-  %14 = select i1 %13, i64 %9, i64 %12
-  ret i64 %14
-
-dead:                                             ; No predecessors!
-  ret i64 undef
-}
-
 define internal void @"$Scheduler.write_pieces"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
@@ -79648,7 +79453,7 @@ entry:
   %18 = sext i32 %17 to i64
   %19 = load i32, ptr %num_tokens, align 4
   %20 = sext i32 %19 to i64
-  %21 = call i64 @"$context_of"(i64 %18, i64 %20)
+  %21 = call i64 @"$costs.context_of"(i64 %18, i64 %20)
   %22 = add i64 %16, %21
   %23 = load ptr, ptr %self, align 8
   %24 = getelementptr %39, ptr %23, i32 0, i32 15
@@ -79990,7 +79795,7 @@ and.lhs.true:                                     ; preds = %forbody
   %24 = call i32 @"$Sequence.num_outputs"(ptr %23)
   %25 = getelementptr %74, ptr %segment, i32 0, i32 0
   %26 = load ptr, ptr %25, align 8
-  %27 = getelementptr %71, ptr %26, i32 0, i32 26
+  %27 = getelementptr %71, ptr %26, i32 0, i32 25
   %28 = load i32, ptr %27, align 4
   %29 = icmp slt i32 %24, %28
   %30 = zext i1 %29 to i8
@@ -80081,23 +79886,8 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %39, ptr %1, i32 0, i32 15
-  %3 = getelementptr %45, ptr %2, i32 0, i32 1
-  %4 = load i64, ptr %3, align 8
-  %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %39, ptr %5, i32 0, i32 0
-  %7 = getelementptr %40, ptr %6, i32 0, i32 8
-  %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %39, ptr %8, i32 0, i32 15
-  %10 = getelementptr %45, ptr %9, i32 0, i32 3
-  %11 = load i64, ptr %10, align 8
-  %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %39, ptr %12, i32 0, i32 15
-  %14 = getelementptr %45, ptr %13, i32 0, i32 4
-  %15 = load i64, ptr %14, align 8
-  %16 = call i64 @"$StepCosts.of_prefill"(ptr %7, i64 %11, i64 %15)
-  %17 = add i64 %4, %16
-  ret i64 %17
+  %2 = call i64 @"$Scheduler.cost_with"(ptr %1, i64 0, i64 0)
+  ret i64 %2
 
 dead:                                             ; No predecessors!
   ret i64 undef
@@ -83262,7 +83052,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %25 = load ptr, ptr %result, align 8
   store ptr null, ptr %25, align 8
-  %26 = call ptr @calloc(i64 1, i64 11880)
+  %26 = call ptr @calloc(i64 1, i64 11256)
   store ptr %26, ptr %engine, align 8
   %27 = load ptr, ptr %engine, align 8
   %28 = icmp eq ptr %27, null
@@ -90367,39 +90157,35 @@ entry:
   store i64 %9, ptr %12, align 8
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %6, ptr %13, i32 0, i32 10
-  %15 = getelementptr %56, ptr %14, i32 0, i32 1
-  store i64 3000000, ptr %15, align 8
-  %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %6, ptr %16, i32 0, i32 10
-  %18 = call zeroext i1 @"$StepCosts.is_bounded"(ptr %17)
-  %19 = zext i1 %18 to i8
-  %20 = trunc i8 %19 to i1
-  br i1 %20, label %then, label %else
+  %15 = call zeroext i1 @"$StepCosts.is_bounded"(ptr %14)
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %then, label %else
 
 then:                                             ; preds = %entry
-  %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %6, ptr %21, i32 0, i32 4
-  %23 = load ptr, ptr %planned, align 8
-  %24 = getelementptr %29, ptr %23, i32 0, i32 21
-  %25 = load ptr, ptr %planned, align 8
-  %26 = getelementptr %29, ptr %25, i32 0, i32 3
-  %27 = load ptr, ptr %planned, align 8
-  %28 = getelementptr %29, ptr %27, i32 0, i32 14
-  %29 = load i32, ptr %28, align 4
-  %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %6, ptr %30, i32 0, i32 10
-  %32 = load ptr, ptr %message, align 8
-  %33 = call i32 @"$measure"(ptr %22, ptr %24, ptr %26, i32 %29, ptr %31, ptr %32)
-  store i32 %33, ptr %code, align 4
-  %34 = load i32, ptr %code, align 4
-  %35 = icmp ne i32 %34, 0
-  %36 = zext i1 %35 to i8
-  %37 = trunc i8 %36 to i1
-  br i1 %37, label %then2, label %else3
+  %18 = load ptr, ptr %self, align 8
+  %19 = getelementptr %6, ptr %18, i32 0, i32 4
+  %20 = load ptr, ptr %planned, align 8
+  %21 = getelementptr %29, ptr %20, i32 0, i32 21
+  %22 = load ptr, ptr %planned, align 8
+  %23 = getelementptr %29, ptr %22, i32 0, i32 3
+  %24 = load ptr, ptr %planned, align 8
+  %25 = getelementptr %29, ptr %24, i32 0, i32 14
+  %26 = load i32, ptr %25, align 4
+  %27 = load ptr, ptr %self, align 8
+  %28 = getelementptr %6, ptr %27, i32 0, i32 10
+  %29 = load ptr, ptr %message, align 8
+  %30 = call i32 @"$measure"(ptr %19, ptr %21, ptr %23, i32 %26, ptr %28, ptr %29)
+  store i32 %30, ptr %code, align 4
+  %31 = load i32, ptr %code, align 4
+  %32 = icmp ne i32 %31, 0
+  %33 = zext i1 %32 to i8
+  %34 = trunc i8 %33 to i1
+  br i1 %34, label %then2, label %else3
 
 then2:                                            ; preds = %then
-  %38 = load i32, ptr %code, align 4
-  ret i32 %38
+  %35 = load i32, ptr %code, align 4
+  ret i32 %35
 
 dead:                                             ; No predecessors!
   br label %merge1
@@ -90408,12 +90194,12 @@ else3:                                            ; preds = %then
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead
-  %39 = call i64 @"$threads.now_ns"()
-  %40 = load i64, ptr %begin, align 8
-  %41 = sub i64 %39, %40
-  %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %6, ptr %42, i32 0, i32 11
-  store i64 %41, ptr %43, align 8
+  %36 = call i64 @"$threads.now_ns"()
+  %37 = load i64, ptr %begin, align 8
+  %38 = sub i64 %36, %37
+  %39 = load ptr, ptr %self, align 8
+  %40 = getelementptr %6, ptr %39, i32 0, i32 11
+  store i64 %38, ptr %40, align 8
   br label %merge
 
 else:                                             ; preds = %entry
@@ -90514,25 +90300,28 @@ dead2:                                            ; No predecessors!
 
 define internal i32 @"$Measuring.measure"(ptr %0, ptr %1) {
 entry:
+  %2 = alloca %4, align 8
+  %code11 = alloca i32, align 4
+  %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
-  %2 = load ptr, ptr %self, align 8
-  %3 = load ptr, ptr %message, align 8
-  %4 = call i32 @"$Measuring.measure_decode"(ptr %2, ptr %3)
-  store i32 %4, ptr %code, align 4
-  %5 = load i32, ptr %code, align 4
-  %6 = icmp ne i32 %5, 0
-  %7 = zext i1 %6 to i8
-  %8 = trunc i8 %7 to i1
-  br i1 %8, label %then, label %else
+  %3 = load ptr, ptr %self, align 8
+  %4 = load ptr, ptr %message, align 8
+  %5 = call i32 @"$Measuring.measure_decode"(ptr %3, ptr %4)
+  store i32 %5, ptr %code, align 4
+  %6 = load i32, ptr %code, align 4
+  %7 = icmp ne i32 %6, 0
+  %8 = zext i1 %7 to i8
+  %9 = trunc i8 %8 to i1
+  br i1 %9, label %then, label %else
 
 then:                                             ; preds = %entry
-  %9 = load i32, ptr %code, align 4
-  ret i32 %9
+  %10 = load i32, ptr %code, align 4
+  ret i32 %10
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -90541,19 +90330,19 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %10 = load ptr, ptr %self, align 8
-  %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Measuring.measure_prefill"(ptr %10, ptr %11)
-  store i32 %12, ptr %code1, align 4
-  %13 = load i32, ptr %code1, align 4
-  %14 = icmp ne i32 %13, 0
-  %15 = zext i1 %14 to i8
-  %16 = trunc i8 %15 to i1
-  br i1 %16, label %then3, label %else4
+  %11 = load ptr, ptr %self, align 8
+  %12 = load ptr, ptr %message, align 8
+  %13 = call i32 @"$Measuring.measure_decode_context"(ptr %11, ptr %12)
+  store i32 %13, ptr %code1, align 4
+  %14 = load i32, ptr %code1, align 4
+  %15 = icmp ne i32 %14, 0
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %then3, label %else4
 
 then3:                                            ; preds = %merge
-  %17 = load i32, ptr %code1, align 4
-  ret i32 %17
+  %18 = load i32, ptr %code1, align 4
+  ret i32 %18
 
 dead5:                                            ; No predecessors!
   br label %merge2
@@ -90562,12 +90351,54 @@ else4:                                            ; preds = %merge
   br label %merge2
 
 merge2:                                           ; preds = %else4, %dead5
-  %18 = load ptr, ptr %self, align 8
-  %19 = load ptr, ptr %message, align 8
-  %20 = call i32 @"$Measuring.measure_context"(ptr %18, ptr %19)
-  ret i32 %20
+  %19 = load ptr, ptr %self, align 8
+  %20 = load ptr, ptr %message, align 8
+  %21 = call i32 @"$Measuring.measure_prompts"(ptr %19, ptr %20)
+  store i32 %21, ptr %code6, align 4
+  %22 = load i32, ptr %code6, align 4
+  %23 = icmp ne i32 %22, 0
+  %24 = zext i1 %23 to i8
+  %25 = trunc i8 %24 to i1
+  br i1 %25, label %then8, label %else9
 
-dead6:                                            ; No predecessors!
+then8:                                            ; preds = %merge2
+  %26 = load i32, ptr %code6, align 4
+  ret i32 %26
+
+dead10:                                           ; No predecessors!
+  br label %merge7
+
+else9:                                            ; preds = %merge2
+  br label %merge7
+
+merge7:                                           ; preds = %else9, %dead10
+  %27 = load ptr, ptr %self, align 8
+  %28 = load ptr, ptr %message, align 8
+  %29 = call i32 @"$Measuring.measure_prefill_context"(ptr %27, ptr %28)
+  store i32 %29, ptr %code11, align 4
+  %30 = load i32, ptr %code11, align 4
+  %31 = icmp ne i32 %30, 0
+  %32 = zext i1 %31 to i8
+  %33 = trunc i8 %32 to i1
+  br i1 %33, label %then13, label %else14
+
+then13:                                           ; preds = %merge7
+  %34 = load i32, ptr %code11, align 4
+  ret i32 %34
+
+dead15:                                           ; No predecessors!
+  br label %merge12
+
+else14:                                           ; preds = %merge7
+  br label %merge12
+
+merge12:                                          ; preds = %else14, %dead15
+  %35 = load ptr, ptr %self, align 8
+  call void @"$Measuring.add_prompts"(ptr %35)
+  %36 = load %4, ptr %2, align 1
+  ret i32 0
+
+dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
@@ -90617,7 +90448,7 @@ merge1:                                           ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %213, ptr %14, i32 0, i32 1
   %16 = load ptr, ptr %15, align 8
-  %17 = getelementptr %56, ptr %16, i32 0, i32 2
+  %17 = getelementptr %56, ptr %16, i32 0, i32 1
   %18 = load i32, ptr %rows, align 4
   %19 = load i64, ptr %ns, align 8
   call void @"$CostTable.add"(ptr %17, i32 %18, i64 %19)
@@ -90899,7 +90730,7 @@ merge:                                            ; preds = %else, %then
   %16 = load i32, ptr %rows, align 4
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %57, ptr %17, i32 0, i32 1
-  %19 = getelementptr [32 x i32], ptr %18, i32 0, i32 0
+  %19 = getelementptr [48 x i32], ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %57, ptr %20, i32 0, i32 0
   %22 = load i32, ptr %21, align 4
@@ -90909,7 +90740,7 @@ merge:                                            ; preds = %else, %then
   %25 = load i64, ptr %ns, align 8
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %57, ptr %26, i32 0, i32 2
-  %28 = getelementptr [32 x i64], ptr %27, i32 0, i32 0
+  %28 = getelementptr [48 x i64], ptr %27, i32 0, i32 0
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %57, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
@@ -90927,7 +90758,7 @@ or.lhs.false:                                     ; preds = %entry
   %39 = getelementptr %57, ptr %38, i32 0, i32 0
   %40 = load i32, ptr %39, align 4
   %41 = sext i32 %40 to i64
-  %42 = icmp sge i64 %41, 32
+  %42 = icmp sge i64 %41, 48
   %43 = zext i1 %42 to i8
   %44 = trunc i8 %43 to i1
   br i1 %44, label %then, label %else
@@ -90935,14 +90766,14 @@ or.lhs.false:                                     ; preds = %entry
 then2:                                            ; preds = %and.lhs.true
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %57, ptr %45, i32 0, i32 2
-  %47 = getelementptr [32 x i64], ptr %46, i32 0, i32 0
+  %47 = getelementptr [48 x i64], ptr %46, i32 0, i32 0
   %48 = load i32, ptr %last, align 4
   %49 = sext i32 %48 to i64
   %50 = getelementptr i64, ptr %47, i64 %49
   %51 = load i64, ptr %50, align 8
   %52 = load ptr, ptr %self, align 8
   %53 = getelementptr %57, ptr %52, i32 0, i32 2
-  %54 = getelementptr [32 x i64], ptr %53, i32 0, i32 0
+  %54 = getelementptr [48 x i64], ptr %53, i32 0, i32 0
   %55 = load ptr, ptr %self, align 8
   %56 = getelementptr %57, ptr %55, i32 0, i32 0
   %57 = load i32, ptr %56, align 4
@@ -90968,7 +90799,7 @@ and.lhs.true:                                     ; preds = %merge
   %66 = load i64, ptr %ns, align 8
   %67 = load ptr, ptr %self, align 8
   %68 = getelementptr %57, ptr %67, i32 0, i32 2
-  %69 = getelementptr [32 x i64], ptr %68, i32 0, i32 0
+  %69 = getelementptr [48 x i64], ptr %68, i32 0, i32 0
   %70 = load i32, ptr %last, align 4
   %71 = sext i32 %70 to i64
   %72 = getelementptr i64, ptr %69, i64 %71
@@ -90979,212 +90810,8 @@ and.lhs.true:                                     ; preds = %merge
   br i1 %76, label %then2, label %else3
 }
 
-define internal i32 @"$Measuring.measure_prefill"(ptr %0, ptr %1) {
+define internal i32 @"$Measuring.measure_decode_context"(ptr %0, ptr %1) {
 entry:
-  %is_enough = alloca i8, align 1
-  %2 = alloca %4, align 8
-  %own = alloca i64, align 8
-  %code = alloca i32, align 4
-  %ns = alloca i64, align 8
-  %rows = alloca i32, align 4
-  %num_tokens = alloca i32, align 4
-  %most = alloca i32, align 4
-  %message = alloca ptr, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  store ptr %1, ptr %message, align 8
-  %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %213, ptr %3, i32 0, i32 2
-  %5 = getelementptr %212, ptr %4, i32 0, i32 0
-  %6 = getelementptr %47, ptr %5, i32 0, i32 11
-  %7 = getelementptr %32, ptr %6, i32 0, i32 0
-  %8 = load i32, ptr %7, align 4
-  %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %213, ptr %9, i32 0, i32 3
-  %11 = load i32, ptr %10, align 4
-  %12 = call i32 @"$smaller.758"(i32 %8, i32 %11)
-  store i32 %12, ptr %most, align 4
-  %13 = load i32, ptr %most, align 4
-  %14 = call i32 @"$smaller.758"(i32 16, i32 %13)
-  store i32 %14, ptr %num_tokens, align 4
-  br label %condition
-
-condition:                                        ; preds = %merge2, %entry
-  br i1 true, label %whilebody, label %merge
-
-whilebody:                                        ; preds = %condition
-  %15 = load ptr, ptr %self, align 8
-  %16 = load i32, ptr %num_tokens, align 4
-  %17 = call i32 @"$Measuring.rows_beside"(ptr %15, i32 %16)
-  store i32 %17, ptr %rows, align 4
-  store i64 0, ptr %ns, align 8
-  %18 = load ptr, ptr %self, align 8
-  %19 = load i32, ptr %rows, align 4
-  %20 = load i32, ptr %num_tokens, align 4
-  %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Measuring.time"(ptr %18, i32 %19, i32 0, i32 %20, i32 0, ptr %ns, ptr %21)
-  store i32 %22, ptr %code, align 4
-  %23 = load i32, ptr %code, align 4
-  %24 = icmp ne i32 %23, 0
-  %25 = zext i1 %24 to i8
-  %26 = trunc i8 %25 to i1
-  br i1 %26, label %then, label %else
-
-then:                                             ; preds = %whilebody
-  %27 = load i32, ptr %code, align 4
-  ret i32 %27
-
-dead:                                             ; No predecessors!
-  br label %merge1
-
-else:                                             ; preds = %whilebody
-  br label %merge1
-
-merge1:                                           ; preds = %else, %dead
-  %28 = load i64, ptr %ns, align 8
-  %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %213, ptr %29, i32 0, i32 1
-  %31 = load ptr, ptr %30, align 8
-  %32 = getelementptr %56, ptr %31, i32 0, i32 2
-  %33 = load i32, ptr %rows, align 4
-  %34 = sext i32 %33 to i64
-  %35 = call i64 @"$CostTable.at"(ptr %32, i64 %34)
-  %36 = sub i64 %28, %35
-  store i64 %36, ptr %own, align 8
-  %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %213, ptr %37, i32 0, i32 1
-  %39 = load ptr, ptr %38, align 8
-  %40 = getelementptr %56, ptr %39, i32 0, i32 3
-  %41 = load i32, ptr %num_tokens, align 4
-  %42 = load i64, ptr %own, align 8
-  %43 = icmp sgt i64 %42, 0
-  %44 = zext i1 %43 to i8
-  %45 = load i64, ptr %own, align 8
-  %46 = trunc i8 %44 to i1
-  %47 = select i1 %46, i64 %45, i64 0
-  call void @"$CostTable.add"(ptr %40, i32 %41, i64 %47)
-  %48 = load %4, ptr %2, align 1
-  %49 = load i64, ptr %ns, align 8
-  %50 = load ptr, ptr %self, align 8
-  %51 = getelementptr %213, ptr %50, i32 0, i32 1
-  %52 = load ptr, ptr %51, align 8
-  %53 = getelementptr %56, ptr %52, i32 0, i32 0
-  %54 = load i64, ptr %53, align 8
-  %55 = icmp sge i64 %49, %54
-  %56 = zext i1 %55 to i8
-  %57 = trunc i8 %56 to i1
-  br i1 %57, label %and.rhs, label %and.end
-
-and.rhs:                                          ; preds = %merge1
-  %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %213, ptr %58, i32 0, i32 1
-  %60 = load ptr, ptr %59, align 8
-  %61 = getelementptr %56, ptr %60, i32 0, i32 3
-  %62 = getelementptr %57, ptr %61, i32 0, i32 0
-  %63 = load i32, ptr %62, align 4
-  %64 = icmp sge i32 %63, 2
-  %65 = zext i1 %64 to i8
-  %66 = trunc i8 %65 to i1
-  br label %and.end
-
-and.end:                                          ; preds = %and.rhs, %merge1
-  %67 = phi i1 [ false, %merge1 ], [ %66, %and.rhs ]
-  %68 = zext i1 %67 to i8
-  store i8 %68, ptr %is_enough, align 1
-  %69 = load i32, ptr %num_tokens, align 4
-  %70 = load i32, ptr %most, align 4
-  %71 = icmp eq i32 %69, %70
-  %72 = zext i1 %71 to i8
-  %73 = trunc i8 %72 to i1
-  br i1 %73, label %then3, label %or.lhs.false
-
-then3:                                            ; preds = %or.lhs.false, %and.end
-  ret i32 0
-
-or.lhs.false:                                     ; preds = %and.end
-  %74 = load i8, ptr %is_enough, align 1
-  %75 = trunc i8 %74 to i1
-  br i1 %75, label %then3, label %else4
-
-dead5:                                            ; No predecessors!
-  br label %merge2
-
-else4:                                            ; preds = %or.lhs.false
-  br label %merge2
-
-merge2:                                           ; preds = %else4, %dead5
-  %76 = load i32, ptr %num_tokens, align 4
-  %77 = call i32 @"$next_prompt"(i32 %76)
-  %78 = load i32, ptr %most, align 4
-  %79 = call i32 @"$smaller.758"(i32 %77, i32 %78)
-  store i32 %79, ptr %num_tokens, align 4
-  br label %condition
-
-merge:                                            ; preds = %condition
-  ret i32 undef
-}
-
-define internal i32 @"$Measuring.rows_beside"(ptr %0, i32 %1) {
-entry:
-  %rows = alloca i32, align 4
-  %shape = alloca ptr, align 8
-  %num_tokens = alloca i32, align 4
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  store i32 %1, ptr %num_tokens, align 4
-  %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %213, ptr %2, i32 0, i32 2
-  %4 = getelementptr %212, ptr %3, i32 0, i32 0
-  %5 = getelementptr %47, ptr %4, i32 0, i32 11
-  store ptr %5, ptr %shape, align 8
-  %6 = load ptr, ptr %self, align 8
-  %7 = call i32 @"$Measuring.most_rows"(ptr %6)
-  %8 = call i32 @"$smaller.758"(i32 16, i32 %7)
-  store i32 %8, ptr %rows, align 4
-  %9 = load i32, ptr %rows, align 4
-  %10 = load ptr, ptr %shape, align 8
-  %11 = getelementptr %32, ptr %10, i32 0, i32 1
-  %12 = load i32, ptr %11, align 4
-  %13 = sub i32 %12, 1
-  %14 = call i32 @"$smaller.758"(i32 %9, i32 %13)
-  store i32 %14, ptr %rows, align 4
-  %15 = load i32, ptr %rows, align 4
-  %16 = load ptr, ptr %shape, align 8
-  %17 = getelementptr %32, ptr %16, i32 0, i32 0
-  %18 = load i32, ptr %17, align 4
-  %19 = load i32, ptr %num_tokens, align 4
-  %20 = sub i32 %18, %19
-  %21 = call i32 @"$smaller.758"(i32 %15, i32 %20)
-  ret i32 %21
-
-dead:                                             ; No predecessors!
-  ret i32 undef
-}
-
-define internal i32 @"$next_prompt"(i32 %0) {
-entry:
-  %num_tokens = alloca i32, align 4
-  store i32 %0, ptr %num_tokens, align 4
-  %1 = load i32, ptr %num_tokens, align 4
-  %2 = icmp slt i32 %1, 256
-  %3 = zext i1 %2 to i8
-  %4 = load i32, ptr %num_tokens, align 4
-  %5 = mul i32 4, %4
-  %6 = load i32, ptr %num_tokens, align 4
-  %7 = mul i32 2, %6
-  %8 = trunc i8 %3 to i1
-  %9 = select i1 %8, i32 %5, i32 %7
-  ret i32 %9
-
-dead:                                             ; No predecessors!
-  ret i32 undef
-}
-
-define internal i32 @"$Measuring.measure_context"(ptr %0, ptr %1) {
-entry:
-  %code11 = alloca i32, align 4
-  %code6 = alloca i32, align 4
-  %num_tokens = alloca i32, align 4
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
   %position = alloca i32, align 4
@@ -91261,86 +90888,11 @@ merge2:                                           ; preds = %else4, %dead5
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %213, ptr %37, i32 0, i32 1
   %39 = load ptr, ptr %38, align 8
-  %40 = getelementptr %56, ptr %39, i32 0, i32 4
+  %40 = getelementptr %56, ptr %39, i32 0, i32 2
   store double %36, ptr %40, align 8
-  %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %213, ptr %41, i32 0, i32 2
-  %43 = getelementptr %212, ptr %42, i32 0, i32 0
-  %44 = getelementptr %47, ptr %43, i32 0, i32 11
-  %45 = getelementptr %32, ptr %44, i32 0, i32 0
-  %46 = load i32, ptr %45, align 4
-  %47 = call i32 @"$smaller.758"(i32 64, i32 %46)
-  %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %213, ptr %48, i32 0, i32 3
-  %50 = load i32, ptr %49, align 4
-  %51 = call i32 @"$smaller.758"(i32 %47, i32 %50)
-  store i32 %51, ptr %num_tokens, align 4
-  %52 = load i32, ptr %position, align 4
-  %53 = add i32 %52, 1
-  %54 = load i32, ptr %num_tokens, align 4
-  %55 = sub i32 %53, %54
-  store i32 %55, ptr %position, align 4
-  %56 = load ptr, ptr %self, align 8
-  %57 = load i32, ptr %num_tokens, align 4
-  %58 = load i32, ptr %position, align 4
-  %59 = load ptr, ptr %message, align 8
-  %60 = call i32 @"$Measuring.time"(ptr %56, i32 0, i32 0, i32 %57, i32 %58, ptr %long_ns, ptr %59)
-  store i32 %60, ptr %code6, align 4
-  %61 = load i32, ptr %code6, align 4
-  %62 = icmp ne i32 %61, 0
-  %63 = zext i1 %62 to i8
-  %64 = trunc i8 %63 to i1
-  br i1 %64, label %then8, label %else9
-
-then8:                                            ; preds = %merge2
-  %65 = load i32, ptr %code6, align 4
-  ret i32 %65
-
-dead10:                                           ; No predecessors!
-  br label %merge7
-
-else9:                                            ; preds = %merge2
-  br label %merge7
-
-merge7:                                           ; preds = %else9, %dead10
-  %66 = load ptr, ptr %self, align 8
-  %67 = load i32, ptr %num_tokens, align 4
-  %68 = load ptr, ptr %message, align 8
-  %69 = call i32 @"$Measuring.time"(ptr %66, i32 0, i32 0, i32 %67, i32 0, ptr %short_ns, ptr %68)
-  store i32 %69, ptr %code11, align 4
-  %70 = load i32, ptr %code11, align 4
-  %71 = icmp ne i32 %70, 0
-  %72 = zext i1 %71 to i8
-  %73 = trunc i8 %72 to i1
-  br i1 %73, label %then13, label %else14
-
-then13:                                           ; preds = %merge7
-  %74 = load i32, ptr %code11, align 4
-  ret i32 %74
-
-dead15:                                           ; No predecessors!
-  br label %merge12
-
-else14:                                           ; preds = %merge7
-  br label %merge12
-
-merge12:                                          ; preds = %else14, %dead15
-  %75 = load i64, ptr %long_ns, align 8
-  %76 = load i64, ptr %short_ns, align 8
-  %77 = load i32, ptr %num_tokens, align 4
-  %78 = sext i32 %77 to i64
-  %79 = load i32, ptr %position, align 4
-  %80 = sext i32 %79 to i64
-  %81 = mul i64 %78, %80
-  %82 = call double @"$per_token"(i64 %75, i64 %76, i64 %81)
-  %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %213, ptr %83, i32 0, i32 1
-  %85 = load ptr, ptr %84, align 8
-  %86 = getelementptr %56, ptr %85, i32 0, i32 5
-  store double %82, ptr %86, align 8
   ret i32 0
 
-dead16:                                           ; No predecessors!
+dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
@@ -91387,6 +90939,424 @@ merge:                                            ; preds = %else, %dead
 
 dead1:                                            ; No predecessors!
   ret double undef
+}
+
+define internal i32 @"$Measuring.measure_prompts"(ptr %0, ptr %1) {
+entry:
+  %code = alloca i32, align 4
+  %level = alloca ptr, align 8
+  %num_tokens = alloca i32, align 4
+  %most = alloca i32, align 4
+  %message = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %message, align 8
+  %2 = load ptr, ptr %self, align 8
+  %3 = getelementptr %213, ptr %2, i32 0, i32 2
+  %4 = getelementptr %212, ptr %3, i32 0, i32 0
+  %5 = getelementptr %47, ptr %4, i32 0, i32 11
+  %6 = getelementptr %32, ptr %5, i32 0, i32 0
+  %7 = load i32, ptr %6, align 4
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %213, ptr %8, i32 0, i32 3
+  %10 = load i32, ptr %9, align 4
+  %11 = call i32 @"$smaller.758"(i32 %7, i32 %10)
+  store i32 %11, ptr %most, align 4
+  %12 = load i32, ptr %most, align 4
+  %13 = call i32 @"$smaller.758"(i32 16, i32 %12)
+  store i32 %13, ptr %num_tokens, align 4
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %213, ptr %14, i32 0, i32 5
+  store i32 0, ptr %15, align 4
+  br label %condition
+
+condition:                                        ; preds = %merge5, %entry
+  %16 = load ptr, ptr %self, align 8
+  %17 = getelementptr %213, ptr %16, i32 0, i32 5
+  %18 = load i32, ptr %17, align 4
+  %19 = icmp slt i32 %18, 32
+  %20 = zext i1 %19 to i8
+  %21 = trunc i8 %20 to i1
+  br i1 %21, label %whilebody, label %merge
+
+whilebody:                                        ; preds = %condition
+  %22 = load ptr, ptr %self, align 8
+  %23 = getelementptr %213, ptr %22, i32 0, i32 4
+  %24 = getelementptr [32 x %214], ptr %23, i32 0, i32 0
+  %25 = load ptr, ptr %self, align 8
+  %26 = getelementptr %213, ptr %25, i32 0, i32 5
+  %27 = load i32, ptr %26, align 4
+  %28 = sext i32 %27 to i64
+  %29 = getelementptr %214, ptr %24, i64 %28
+  store ptr %29, ptr %level, align 8
+  %30 = load ptr, ptr %self, align 8
+  %31 = load i32, ptr %num_tokens, align 4
+  %32 = call i32 @"$Measuring.rows_beside"(ptr %30, i32 %31)
+  %33 = load i32, ptr %num_tokens, align 4
+  %34 = load ptr, ptr %level, align 8
+  %35 = getelementptr %214, ptr %34, i32 0, i32 0
+  store i32 %32, ptr %35, align 4
+  %36 = load ptr, ptr %level, align 8
+  %37 = getelementptr %214, ptr %36, i32 0, i32 1
+  store i32 %33, ptr %37, align 4
+  %38 = load ptr, ptr %level, align 8
+  %39 = getelementptr %214, ptr %38, i32 0, i32 2
+  store i64 0, ptr %39, align 8
+  %40 = load i32, ptr %num_tokens, align 4
+  %41 = load i32, ptr %most, align 4
+  %42 = icmp eq i32 %40, %41
+  %43 = zext i1 %42 to i8
+  %44 = trunc i8 %43 to i1
+  br i1 %44, label %then, label %or.lhs.false
+
+then:                                             ; preds = %or.lhs.false, %whilebody
+  %45 = load ptr, ptr %self, align 8
+  %46 = load ptr, ptr %level, align 8
+  %47 = getelementptr %214, ptr %46, i32 0, i32 0
+  %48 = load i32, ptr %47, align 4
+  %49 = load i32, ptr %num_tokens, align 4
+  %50 = load ptr, ptr %level, align 8
+  %51 = getelementptr %214, ptr %50, i32 0, i32 2
+  %52 = load ptr, ptr %message, align 8
+  %53 = call i32 @"$Measuring.time"(ptr %45, i32 %48, i32 0, i32 %49, i32 0, ptr %51, ptr %52)
+  store i32 %53, ptr %code, align 4
+  %54 = load i32, ptr %code, align 4
+  %55 = icmp ne i32 %54, 0
+  %56 = zext i1 %55 to i8
+  %57 = trunc i8 %56 to i1
+  br i1 %57, label %then3, label %else4
+
+or.lhs.false:                                     ; preds = %whilebody
+  %58 = load ptr, ptr %level, align 8
+  %59 = getelementptr %214, ptr %58, i32 0, i32 0
+  %60 = load i32, ptr %59, align 4
+  %61 = load i32, ptr %num_tokens, align 4
+  %62 = add i32 %60, %61
+  %63 = load ptr, ptr %self, align 8
+  %64 = getelementptr %213, ptr %63, i32 0, i32 1
+  %65 = load ptr, ptr %64, align 8
+  %66 = getelementptr %56, ptr %65, i32 0, i32 1
+  %67 = call i32 @"$CostTable.most_rows"(ptr %66)
+  %68 = icmp sgt i32 %62, %67
+  %69 = zext i1 %68 to i8
+  %70 = trunc i8 %69 to i1
+  br i1 %70, label %then, label %else
+
+then3:                                            ; preds = %then
+  %71 = load i32, ptr %code, align 4
+  ret i32 %71
+
+dead:                                             ; No predecessors!
+  br label %merge2
+
+else4:                                            ; preds = %then
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %dead
+  %72 = load ptr, ptr %self, align 8
+  %73 = getelementptr %213, ptr %72, i32 0, i32 5
+  %74 = load i32, ptr %73, align 4
+  %75 = add i32 %74, 1
+  %76 = load ptr, ptr %self, align 8
+  %77 = getelementptr %213, ptr %76, i32 0, i32 5
+  store i32 %75, ptr %77, align 4
+  br label %merge1
+
+else:                                             ; preds = %or.lhs.false
+  br label %merge1
+
+merge1:                                           ; preds = %else, %merge2
+  %78 = load i32, ptr %num_tokens, align 4
+  %79 = load i32, ptr %most, align 4
+  %80 = icmp eq i32 %78, %79
+  %81 = zext i1 %80 to i8
+  %82 = trunc i8 %81 to i1
+  br i1 %82, label %then6, label %or.lhs.false8
+
+then6:                                            ; preds = %or.lhs.false8, %merge1
+  ret i32 0
+
+or.lhs.false8:                                    ; preds = %merge1
+  %83 = load ptr, ptr %level, align 8
+  %84 = getelementptr %214, ptr %83, i32 0, i32 2
+  %85 = load i64, ptr %84, align 8
+  %86 = load ptr, ptr %self, align 8
+  %87 = getelementptr %213, ptr %86, i32 0, i32 1
+  %88 = load ptr, ptr %87, align 8
+  %89 = getelementptr %56, ptr %88, i32 0, i32 0
+  %90 = load i64, ptr %89, align 8
+  %91 = icmp sge i64 %85, %90
+  %92 = zext i1 %91 to i8
+  %93 = trunc i8 %92 to i1
+  br i1 %93, label %then6, label %else7
+
+dead9:                                            ; No predecessors!
+  br label %merge5
+
+else7:                                            ; preds = %or.lhs.false8
+  br label %merge5
+
+merge5:                                           ; preds = %else7, %dead9
+  %94 = load i32, ptr %num_tokens, align 4
+  %95 = call i32 @"$next_prompt"(i32 %94)
+  %96 = load i32, ptr %most, align 4
+  %97 = call i32 @"$smaller.758"(i32 %95, i32 %96)
+  store i32 %97, ptr %num_tokens, align 4
+  br label %condition
+
+merge:                                            ; preds = %condition
+  ret i32 0
+
+dead10:                                           ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Measuring.rows_beside"(ptr %0, i32 %1) {
+entry:
+  %rows = alloca i32, align 4
+  %shape = alloca ptr, align 8
+  %num_tokens = alloca i32, align 4
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i32 %1, ptr %num_tokens, align 4
+  %2 = load ptr, ptr %self, align 8
+  %3 = getelementptr %213, ptr %2, i32 0, i32 2
+  %4 = getelementptr %212, ptr %3, i32 0, i32 0
+  %5 = getelementptr %47, ptr %4, i32 0, i32 11
+  store ptr %5, ptr %shape, align 8
+  %6 = load ptr, ptr %self, align 8
+  %7 = call i32 @"$Measuring.most_rows"(ptr %6)
+  %8 = call i32 @"$smaller.758"(i32 16, i32 %7)
+  store i32 %8, ptr %rows, align 4
+  %9 = load i32, ptr %rows, align 4
+  %10 = load ptr, ptr %shape, align 8
+  %11 = getelementptr %32, ptr %10, i32 0, i32 1
+  %12 = load i32, ptr %11, align 4
+  %13 = sub i32 %12, 1
+  %14 = call i32 @"$smaller.758"(i32 %9, i32 %13)
+  store i32 %14, ptr %rows, align 4
+  %15 = load i32, ptr %rows, align 4
+  %16 = load ptr, ptr %shape, align 8
+  %17 = getelementptr %32, ptr %16, i32 0, i32 0
+  %18 = load i32, ptr %17, align 4
+  %19 = load i32, ptr %num_tokens, align 4
+  %20 = sub i32 %18, %19
+  %21 = call i32 @"$smaller.758"(i32 %15, i32 %20)
+  ret i32 %21
+
+dead:                                             ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$CostTable.most_rows"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %57, ptr %1, i32 0, i32 0
+  %3 = load i32, ptr %2, align 4
+  %4 = icmp sgt i32 %3, 0
+  %5 = zext i1 %4 to i8
+  %6 = load ptr, ptr %self, align 8
+  %7 = getelementptr %57, ptr %6, i32 0, i32 1
+  %8 = getelementptr [48 x i32], ptr %7, i32 0, i32 0
+  %9 = load ptr, ptr %self, align 8
+  %10 = getelementptr %57, ptr %9, i32 0, i32 0
+  %11 = load i32, ptr %10, align 4
+  %12 = sub i32 %11, 1
+  %13 = sext i32 %12 to i64
+  %14 = getelementptr i32, ptr %8, i64 %13
+  %15 = load i32, ptr %14, align 4
+  %16 = trunc i8 %5 to i1
+  %17 = select i1 %16, i32 %15, i32 0
+  ret i32 %17
+
+dead:                                             ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$next_prompt"(i32 %0) {
+entry:
+  %num_tokens = alloca i32, align 4
+  store i32 %0, ptr %num_tokens, align 4
+  %1 = load i32, ptr %num_tokens, align 4
+  %2 = icmp slt i32 %1, 256
+  %3 = zext i1 %2 to i8
+  %4 = load i32, ptr %num_tokens, align 4
+  %5 = mul i32 4, %4
+  %6 = load i32, ptr %num_tokens, align 4
+  %7 = mul i32 2, %6
+  %8 = trunc i8 %3 to i1
+  %9 = select i1 %8, i32 %5, i32 %7
+  ret i32 %9
+
+dead:                                             ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Measuring.measure_prefill_context"(ptr %0, ptr %1) {
+entry:
+  %code = alloca i32, align 4
+  %position = alloca i32, align 4
+  %level = alloca ptr, align 8
+  %long_ns = alloca i64, align 8
+  %message = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %message, align 8
+  %2 = load ptr, ptr %self, align 8
+  %3 = getelementptr %213, ptr %2, i32 0, i32 4
+  %4 = getelementptr [32 x %214], ptr %3, i32 0, i32 0
+  %5 = load ptr, ptr %self, align 8
+  %6 = getelementptr %213, ptr %5, i32 0, i32 5
+  %7 = load i32, ptr %6, align 4
+  %8 = sub i32 %7, 1
+  %9 = sext i32 %8 to i64
+  %10 = getelementptr %214, ptr %4, i64 %9
+  store ptr %10, ptr %level, align 8
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %213, ptr %11, i32 0, i32 3
+  %13 = load i32, ptr %12, align 4
+  %14 = load ptr, ptr %level, align 8
+  %15 = getelementptr %214, ptr %14, i32 0, i32 1
+  %16 = load i32, ptr %15, align 4
+  %17 = sub i32 %13, %16
+  %18 = call i32 @"$smaller.758"(i32 4096, i32 %17)
+  store i32 %18, ptr %position, align 4
+  %19 = load ptr, ptr %self, align 8
+  %20 = load ptr, ptr %level, align 8
+  %21 = getelementptr %214, ptr %20, i32 0, i32 0
+  %22 = load i32, ptr %21, align 4
+  %23 = load ptr, ptr %level, align 8
+  %24 = getelementptr %214, ptr %23, i32 0, i32 1
+  %25 = load i32, ptr %24, align 4
+  %26 = load i32, ptr %position, align 4
+  %27 = load ptr, ptr %message, align 8
+  %28 = call i32 @"$Measuring.time"(ptr %19, i32 %22, i32 0, i32 %25, i32 %26, ptr %long_ns, ptr %27)
+  store i32 %28, ptr %code, align 4
+  %29 = load i32, ptr %code, align 4
+  %30 = icmp ne i32 %29, 0
+  %31 = zext i1 %30 to i8
+  %32 = trunc i8 %31 to i1
+  br i1 %32, label %then, label %else
+
+then:                                             ; preds = %entry
+  %33 = load i32, ptr %code, align 4
+  ret i32 %33
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %34 = load i64, ptr %long_ns, align 8
+  %35 = load ptr, ptr %level, align 8
+  %36 = getelementptr %214, ptr %35, i32 0, i32 2
+  %37 = load i64, ptr %36, align 8
+  %38 = load ptr, ptr %level, align 8
+  %39 = getelementptr %214, ptr %38, i32 0, i32 1
+  %40 = load i32, ptr %39, align 4
+  %41 = sext i32 %40 to i64
+  %42 = load i32, ptr %position, align 4
+  %43 = sext i32 %42 to i64
+  %44 = mul i64 %41, %43
+  %45 = call double @"$per_token"(i64 %34, i64 %37, i64 %44)
+  %46 = load ptr, ptr %self, align 8
+  %47 = getelementptr %213, ptr %46, i32 0, i32 1
+  %48 = load ptr, ptr %47, align 8
+  %49 = getelementptr %56, ptr %48, i32 0, i32 3
+  store double %45, ptr %49, align 8
+  ret i32 0
+
+dead1:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal void @"$Measuring.add_prompts"(ptr %0) {
+entry:
+  %1 = alloca %4, align 8
+  %rows = alloca i32, align 4
+  %level = alloca ptr, align 8
+  %i = alloca i32, align 4
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %2 = load ptr, ptr %self, align 8
+  %3 = getelementptr %213, ptr %2, i32 0, i32 5
+  %4 = load i32, ptr %3, align 4
+  store i32 0, ptr %i, align 4
+  br label %forcond
+
+forcond:                                          ; preds = %merge1, %entry
+  %5 = load i32, ptr %i, align 4
+  %6 = icmp sgt i32 %5, %4
+  %7 = and i1 %6, false
+  %8 = icmp slt i32 %5, %4
+  %9 = and i1 %8, true
+  %10 = or i1 %9, %7
+  br i1 %10, label %forbody, label %merge
+
+forbody:                                          ; preds = %forcond
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %213, ptr %11, i32 0, i32 4
+  %13 = getelementptr [32 x %214], ptr %12, i32 0, i32 0
+  %14 = load i32, ptr %i, align 4
+  %15 = sext i32 %14 to i64
+  %16 = getelementptr %214, ptr %13, i64 %15
+  store ptr %16, ptr %level, align 8
+  %17 = load ptr, ptr %level, align 8
+  %18 = getelementptr %214, ptr %17, i32 0, i32 0
+  %19 = load i32, ptr %18, align 4
+  %20 = load ptr, ptr %level, align 8
+  %21 = getelementptr %214, ptr %20, i32 0, i32 1
+  %22 = load i32, ptr %21, align 4
+  %23 = add i32 %19, %22
+  store i32 %23, ptr %rows, align 4
+  %24 = load i32, ptr %rows, align 4
+  %25 = load ptr, ptr %self, align 8
+  %26 = getelementptr %213, ptr %25, i32 0, i32 1
+  %27 = load ptr, ptr %26, align 8
+  %28 = getelementptr %56, ptr %27, i32 0, i32 1
+  %29 = call i32 @"$CostTable.most_rows"(ptr %28)
+  %30 = icmp sgt i32 %24, %29
+  %31 = zext i1 %30 to i8
+  %32 = trunc i8 %31 to i1
+  br i1 %32, label %then, label %else
+
+then:                                             ; preds = %forbody
+  %33 = load ptr, ptr %self, align 8
+  %34 = getelementptr %213, ptr %33, i32 0, i32 1
+  %35 = load ptr, ptr %34, align 8
+  %36 = getelementptr %56, ptr %35, i32 0, i32 1
+  %37 = load i32, ptr %rows, align 4
+  %38 = load ptr, ptr %level, align 8
+  %39 = getelementptr %214, ptr %38, i32 0, i32 2
+  %40 = load i64, ptr %39, align 8
+  %41 = load ptr, ptr %self, align 8
+  %42 = getelementptr %213, ptr %41, i32 0, i32 1
+  %43 = load ptr, ptr %42, align 8
+  %44 = load ptr, ptr %level, align 8
+  %45 = getelementptr %214, ptr %44, i32 0, i32 1
+  %46 = load i32, ptr %45, align 4
+  %47 = sext i32 %46 to i64
+  %48 = call i64 @"$costs.context_of"(i64 0, i64 %47)
+  %49 = call i64 @"$StepCosts.of_prefill_context"(ptr %43, i64 %48)
+  %50 = sub i64 %40, %49
+  call void @"$CostTable.add"(ptr %36, i32 %37, i64 %50)
+  %51 = load %4, ptr %1, align 1
+  br label %merge1
+
+else:                                             ; preds = %forbody
+  br label %merge1
+
+merge1:                                           ; preds = %else, %then
+  %52 = add i32 %5, 1
+  store i32 %52, ptr %i, align 4
+  br label %forcond
+
+merge:                                            ; preds = %forcond
+  ret void
 }
 
 define internal i32 @"$Engine.start_loop"(ptr %0, ptr %1) {
@@ -91514,7 +91484,7 @@ merge:                                            ; preds = %else, %dead
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %6, ptr %80, i32 0, i32 10
   %82 = getelementptr %38, ptr %chosen, i32 0, i32 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %82, ptr align 8 %81, i64 816, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %82, ptr align 8 %81, i64 608, i1 false)
   %83 = load ptr, ptr %planned, align 8
   %84 = getelementptr %29, ptr %83, i32 0, i32 21
   %85 = getelementptr %38, ptr %chosen, i32 0, i32 10
@@ -91570,7 +91540,7 @@ entry:
   store ptr %3, ptr %ranks, align 8
   store ptr %4, ptr %message, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = call ptr @memset(ptr %9, i32 0, i64 4560)
+  %10 = call ptr @memset(ptr %9, i32 0, i64 4144)
   %11 = load ptr, ptr %model, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %37, ptr %12, i32 0, i32 1
@@ -91578,7 +91548,7 @@ entry:
   %14 = load ptr, ptr %options, align 8
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %37, ptr %15, i32 0, i32 2
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %16, ptr align 8 %14, i64 896, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %16, ptr align 8 %14, i64 688, i1 false)
   %17 = load ptr, ptr %ranks, align 8
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %37, ptr %18, i32 0, i32 0
@@ -92142,7 +92112,7 @@ entry:
   %67 = load ptr, ptr %o, align 8
   %68 = getelementptr %38, ptr %67, i32 0, i32 8
   %69 = getelementptr %40, ptr %chosen, i32 0, i32 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %69, ptr align 8 %68, i64 816, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %69, ptr align 8 %68, i64 608, i1 false)
   %70 = load ptr, ptr %self, align 8
   %71 = getelementptr %37, ptr %70, i32 0, i32 3
   %72 = load ptr, ptr %self, align 8
@@ -92172,11 +92142,11 @@ entry:
   store ptr %2, ptr %step, align 8
   store ptr %3, ptr %message, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = call ptr @memset(ptr %6, i32 0, i64 1472)
+  %7 = call ptr @memset(ptr %6, i32 0, i64 1264)
   %8 = load ptr, ptr %options, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %39, ptr %9, i32 0, i32 0
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %10, ptr align 8 %8, i64 848, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %10, ptr align 8 %8, i64 640, i1 false)
   %11 = load ptr, ptr %step, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %39, ptr %12, i32 0, i32 2
@@ -93268,28 +93238,28 @@ entry:
   store ptr %0, ptr %handle, align 8
   store ptr %1, ptr %calls, align 8
   %2 = load ptr, ptr %handle, align 8
-  %3 = getelementptr %214, ptr %2, i32 0, i32 1
+  %3 = getelementptr %215, ptr %2, i32 0, i32 1
   store ptr %3, ptr %ranks, align 8
   %4 = load ptr, ptr %ranks, align 8
-  %5 = getelementptr %216, ptr %4, i32 0, i32 19
+  %5 = getelementptr %217, ptr %4, i32 0, i32 19
   %6 = load i32, ptr %5, align 4
   %7 = load ptr, ptr %calls, align 8
   %8 = getelementptr i32, ptr %7, i64 0
   store i32 %6, ptr %8, align 4
   %9 = load ptr, ptr %ranks, align 8
-  %10 = getelementptr %216, ptr %9, i32 0, i32 15
+  %10 = getelementptr %217, ptr %9, i32 0, i32 15
   %11 = load i32, ptr %10, align 4
   %12 = load ptr, ptr %calls, align 8
   %13 = getelementptr i32, ptr %12, i64 1
   store i32 %11, ptr %13, align 4
   %14 = load ptr, ptr %ranks, align 8
-  %15 = getelementptr %216, ptr %14, i32 0, i32 20
+  %15 = getelementptr %217, ptr %14, i32 0, i32 20
   %16 = load i32, ptr %15, align 4
   %17 = load ptr, ptr %calls, align 8
   %18 = getelementptr i32, ptr %17, i64 2
   store i32 %16, ptr %18, align 4
   %19 = load ptr, ptr %ranks, align 8
-  %20 = getelementptr %216, ptr %19, i32 0, i32 16
+  %20 = getelementptr %217, ptr %19, i32 0, i32 16
   %21 = load i32, ptr %20, align 4
   %22 = load ptr, ptr %calls, align 8
   %23 = getelementptr i32, ptr %22, i64 3
@@ -93299,16 +93269,16 @@ entry:
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$5405" = alloca ptr, align 8
-  %"$5404" = alloca i64, align 8
+  %"$5407" = alloca ptr, align 8
+  %"$5406" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5404", align 8
-  store ptr %2, ptr %"$5405", align 8
+  store i64 %1, ptr %"$5406", align 8
+  store ptr %2, ptr %"$5407", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %214, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$5404", align 8
-  %6 = load ptr, ptr %"$5405", align 8
+  %4 = getelementptr %215, ptr %3, i32 0, i32 0
+  %5 = load i64, ptr %"$5406", align 8
+  %6 = load ptr, ptr %"$5407", align 8
   %7 = call i32 @"$Loop.cancel.772"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
@@ -93414,22 +93384,22 @@ merge:                                            ; preds = %else, %dead
 
 then5:                                            ; preds = %merge
   %41 = load ptr, ptr %item, align 8
-  %42 = getelementptr %71, ptr %41, i32 0, i32 36
+  %42 = getelementptr %71, ptr %41, i32 0, i32 35
   store i8 1, ptr %42, align 1
   br label %merge4
 
 else6:                                            ; preds = %merge
   %43 = load ptr, ptr %item, align 8
-  %44 = getelementptr %71, ptr %43, i32 0, i32 37
+  %44 = getelementptr %71, ptr %43, i32 0, i32 36
   store i8 1, ptr %44, align 1
   br label %merge4
 
 merge4:                                           ; preds = %else6, %then5
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %215, ptr %45, i32 0, i32 13
+  %46 = getelementptr %216, ptr %45, i32 0, i32 13
   store i8 1, ptr %46, align 1
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %215, ptr %47, i32 0, i32 7
+  %48 = getelementptr %216, ptr %47, i32 0, i32 7
   %49 = call i32 @pthread_cond_signal(ptr %48)
   %50 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock.776"(ptr %50)
@@ -93445,7 +93415,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %215, ptr %1, i32 0, i32 6
+  %2 = getelementptr %216, ptr %1, i32 0, i32 6
   %3 = call i32 @pthread_mutex_lock(ptr %2)
   ret void
 }
@@ -93458,7 +93428,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %request_id, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %215, ptr %2, i32 0, i32 18
+  %3 = getelementptr %216, ptr %2, i32 0, i32 18
   %4 = getelementptr %51, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   store i64 0, ptr %i, align 8
@@ -93475,7 +93445,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %215, ptr %12, i32 0, i32 18
+  %13 = getelementptr %216, ptr %12, i32 0, i32 18
   %14 = getelementptr %51, ptr %13, i32 0, i32 0
   %15 = load ptr, ptr %14, align 8
   %16 = load i64, ptr %i, align 8
@@ -93491,7 +93461,7 @@ forbody:                                          ; preds = %forcond
 
 then:                                             ; preds = %forbody
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %215, ptr %25, i32 0, i32 18
+  %26 = getelementptr %216, ptr %25, i32 0, i32 18
   %27 = getelementptr %51, ptr %26, i32 0, i32 0
   %28 = load ptr, ptr %27, align 8
   %29 = load i64, ptr %i, align 8
@@ -93522,7 +93492,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %215, ptr %1, i32 0, i32 6
+  %2 = getelementptr %216, ptr %1, i32 0, i32 6
   %3 = call i32 @pthread_mutex_unlock(ptr %2)
   ret void
 }
@@ -93539,15 +93509,15 @@ entry:
   %5 = load ptr, ptr %handle, align 8
   store ptr %5, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %214, ptr %6, i32 0, i32 4
+  %7 = getelementptr %215, ptr %6, i32 0, i32 4
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %then, label %else
 
 then:                                             ; preds = %entry
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %214, ptr %10, i32 0, i32 0
-  %12 = getelementptr %215, ptr %11, i32 0, i32 10
+  %11 = getelementptr %215, ptr %10, i32 0, i32 0
+  %12 = getelementptr %216, ptr %11, i32 0, i32 10
   store i8 0, ptr %12, align 1
   br label %merge
 
@@ -93556,15 +93526,15 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %214, ptr %13, i32 0, i32 0
+  %14 = getelementptr %215, ptr %13, i32 0, i32 0
   call void @"$Loop.free.777"(ptr %14)
   %15 = load %4, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %214, ptr %16, i32 0, i32 1
+  %17 = getelementptr %215, ptr %16, i32 0, i32 1
   call void @"$LedgerRanks.free"(ptr %17)
   %18 = load %4, ptr %3, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %214, ptr %19, i32 0, i32 3
+  %20 = getelementptr %215, ptr %19, i32 0, i32 3
   %21 = load ptr, ptr %20, align 8
   call void @free(ptr %21)
   %22 = load %4, ptr %2, align 1
@@ -93591,7 +93561,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %215, ptr %12, i32 0, i32 0
+  %13 = getelementptr %216, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
   %15 = icmp eq ptr %14, null
   %16 = zext i1 %15 to i8
@@ -93613,7 +93583,7 @@ merge:                                            ; preds = %else, %dead
   call void @"$Loop.stop.778"(ptr %19)
   %20 = load %4, ptr %10, align 1
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %215, ptr %21, i32 0, i32 17
+  %22 = getelementptr %216, ptr %21, i32 0, i32 17
   %23 = getelementptr %51, ptr %22, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
   store i64 0, ptr %i, align 8
@@ -93630,7 +93600,7 @@ forcond:                                          ; preds = %forbody, %merge
 
 forbody:                                          ; preds = %forcond
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %215, ptr %31, i32 0, i32 17
+  %32 = getelementptr %216, ptr %31, i32 0, i32 17
   %33 = getelementptr %51, ptr %32, i32 0, i32 0
   %34 = load ptr, ptr %33, align 8
   %35 = load i64, ptr %i, align 8
@@ -93644,31 +93614,31 @@ forbody:                                          ; preds = %forcond
 
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %215, ptr %40, i32 0, i32 17
+  %41 = getelementptr %216, ptr %40, i32 0, i32 17
   call void @"$Vector.free.722"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
-  %44 = getelementptr %215, ptr %43, i32 0, i32 18
+  %44 = getelementptr %216, ptr %43, i32 0, i32 18
   call void @"$Vector.free.722"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %215, ptr %46, i32 0, i32 19
+  %47 = getelementptr %216, ptr %46, i32 0, i32 19
   call void @"$Vector.free.722"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %215, ptr %49, i32 0, i32 3
+  %50 = getelementptr %216, ptr %49, i32 0, i32 3
   call void @"$Scheduler.free"(ptr %50)
   %51 = load %4, ptr %5, align 1
   %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %215, ptr %52, i32 0, i32 21
+  %53 = getelementptr %216, ptr %52, i32 0, i32 21
   call void @"$EventRing.free"(ptr %53)
   %54 = load %4, ptr %4, align 1
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %215, ptr %55, i32 0, i32 39
+  %56 = getelementptr %216, ptr %55, i32 0, i32 39
   call void @"$StepRing.free"(ptr %56)
   %57 = load %4, ptr %3, align 1
   %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %215, ptr %58, i32 0, i32 22
+  %59 = getelementptr %216, ptr %58, i32 0, i32 22
   %60 = load i32, ptr %59, align 4
   %61 = icmp sge i32 %60, 0
   %62 = zext i1 %61 to i8
@@ -93677,7 +93647,7 @@ merge1:                                           ; preds = %forcond
 
 then3:                                            ; preds = %merge1
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %215, ptr %64, i32 0, i32 22
+  %65 = getelementptr %216, ptr %64, i32 0, i32 22
   %66 = load i32, ptr %65, align 4
   %67 = call i32 @close(i32 %66)
   br label %merge2
@@ -93687,21 +93657,21 @@ else4:                                            ; preds = %merge1
 
 merge2:                                           ; preds = %else4, %then3
   %68 = load ptr, ptr %self, align 8
-  %69 = getelementptr %215, ptr %68, i32 0, i32 25
+  %69 = getelementptr %216, ptr %68, i32 0, i32 25
   %70 = load ptr, ptr %69, align 8
   call void @free(ptr %70)
   %71 = load %4, ptr %2, align 1
   %72 = load ptr, ptr %self, align 8
-  %73 = getelementptr %215, ptr %72, i32 0, i32 7
+  %73 = getelementptr %216, ptr %72, i32 0, i32 7
   %74 = call i32 @pthread_cond_destroy(ptr %73)
   %75 = load ptr, ptr %self, align 8
-  %76 = getelementptr %215, ptr %75, i32 0, i32 8
+  %76 = getelementptr %216, ptr %75, i32 0, i32 8
   %77 = call i32 @pthread_cond_destroy(ptr %76)
   %78 = load ptr, ptr %self, align 8
-  %79 = getelementptr %215, ptr %78, i32 0, i32 6
+  %79 = getelementptr %216, ptr %78, i32 0, i32 6
   %80 = call i32 @pthread_mutex_destroy(ptr %79)
   %81 = load ptr, ptr %self, align 8
-  %82 = getelementptr %215, ptr %81, i32 0, i32 5
+  %82 = getelementptr %216, ptr %81, i32 0, i32 5
   call void @"$Turnstile.free"(ptr %82)
   %83 = load %4, ptr %1, align 1
   ret void
@@ -93715,7 +93685,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %215, ptr %4, i32 0, i32 10
+  %5 = getelementptr %216, ptr %4, i32 0, i32 10
   %6 = load i8, ptr %5, align 1
   %7 = trunc i8 %6 to i1
   br i1 %7, label %else, label %then
@@ -93735,20 +93705,20 @@ merge:                                            ; preds = %else, %dead
   call void @"$Loop.lock.774"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %215, ptr %11, i32 0, i32 11
+  %12 = getelementptr %216, ptr %11, i32 0, i32 11
   store i8 1, ptr %12, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %215, ptr %13, i32 0, i32 7
+  %14 = getelementptr %216, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock.776"(ptr %16)
   %17 = load %4, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %215, ptr %18, i32 0, i32 9
+  %19 = getelementptr %216, ptr %18, i32 0, i32 9
   %20 = load i64, ptr %19, align 8
   %21 = call i32 @pthread_join(i64 %20, ptr null)
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %215, ptr %22, i32 0, i32 10
+  %23 = getelementptr %216, ptr %22, i32 0, i32 10
   store i8 0, ptr %23, align 1
   ret void
 }
@@ -93763,27 +93733,27 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %216, ptr %6, i32 0, i32 4
+  %7 = getelementptr %217, ptr %6, i32 0, i32 4
   %8 = load ptr, ptr %7, align 8
   call void @free(ptr %8)
   %9 = load %4, ptr %5, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %216, ptr %10, i32 0, i32 5
+  %11 = getelementptr %217, ptr %10, i32 0, i32 5
   %12 = load ptr, ptr %11, align 8
   call void @free(ptr %12)
   %13 = load %4, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %216, ptr %14, i32 0, i32 6
+  %15 = getelementptr %217, ptr %14, i32 0, i32 6
   %16 = load ptr, ptr %15, align 8
   call void @free(ptr %16)
   %17 = load %4, ptr %3, align 1
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %216, ptr %18, i32 0, i32 14
+  %19 = getelementptr %217, ptr %18, i32 0, i32 14
   %20 = load ptr, ptr %19, align 8
   call void @free(ptr %20)
   %21 = load %4, ptr %2, align 1
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %216, ptr %22, i32 0, i32 18
+  %23 = getelementptr %217, ptr %22, i32 0, i32 18
   %24 = load ptr, ptr %23, align 8
   call void @free(ptr %24)
   %25 = load %4, ptr %1, align 1
@@ -93792,22 +93762,22 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$5435" = alloca ptr, align 8
+  %"$5437" = alloca ptr, align 8
+  %"$5436" = alloca ptr, align 8
+  %"$5435" = alloca i32, align 4
   %"$5434" = alloca ptr, align 8
-  %"$5433" = alloca i32, align 4
-  %"$5432" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5432", align 8
-  store i32 %2, ptr %"$5433", align 4
-  store ptr %3, ptr %"$5434", align 8
-  store ptr %4, ptr %"$5435", align 8
+  store ptr %1, ptr %"$5434", align 8
+  store i32 %2, ptr %"$5435", align 4
+  store ptr %3, ptr %"$5436", align 8
+  store ptr %4, ptr %"$5437", align 8
   %5 = load ptr, ptr %"$handle", align 8
-  %6 = getelementptr %214, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$5432", align 8
-  %8 = load i32, ptr %"$5433", align 4
-  %9 = load ptr, ptr %"$5434", align 8
-  %10 = load ptr, ptr %"$5435", align 8
+  %6 = getelementptr %215, ptr %5, i32 0, i32 0
+  %7 = load ptr, ptr %"$5434", align 8
+  %8 = load i32, ptr %"$5435", align 4
+  %9 = load ptr, ptr %"$5436", align 8
+  %10 = load ptr, ptr %"$5437", align 8
   %11 = call i32 @"$Loop.decode_step.779"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
@@ -93876,7 +93846,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %215, ptr %3, i32 0, i32 5
+  %4 = getelementptr %216, ptr %3, i32 0, i32 5
   call void @"$Turnstile.enter"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
@@ -93902,7 +93872,7 @@ entry:
   call void @"$Loop.sample.782"(ptr %6)
   %7 = load %4, ptr %5, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %215, ptr %8, i32 0, i32 3
+  %9 = getelementptr %216, ptr %8, i32 0, i32 3
   %10 = call zeroext i1 @"$Scheduler.is_in_flight"(ptr %9)
   %11 = zext i1 %10 to i8
   %12 = trunc i8 %11 to i1
@@ -93926,24 +93896,24 @@ merge:                                            ; preds = %else, %dead
   %17 = call i64 @"$threads.now_ns"()
   store i64 %17, ptr %begin, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %215, ptr %18, i32 0, i32 0
+  %19 = getelementptr %216, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %215, ptr %21, i32 0, i32 4
+  %22 = getelementptr %216, ptr %21, i32 0, i32 4
   %23 = getelementptr %47, ptr %22, i32 0, i32 13
   %24 = call i32 @"$LedgerRanks.land"(ptr %20, ptr %23, ptr %message)
   store i32 %24, ptr %code, align 4
   %25 = call i64 @"$threads.now_ns"()
   store i64 %25, ptr %now, align 8
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %215, ptr %26, i32 0, i32 27
+  %27 = getelementptr %216, ptr %26, i32 0, i32 27
   %28 = load i64, ptr %27, align 8
   %29 = load i64, ptr %now, align 8
   %30 = load i64, ptr %begin, align 8
   %31 = sub i64 %29, %30
   %32 = add i64 %28, %31
   %33 = load ptr, ptr %self, align 8
-  %34 = getelementptr %215, ptr %33, i32 0, i32 27
+  %34 = getelementptr %216, ptr %33, i32 0, i32 27
   store i64 %32, ptr %34, align 8
   %35 = load i32, ptr %code, align 4
   %36 = icmp eq i32 %35, 0
@@ -93957,7 +93927,7 @@ then2:                                            ; preds = %merge
   call void @"$Loop.record_step.785"(ptr %39, i64 %40)
   %41 = load %4, ptr %3, align 1
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %215, ptr %42, i32 0, i32 3
+  %43 = getelementptr %216, ptr %42, i32 0, i32 3
   %44 = load i64, ptr %now, align 8
   call void @"$Scheduler.land"(ptr %43, i64 %44)
   %45 = load %4, ptr %2, align 1
@@ -93966,14 +93936,14 @@ then2:                                            ; preds = %merge
 else3:                                            ; preds = %merge
   %46 = load i64, ptr %now, align 8
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %215, ptr %47, i32 0, i32 3
+  %48 = getelementptr %216, ptr %47, i32 0, i32 3
   %49 = getelementptr %39, ptr %48, i32 0, i32 20
   store i64 %46, ptr %49, align 8
   %50 = load ptr, ptr %self, align 8
-  %51 = getelementptr %215, ptr %50, i32 0, i32 16
+  %51 = getelementptr %216, ptr %50, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %51, ptr align 1 %message, i64 1024, i1 false)
   %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %215, ptr %52, i32 0, i32 3
+  %53 = getelementptr %216, ptr %52, i32 0, i32 3
   %54 = load i32, ptr %code, align 4
   %55 = getelementptr %5, ptr %message, i32 0, i32 0
   %56 = getelementptr [1024 x i8], ptr %55, i32 0, i32 0
@@ -93995,7 +93965,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %215, ptr %3, i32 0, i32 3
+  %4 = getelementptr %216, ptr %3, i32 0, i32 3
   %5 = getelementptr %39, ptr %4, i32 0, i32 14
   %6 = load i8, ptr %5, align 1
   %7 = trunc i8 %6 to i1
@@ -94020,10 +93990,10 @@ merge:                                            ; preds = %else, %dead
   %13 = call i32 @"$Loop.sample_launched.783"(ptr %12, ptr %message)
   store i32 %13, ptr %code, align 4
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %215, ptr %14, i32 0, i32 35
+  %15 = getelementptr %216, ptr %14, i32 0, i32 35
   store i8 0, ptr %15, align 1
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %215, ptr %16, i32 0, i32 34
+  %17 = getelementptr %216, ptr %16, i32 0, i32 34
   store i64 0, ptr %17, align 8
   %18 = load i32, ptr %code, align 4
   %19 = icmp ne i32 %18, 0
@@ -94033,10 +94003,10 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %215, ptr %22, i32 0, i32 16
+  %23 = getelementptr %216, ptr %22, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %23, ptr align 1 %message, i64 1024, i1 false)
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %215, ptr %24, i32 0, i32 3
+  %25 = getelementptr %216, ptr %24, i32 0, i32 3
   %26 = load i32, ptr %code, align 4
   %27 = getelementptr %5, ptr %message, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
@@ -94066,14 +94036,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %215, ptr %6, i32 0, i32 35
+  %7 = getelementptr %216, ptr %6, i32 0, i32 35
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %then, label %else
 
 then:                                             ; preds = %entry
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %215, ptr %10, i32 0, i32 0
+  %11 = getelementptr %216, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = load ptr, ptr %message, align 8
   %14 = call i32 @"$LedgerRanks.await_forward"(ptr %12, ptr %13)
@@ -94111,9 +94081,9 @@ merge:                                            ; preds = %else, %merge1
   call void @"$Loop.unlock.776"(ptr %24)
   %25 = load %4, ptr %3, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %215, ptr %26, i32 0, i32 3
+  %27 = getelementptr %216, ptr %26, i32 0, i32 3
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %215, ptr %28, i32 0, i32 35
+  %29 = getelementptr %216, ptr %28, i32 0, i32 35
   %30 = load i8, ptr %29, align 1
   %31 = icmp ne i8 %30, 0
   call void @"$Scheduler.write_awaited_masks"(ptr %27, i1 zeroext %31)
@@ -94121,10 +94091,10 @@ merge:                                            ; preds = %else, %merge1
   %33 = call i64 @"$threads.now_ns"()
   store i64 %33, ptr %begin, align 8
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %215, ptr %34, i32 0, i32 0
+  %35 = getelementptr %216, ptr %34, i32 0, i32 0
   %36 = load ptr, ptr %35, align 8
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %215, ptr %37, i32 0, i32 4
+  %38 = getelementptr %216, ptr %37, i32 0, i32 4
   %39 = load ptr, ptr %message, align 8
   %40 = call i32 @"$LedgerRanks.sample"(ptr %36, ptr %38, ptr %39)
   store i32 %40, ptr %code4, align 4
@@ -94147,33 +94117,33 @@ else7:                                            ; preds = %merge
 merge5:                                           ; preds = %else7, %dead8
   %46 = load i64, ptr %begin, align 8
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %215, ptr %47, i32 0, i32 31
+  %48 = getelementptr %216, ptr %47, i32 0, i32 31
   %49 = load i64, ptr %48, align 8
   %50 = sub i64 %46, %49
   %51 = load ptr, ptr %self, align 8
-  %52 = getelementptr %215, ptr %51, i32 0, i32 38
+  %52 = getelementptr %216, ptr %51, i32 0, i32 38
   %53 = getelementptr %54, ptr %52, i32 0, i32 9
   store i64 %50, ptr %53, align 8
   %54 = load ptr, ptr %self, align 8
-  %55 = getelementptr %215, ptr %54, i32 0, i32 30
+  %55 = getelementptr %216, ptr %54, i32 0, i32 30
   %56 = load i64, ptr %55, align 8
   %57 = load ptr, ptr %self, align 8
-  %58 = getelementptr %215, ptr %57, i32 0, i32 38
+  %58 = getelementptr %216, ptr %57, i32 0, i32 38
   %59 = getelementptr %54, ptr %58, i32 0, i32 9
   %60 = load i64, ptr %59, align 8
   %61 = add i64 %56, %60
   %62 = load ptr, ptr %self, align 8
-  %63 = getelementptr %215, ptr %62, i32 0, i32 30
+  %63 = getelementptr %216, ptr %62, i32 0, i32 30
   store i64 %61, ptr %63, align 8
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %215, ptr %64, i32 0, i32 27
+  %65 = getelementptr %216, ptr %64, i32 0, i32 27
   %66 = load i64, ptr %65, align 8
   %67 = call i64 @"$threads.now_ns"()
   %68 = load i64, ptr %begin, align 8
   %69 = sub i64 %67, %68
   %70 = add i64 %66, %69
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %215, ptr %71, i32 0, i32 27
+  %72 = getelementptr %216, ptr %71, i32 0, i32 27
   store i64 %70, ptr %72, align 8
   ret i32 0
 
@@ -94188,11 +94158,11 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %216, ptr %2, i32 0, i32 16
+  %3 = getelementptr %217, ptr %2, i32 0, i32 16
   %4 = load i32, ptr %3, align 4
   %5 = add i32 %4, 1
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %216, ptr %6, i32 0, i32 16
+  %7 = getelementptr %217, ptr %6, i32 0, i32 16
   store i32 %5, ptr %7, align 4
   ret i32 0
 
@@ -94207,7 +94177,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %215, ptr %2, i32 0, i32 19
+  %3 = getelementptr %216, ptr %2, i32 0, i32 19
   %4 = getelementptr %51, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   store i64 0, ptr %i, align 8
@@ -94224,17 +94194,17 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %215, ptr %12, i32 0, i32 19
+  %13 = getelementptr %216, ptr %12, i32 0, i32 19
   %14 = getelementptr %51, ptr %13, i32 0, i32 0
   %15 = load ptr, ptr %14, align 8
   %16 = load i64, ptr %i, align 8
   %17 = getelementptr ptr, ptr %15, i64 %16
   %18 = load ptr, ptr %17, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %215, ptr %19, i32 0, i32 33
+  %20 = getelementptr %216, ptr %19, i32 0, i32 33
   %21 = load i64, ptr %20, align 8
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %215, ptr %22, i32 0, i32 33
+  %23 = getelementptr %216, ptr %22, i32 0, i32 33
   %24 = load i64, ptr %23, align 8
   %25 = sdiv i64 %24, 4
   %26 = add i64 %21, %25
@@ -94246,7 +94216,7 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %215, ptr %29, i32 0, i32 14
+  %30 = getelementptr %216, ptr %29, i32 0, i32 14
   store i8 0, ptr %30, align 1
   ret void
 }
@@ -94288,10 +94258,10 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %216, ptr %18, i32 0, i32 13
+  %19 = getelementptr %217, ptr %18, i32 0, i32 13
   %20 = getelementptr [2 x %49], ptr %19, i32 0, i32 0
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %216, ptr %21, i32 0, i32 19
+  %22 = getelementptr %217, ptr %21, i32 0, i32 19
   %23 = load i32, ptr %22, align 4
   %24 = sub i32 %23, 1
   %25 = srem i32 %24, 2
@@ -94300,20 +94270,20 @@ merge:                                            ; preds = %forcond
   %28 = getelementptr %49, ptr %27, i32 0, i32 0
   %29 = load ptr, ptr %28, align 8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %216, ptr %30, i32 0, i32 12
+  %31 = getelementptr %217, ptr %30, i32 0, i32 12
   %32 = getelementptr %49, ptr %31, i32 0, i32 0
   %33 = load ptr, ptr %32, align 8
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %216, ptr %34, i32 0, i32 12
+  %35 = getelementptr %217, ptr %34, i32 0, i32 12
   %36 = getelementptr %49, ptr %35, i32 0, i32 1
   %37 = load i64, ptr %36, align 8
   %38 = call ptr @memcpy(ptr %29, ptr %33, i64 %37)
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %216, ptr %39, i32 0, i32 15
+  %40 = getelementptr %217, ptr %39, i32 0, i32 15
   %41 = load i32, ptr %40, align 4
   %42 = add i32 %41, 1
   %43 = load ptr, ptr %self, align 8
-  %44 = getelementptr %216, ptr %43, i32 0, i32 15
+  %44 = getelementptr %217, ptr %43, i32 0, i32 15
   store i32 %42, ptr %44, align 4
   ret i32 0
 
@@ -94348,7 +94318,7 @@ entry:
   %12 = load ptr, ptr %plan, align 8
   %13 = load i32, ptr %index, align 4
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %216, ptr %14, i32 0, i32 14
+  %15 = getelementptr %217, ptr %14, i32 0, i32 14
   %16 = load ptr, ptr %15, align 8
   %17 = load i32, ptr %index, align 4
   %18 = sext i32 %17 to i64
@@ -94429,7 +94399,7 @@ merge1:                                           ; preds = %else3, %then2
   %71 = load i32, ptr %index, align 4
   %72 = load i64, ptr %hash, align 8
   %73 = load ptr, ptr %self, align 8
-  %74 = getelementptr %216, ptr %73, i32 0, i32 3
+  %74 = getelementptr %217, ptr %73, i32 0, i32 3
   %75 = getelementptr %32, ptr %74, i32 0, i32 6
   %76 = load i32, ptr %75, align 4
   %77 = sub i32 %76, 1
@@ -94440,7 +94410,7 @@ merge1:                                           ; preds = %else3, %then2
   store i32 %81, ptr %token, align 4
   %82 = load i32, ptr %token, align 4
   %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %216, ptr %83, i32 0, i32 12
+  %84 = getelementptr %217, ptr %83, i32 0, i32 12
   %85 = getelementptr %49, ptr %84, i32 0, i32 2
   %86 = load ptr, ptr %85, align 8
   %87 = load i32, ptr %index, align 4
@@ -94448,7 +94418,7 @@ merge1:                                           ; preds = %else3, %then2
   %89 = getelementptr i32, ptr %86, i64 %88
   store i32 %82, ptr %89, align 4
   %90 = load ptr, ptr %self, align 8
-  %91 = getelementptr %216, ptr %90, i32 0, i32 12
+  %91 = getelementptr %217, ptr %90, i32 0, i32 12
   %92 = getelementptr %49, ptr %91, i32 0, i32 3
   %93 = load ptr, ptr %92, align 8
   %94 = load i32, ptr %index, align 4
@@ -94465,7 +94435,7 @@ merge1:                                           ; preds = %else3, %then2
 
 then5:                                            ; preds = %merge1
   %103 = load ptr, ptr %self, align 8
-  %104 = getelementptr %216, ptr %103, i32 0, i32 12
+  %104 = getelementptr %217, ptr %103, i32 0, i32 12
   %105 = getelementptr %49, ptr %104, i32 0, i32 3
   %106 = load ptr, ptr %105, align 8
   %107 = load i32, ptr %index, align 4
@@ -94483,12 +94453,12 @@ else6:                                            ; preds = %merge1
 
 then7:                                            ; preds = %and.lhs.true
   %114 = load ptr, ptr %self, align 8
-  %115 = getelementptr %216, ptr %114, i32 0, i32 6
+  %115 = getelementptr %217, ptr %114, i32 0, i32 6
   %116 = load ptr, ptr %115, align 8
   %117 = load i32, ptr %count_row, align 4
   %118 = sext i32 %117 to i64
   %119 = load ptr, ptr %self, align 8
-  %120 = getelementptr %216, ptr %119, i32 0, i32 3
+  %120 = getelementptr %217, ptr %119, i32 0, i32 3
   %121 = getelementptr %32, ptr %120, i32 0, i32 6
   %122 = load i32, ptr %121, align 4
   %123 = sext i32 %122 to i64
@@ -94510,7 +94480,7 @@ else8:                                            ; preds = %and.lhs.true, %else
 
 merge4:                                           ; preds = %else8, %then7, %then5
   %133 = load ptr, ptr %self, align 8
-  %134 = getelementptr %216, ptr %133, i32 0, i32 12
+  %134 = getelementptr %217, ptr %133, i32 0, i32 12
   %135 = getelementptr %49, ptr %134, i32 0, i32 4
   %136 = load ptr, ptr %135, align 8
   %137 = load i32, ptr %index, align 4
@@ -94549,12 +94519,12 @@ forbody:                                          ; preds = %forcond
   %159 = load i32, ptr %i, align 4
   %160 = add i32 %158, %159
   %161 = load ptr, ptr %self, align 8
-  %162 = getelementptr %216, ptr %161, i32 0, i32 3
+  %162 = getelementptr %217, ptr %161, i32 0, i32 3
   %163 = getelementptr %32, ptr %162, i32 0, i32 6
   %164 = load i32, ptr %163, align 4
   %165 = srem i32 %160, %164
   %166 = load ptr, ptr %self, align 8
-  %167 = getelementptr %216, ptr %166, i32 0, i32 12
+  %167 = getelementptr %217, ptr %166, i32 0, i32 12
   %168 = getelementptr %49, ptr %167, i32 0, i32 5
   %169 = load ptr, ptr %168, align 8
   %170 = load i32, ptr %index, align 4
@@ -94568,7 +94538,7 @@ forbody:                                          ; preds = %forcond
   %177 = sitofp i32 %176 to float
   %178 = fsub float -1.000000e+00, %177
   %179 = load ptr, ptr %self, align 8
-  %180 = getelementptr %216, ptr %179, i32 0, i32 12
+  %180 = getelementptr %217, ptr %179, i32 0, i32 12
   %181 = getelementptr %49, ptr %180, i32 0, i32 6
   %182 = load ptr, ptr %181, align 8
   %183 = load i32, ptr %index, align 4
@@ -94695,12 +94665,12 @@ entry:
   store i32 %1, ptr %count_row, align 4
   store i64 %2, ptr %hash, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %216, ptr %3, i32 0, i32 6
+  %4 = getelementptr %217, ptr %3, i32 0, i32 6
   %5 = load ptr, ptr %4, align 8
   %6 = load i32, ptr %count_row, align 4
   %7 = sext i32 %6 to i64
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %216, ptr %8, i32 0, i32 3
+  %9 = getelementptr %217, ptr %8, i32 0, i32 3
   %10 = getelementptr %32, ptr %9, i32 0, i32 6
   %11 = load i32, ptr %10, align 4
   %12 = sext i32 %11 to i64
@@ -94708,7 +94678,7 @@ entry:
   %14 = getelementptr i32, ptr %5, i64 %13
   store ptr %14, ptr %counts, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %216, ptr %15, i32 0, i32 3
+  %16 = getelementptr %217, ptr %15, i32 0, i32 3
   %17 = getelementptr %32, ptr %16, i32 0, i32 6
   %18 = load i32, ptr %17, align 4
   store i32 0, ptr %token, align 4
@@ -94792,13 +94762,13 @@ merge:                                            ; preds = %else, %dead
   %21 = load i32, ptr %row, align 4
   %22 = sext i32 %21 to i64
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %216, ptr %23, i32 0, i32 3
+  %24 = getelementptr %217, ptr %23, i32 0, i32 3
   %25 = call i64 @"$StepShape.mask_words"(ptr %24)
   %26 = mul i64 %22, %25
   %27 = getelementptr i32, ptr %20, i64 %26
   store ptr %27, ptr %mask, align 8
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %216, ptr %28, i32 0, i32 3
+  %29 = getelementptr %217, ptr %28, i32 0, i32 3
   %30 = getelementptr %32, ptr %29, i32 0, i32 6
   %31 = load i32, ptr %30, align 4
   %32 = sub i32 %31, 1
@@ -94819,7 +94789,7 @@ forbody:                                          ; preds = %forcond
   %40 = load i32, ptr %i, align 4
   %41 = add i32 %39, %40
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %216, ptr %42, i32 0, i32 3
+  %43 = getelementptr %217, ptr %42, i32 0, i32 3
   %44 = getelementptr %32, ptr %43, i32 0, i32 6
   %45 = load i32, ptr %44, align 4
   %46 = sub i32 %45, 1
@@ -94879,7 +94849,7 @@ entry:
   %9 = getelementptr i32, ptr %6, i64 %8
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %216, ptr %11, i32 0, i32 3
+  %12 = getelementptr %217, ptr %11, i32 0, i32 3
   %13 = getelementptr %32, ptr %12, i32 0, i32 6
   %14 = load i32, ptr %13, align 4
   %15 = sub i32 %14, 1
@@ -94904,10 +94874,10 @@ entry:
   %4 = getelementptr %49, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %216, ptr %6, i32 0, i32 13
+  %7 = getelementptr %217, ptr %6, i32 0, i32 13
   %8 = getelementptr [2 x %49], ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %216, ptr %9, i32 0, i32 20
+  %10 = getelementptr %217, ptr %9, i32 0, i32 20
   %11 = load i32, ptr %10, align 4
   %12 = srem i32 %11, 2
   %13 = sext i32 %12 to i64
@@ -94919,11 +94889,11 @@ entry:
   %19 = load i64, ptr %18, align 8
   %20 = call ptr @memcpy(ptr %5, ptr %16, i64 %19)
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %216, ptr %21, i32 0, i32 20
+  %22 = getelementptr %217, ptr %21, i32 0, i32 20
   %23 = load i32, ptr %22, align 4
   %24 = add i32 %23, 1
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %216, ptr %25, i32 0, i32 20
+  %26 = getelementptr %217, ptr %25, i32 0, i32 20
   store i32 %24, ptr %26, align 4
   ret i32 0
 
@@ -94942,23 +94912,23 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %now, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %215, ptr %5, i32 0, i32 38
+  %6 = getelementptr %216, ptr %5, i32 0, i32 38
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %step, ptr align 8 %6, i64 72, i1 false)
   %7 = load i64, ptr %now, align 8
   %8 = getelementptr %54, ptr %step, i32 0, i32 0
   store i64 %7, ptr %8, align 8
   %9 = load i64, ptr %now, align 8
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %215, ptr %10, i32 0, i32 32
+  %11 = getelementptr %216, ptr %10, i32 0, i32 32
   store i64 %9, ptr %11, align 8
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %215, ptr %12, i32 0, i32 0
+  %13 = getelementptr %216, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
   %15 = call i64 @"$LedgerRanks.last_device_ns"(ptr %14)
   %16 = getelementptr %54, ptr %step, i32 0, i32 1
   store i64 %15, ptr %16, align 8
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %215, ptr %17, i32 0, i32 0
+  %18 = getelementptr %216, ptr %17, i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
   %20 = call i32 @"$LedgerRanks.last_is_graph"(ptr %19)
   %21 = getelementptr %54, ptr %step, i32 0, i32 8
@@ -94976,7 +94946,7 @@ then:                                             ; preds = %entry
   %29 = getelementptr %54, ptr %step, i32 0, i32 1
   %30 = load i64, ptr %29, align 8
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %215, ptr %31, i32 0, i32 33
+  %32 = getelementptr %216, ptr %31, i32 0, i32 33
   store i64 %30, ptr %32, align 8
   br label %merge
 
@@ -94988,7 +94958,7 @@ merge:                                            ; preds = %else, %then
   call void @"$Loop.lock.774"(ptr %33)
   %34 = load %4, ptr %4, align 1
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %215, ptr %35, i32 0, i32 39
+  %36 = getelementptr %216, ptr %35, i32 0, i32 39
   call void @"$StepRing.push"(ptr %36, ptr %step)
   %37 = load %4, ptr %3, align 1
   %38 = load ptr, ptr %self, align 8
@@ -95002,7 +94972,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %216, ptr %1, i32 0, i32 17
+  %2 = getelementptr %217, ptr %1, i32 0, i32 17
   %3 = load i64, ptr %2, align 8
   ret i64 %3
 
@@ -95082,7 +95052,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %215, ptr %22, i32 0, i32 1
+  %23 = getelementptr %216, ptr %22, i32 0, i32 1
   %24 = load ptr, ptr %23, align 8
   %25 = getelementptr %11, ptr %24, i32 0, i32 3
   %26 = load i32, ptr %25, align 4
@@ -95240,7 +95210,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %215, ptr %3, i32 0, i32 15
+  %4 = getelementptr %216, ptr %3, i32 0, i32 15
   %5 = load i8, ptr %4, align 1
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -95260,7 +95230,7 @@ then2:                                            ; preds = %then
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %215, ptr %16, i32 0, i32 16
+  %17 = getelementptr %216, ptr %16, i32 0, i32 16
   %18 = getelementptr %5, ptr %17, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -95323,7 +95293,7 @@ then:                                             ; preds = %or.lhs.false, %entr
 
 or.lhs.false:                                     ; preds = %entry
   %15 = load ptr, ptr %item, align 8
-  %16 = getelementptr %71, ptr %15, i32 0, i32 40
+  %16 = getelementptr %71, ptr %15, i32 0, i32 39
   %17 = load ptr, ptr %16, align 8
   %18 = load ptr, ptr %self, align 8
   %19 = icmp ne ptr %17, %18
@@ -95366,7 +95336,7 @@ merge:                                            ; preds = %else, %dead
   %37 = sext i32 %36 to i64
   %38 = add i64 %35, %37
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %215, ptr %39, i32 0, i32 2
+  %40 = getelementptr %216, ptr %39, i32 0, i32 2
   %41 = getelementptr %38, ptr %40, i32 0, i32 2
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
@@ -95395,7 +95365,7 @@ then9:                                            ; preds = %then5
   %59 = load i64, ptr %58, align 8
   %60 = load i32, ptr %num_new_tokens, align 4
   %61 = load ptr, ptr %self, align 8
-  %62 = getelementptr %215, ptr %61, i32 0, i32 2
+  %62 = getelementptr %216, ptr %61, i32 0, i32 2
   %63 = getelementptr %38, ptr %62, i32 0, i32 2
   %64 = load i32, ptr %63, align 4
   %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.53", i64 %59, i32 %60, i32 %64)
@@ -95482,10 +95452,10 @@ forcond:                                          ; preds = %forbody, %merge
 
 forbody:                                          ; preds = %forcond
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %215, ptr %25, i32 0, i32 3
+  %26 = getelementptr %216, ptr %25, i32 0, i32 3
   %27 = load ptr, ptr %item, align 8
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %215, ptr %28, i32 0, i32 3
+  %29 = getelementptr %216, ptr %28, i32 0, i32 3
   %30 = getelementptr %39, ptr %29, i32 0, i32 1
   %31 = call i32 @"$PagePool.acquire"(ptr %30)
   call void @"$Scheduler.push_page"(ptr %26, ptr %27, i32 %31)
@@ -95511,7 +95481,7 @@ entry:
   store ptr %1, ptr %item, align 8
   store i32 %2, ptr %num_tokens, align 4
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %215, ptr %3, i32 0, i32 3
+  %4 = getelementptr %216, ptr %3, i32 0, i32 3
   %5 = load i32, ptr %num_tokens, align 4
   %6 = call i32 @"$Scheduler.pages_for"(ptr %4, i32 %5)
   %7 = load ptr, ptr %item, align 8
@@ -95545,7 +95515,7 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %215, ptr %4, i32 0, i32 3
+  %5 = getelementptr %216, ptr %4, i32 0, i32 3
   %6 = getelementptr %39, ptr %5, i32 0, i32 1
   store ptr %6, ptr %pool, align 8
   %7 = load i32, ptr %num_pages, align 4
@@ -95618,11 +95588,11 @@ entry:
   store ptr %2, ptr %logits, align 8
   store ptr %3, ptr %message, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %215, ptr %6, i32 0, i32 4
+  %7 = getelementptr %216, ptr %6, i32 0, i32 4
   call void @"$StepPlan.begin"(ptr %7)
   %8 = load %4, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %215, ptr %9, i32 0, i32 4
+  %10 = getelementptr %216, ptr %9, i32 0, i32 4
   %11 = load ptr, ptr %item, align 8
   %12 = getelementptr %71, ptr %11, i32 0, i32 12
   %13 = load i32, ptr %12, align 4
@@ -95634,7 +95604,7 @@ entry:
   %19 = getelementptr %17, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %215, ptr %21, i32 0, i32 2
+  %22 = getelementptr %216, ptr %21, i32 0, i32 2
   %23 = getelementptr %38, ptr %22, i32 0, i32 1
   %24 = load i32, ptr %23, align 4
   call void @"$StepPlan.add_decode_segment"(ptr %10, i32 %13, i32 %16, ptr %20, i32 %24)
@@ -95647,11 +95617,11 @@ entry:
 
 then:                                             ; preds = %entry
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %215, ptr %30, i32 0, i32 4
+  %31 = getelementptr %216, ptr %30, i32 0, i32 4
   %32 = call i32 @"$StepPlan.add_logit_row"(ptr %31, i32 0)
   %33 = load ptr, ptr %logits, align 8
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %215, ptr %34, i32 0, i32 4
+  %35 = getelementptr %216, ptr %34, i32 0, i32 4
   %36 = getelementptr %47, ptr %35, i32 0, i32 14
   store ptr %33, ptr %36, align 8
   br label %merge
@@ -95689,12 +95659,12 @@ merge1:                                           ; preds = %else3, %dead
   %50 = getelementptr %71, ptr %49, i32 0, i32 7
   store i32 %48, ptr %50, align 4
   %51 = load ptr, ptr %item, align 8
-  %52 = getelementptr %71, ptr %51, i32 0, i32 38
+  %52 = getelementptr %71, ptr %51, i32 0, i32 37
   store i8 0, ptr %52, align 1
   %53 = load ptr, ptr %self, align 8
   %54 = load ptr, ptr %logits, align 8
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %215, ptr %55, i32 0, i32 4
+  %56 = getelementptr %216, ptr %55, i32 0, i32 4
   %57 = getelementptr %47, ptr %56, i32 0, i32 4
   %58 = load i32, ptr %57, align 4
   %59 = load ptr, ptr %item, align 8
@@ -95721,14 +95691,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %215, ptr %5, i32 0, i32 3
+  %6 = getelementptr %216, ptr %5, i32 0, i32 3
   call void @"$Scheduler.write_table_range"(ptr %6)
   %7 = load %4, ptr %4, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %215, ptr %8, i32 0, i32 0
+  %9 = getelementptr %216, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %215, ptr %11, i32 0, i32 4
+  %12 = getelementptr %216, ptr %11, i32 0, i32 4
   %13 = load ptr, ptr %message, align 8
   %14 = call i32 @"$LedgerRanks.step"(ptr %10, ptr %12, ptr %13)
   store i32 %14, ptr %code, align 4
@@ -95748,7 +95718,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %23 = load ptr, ptr %message, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %215, ptr %24, i32 0, i32 16
+  %25 = getelementptr %216, ptr %24, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %25, ptr align 1 %23, i64 1024, i1 false)
   br label %merge1
 
@@ -95770,11 +95740,11 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %215, ptr %29, i32 0, i32 3
+  %30 = getelementptr %216, ptr %29, i32 0, i32 3
   %31 = getelementptr %39, ptr %30, i32 0, i32 21
   store ptr %31, ptr %counters, align 8
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %215, ptr %32, i32 0, i32 3
+  %33 = getelementptr %216, ptr %32, i32 0, i32 3
   call void @"$Scheduler.table_uploaded"(ptr %33)
   %34 = load %4, ptr %2, align 1
   %35 = load ptr, ptr %counters, align 8
@@ -95788,7 +95758,7 @@ merge:                                            ; preds = %else, %dead
   %42 = getelementptr %46, ptr %41, i32 0, i32 2
   %43 = load i64, ptr %42, align 8
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %215, ptr %44, i32 0, i32 4
+  %45 = getelementptr %216, ptr %44, i32 0, i32 4
   %46 = getelementptr %47, ptr %45, i32 0, i32 1
   %47 = load i32, ptr %46, align 4
   %48 = sext i32 %47 to i64
@@ -95800,13 +95770,13 @@ merge:                                            ; preds = %else, %dead
   %53 = getelementptr %46, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %215, ptr %55, i32 0, i32 4
+  %56 = getelementptr %216, ptr %55, i32 0, i32 4
   %57 = getelementptr %47, ptr %56, i32 0, i32 0
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
   %60 = add i64 %54, %59
   %61 = load ptr, ptr %self, align 8
-  %62 = getelementptr %215, ptr %61, i32 0, i32 4
+  %62 = getelementptr %216, ptr %61, i32 0, i32 4
   %63 = getelementptr %47, ptr %62, i32 0, i32 1
   %64 = load i32, ptr %63, align 4
   %65 = sext i32 %64 to i64
@@ -95879,18 +95849,18 @@ entry:
   store ptr %1, ptr %plan, align 8
   store ptr %2, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %216, ptr %8, i32 0, i32 7
+  %9 = getelementptr %217, ptr %8, i32 0, i32 7
   %10 = load i32, ptr %9, align 4
   %11 = add i32 %10, 1
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %216, ptr %12, i32 0, i32 7
+  %13 = getelementptr %217, ptr %12, i32 0, i32 7
   store i32 %11, ptr %13, align 4
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %216, ptr %14, i32 0, i32 7
+  %15 = getelementptr %217, ptr %14, i32 0, i32 7
   %16 = load i32, ptr %15, align 4
   %17 = sub i32 %16, 1
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %216, ptr %18, i32 0, i32 8
+  %19 = getelementptr %217, ptr %18, i32 0, i32 8
   %20 = load i32, ptr %19, align 4
   %21 = icmp eq i32 %17, %20
   %22 = zext i1 %21 to i8
@@ -95899,12 +95869,12 @@ entry:
 
 then:                                             ; preds = %entry
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %216, ptr %24, i32 0, i32 11
+  %25 = getelementptr %217, ptr %24, i32 0, i32 11
   %26 = load i8, ptr %25, align 1
   %27 = icmp eq i8 %26, 0
   %28 = zext i1 %27 to i8
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %216, ptr %29, i32 0, i32 0
+  %30 = getelementptr %217, ptr %29, i32 0, i32 0
   store i8 %28, ptr %30, align 1
   %31 = load ptr, ptr %message, align 8
   store ptr %31, ptr %target, align 8
@@ -95920,7 +95890,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %216, ptr %40, i32 0, i32 8
+  %41 = getelementptr %217, ptr %40, i32 0, i32 8
   %42 = load i32, ptr %41, align 4
   %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.795", i32 %42)
   %44 = load ptr, ptr %target, align 8
@@ -96025,7 +95995,7 @@ forbody10:                                        ; preds = %forcond9
   %96 = load i32, ptr %95, align 4
   %97 = call i64 @"$LedgerRanks.context_hash"(ptr %87, ptr %88, i32 %96)
   %98 = load ptr, ptr %self, align 8
-  %99 = getelementptr %216, ptr %98, i32 0, i32 14
+  %99 = getelementptr %217, ptr %98, i32 0, i32 14
   %100 = load ptr, ptr %99, align 8
   %101 = load i32, ptr %index8, align 4
   %102 = sext i32 %101 to i64
@@ -96037,11 +96007,11 @@ forbody10:                                        ; preds = %forcond9
 
 merge11:                                          ; preds = %forcond9
   %105 = load ptr, ptr %self, align 8
-  %106 = getelementptr %216, ptr %105, i32 0, i32 19
+  %106 = getelementptr %217, ptr %105, i32 0, i32 19
   %107 = load i32, ptr %106, align 4
   %108 = add i32 %107, 1
   %109 = load ptr, ptr %self, align 8
-  %110 = getelementptr %216, ptr %109, i32 0, i32 19
+  %110 = getelementptr %217, ptr %109, i32 0, i32 19
   store i32 %108, ptr %110, align 4
   %111 = load ptr, ptr %plan, align 8
   %112 = call zeroext i1 @"$StepPlan.awaits_masks"(ptr %111)
@@ -96078,7 +96048,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %plan, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %216, ptr %2, i32 0, i32 3
+  %3 = getelementptr %217, ptr %2, i32 0, i32 3
   %4 = getelementptr %32, ptr %3, i32 0, i32 2
   %5 = load i32, ptr %4, align 4
   %6 = sext i32 %5 to i64
@@ -96116,7 +96086,7 @@ forbody:                                          ; preds = %forcond
   %30 = getelementptr i32, ptr %28, i64 %29
   %31 = load i32, ptr %30, align 4
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %216, ptr %32, i32 0, i32 5
+  %33 = getelementptr %217, ptr %32, i32 0, i32 5
   %34 = load ptr, ptr %33, align 8
   %35 = load i64, ptr %i, align 8
   %36 = getelementptr i32, ptr %34, i64 %35
@@ -96171,7 +96141,7 @@ forbody:                                          ; preds = %forcond
 
 then:                                             ; preds = %forbody
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %216, ptr %23, i32 0, i32 12
+  %24 = getelementptr %217, ptr %23, i32 0, i32 12
   %25 = getelementptr %49, ptr %24, i32 0, i32 2
   %26 = load ptr, ptr %25, align 8
   %27 = load i32, ptr %source, align 4
@@ -96262,7 +96232,7 @@ else:                                             ; preds = %forbody
 merge1:                                           ; preds = %else, %then
   %29 = load i32, ptr %cell, align 4
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %216, ptr %30, i32 0, i32 4
+  %31 = getelementptr %217, ptr %30, i32 0, i32 4
   %32 = load ptr, ptr %31, align 8
   %33 = load ptr, ptr %plan, align 8
   %34 = getelementptr %47, ptr %33, i32 0, i32 12
@@ -96316,7 +96286,7 @@ entry:
   %18 = load i32, ptr %index, align 4
   %19 = sext i32 %18 to i64
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %216, ptr %20, i32 0, i32 3
+  %21 = getelementptr %217, ptr %20, i32 0, i32 3
   %22 = getelementptr %32, ptr %21, i32 0, i32 6
   %23 = load i32, ptr %22, align 4
   %24 = sext i32 %23 to i64
@@ -96324,7 +96294,7 @@ entry:
   %26 = getelementptr float, ptr %17, i64 %25
   store ptr %26, ptr %logits, align 8
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %216, ptr %27, i32 0, i32 3
+  %28 = getelementptr %217, ptr %27, i32 0, i32 3
   %29 = getelementptr %32, ptr %28, i32 0, i32 6
   %30 = load i32, ptr %29, align 4
   store i32 0, ptr %token, align 4
@@ -96422,7 +96392,7 @@ entry:
   %28 = sub i32 %26, %27
   store i32 %28, ptr %length, align 4
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %216, ptr %29, i32 0, i32 5
+  %30 = getelementptr %217, ptr %29, i32 0, i32 5
   %31 = load ptr, ptr %30, align 8
   %32 = load ptr, ptr %plan, align 8
   %33 = getelementptr %47, ptr %32, i32 0, i32 12
@@ -96434,7 +96404,7 @@ entry:
   %39 = load i32, ptr %38, align 4
   %40 = sext i32 %39 to i64
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %216, ptr %41, i32 0, i32 3
+  %42 = getelementptr %217, ptr %41, i32 0, i32 3
   %43 = getelementptr %32, ptr %42, i32 0, i32 2
   %44 = load i32, ptr %43, align 4
   %45 = sext i32 %44 to i64
@@ -96459,26 +96429,26 @@ forbody:                                          ; preds = %forcond
   %55 = load ptr, ptr %pages, align 8
   %56 = load i32, ptr %position, align 4
   %57 = load ptr, ptr %self, align 8
-  %58 = getelementptr %216, ptr %57, i32 0, i32 2
+  %58 = getelementptr %217, ptr %57, i32 0, i32 2
   %59 = load i32, ptr %58, align 4
   %60 = sdiv i32 %56, %59
   %61 = sext i32 %60 to i64
   %62 = getelementptr i32, ptr %55, i64 %61
   %63 = load i32, ptr %62, align 4
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %216, ptr %64, i32 0, i32 2
+  %65 = getelementptr %217, ptr %64, i32 0, i32 2
   %66 = load i32, ptr %65, align 4
   %67 = mul i32 %63, %66
   %68 = load i32, ptr %position, align 4
   %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %216, ptr %69, i32 0, i32 2
+  %70 = getelementptr %217, ptr %69, i32 0, i32 2
   %71 = load i32, ptr %70, align 4
   %72 = srem i32 %68, %71
   %73 = add i32 %67, %72
   store i32 %73, ptr %slot, align 4
   %74 = load i64, ptr %hash, align 8
   %75 = load ptr, ptr %self, align 8
-  %76 = getelementptr %216, ptr %75, i32 0, i32 4
+  %76 = getelementptr %217, ptr %75, i32 0, i32 4
   %77 = load ptr, ptr %76, align 8
   %78 = load i32, ptr %slot, align 4
   %79 = sext i32 %78 to i64
@@ -96550,9 +96520,9 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %215, ptr %5, i32 0, i32 0
+  %6 = getelementptr %216, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
-  %8 = getelementptr %216, ptr %7, i32 0, i32 0
+  %8 = getelementptr %217, ptr %7, i32 0, i32 0
   %9 = load i8, ptr %8, align 1
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then, label %else
@@ -96569,16 +96539,16 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %215, ptr %12, i32 0, i32 3
+  %13 = getelementptr %216, ptr %12, i32 0, i32 3
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %215, ptr %14, i32 0, i32 16
+  %15 = getelementptr %216, ptr %14, i32 0, i32 16
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
   call void @"$Scheduler.fail_all"(ptr %13, i32 7, ptr %18)
   %19 = load %4, ptr %3, align 1
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %215, ptr %20, i32 0, i32 15
+  %21 = getelementptr %216, ptr %20, i32 0, i32 15
   %22 = load i8, ptr %21, align 1
   %23 = trunc i8 %22 to i1
   br i1 %23, label %then2, label %else3
@@ -96588,7 +96558,7 @@ then2:                                            ; preds = %merge
   call void @"$Loop.lock.774"(ptr %24)
   %25 = load %4, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %215, ptr %26, i32 0, i32 15
+  %27 = getelementptr %216, ptr %26, i32 0, i32 15
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock.776"(ptr %28)
@@ -96620,7 +96590,7 @@ entry:
   %6 = load ptr, ptr %logits, align 8
   %7 = load i32, ptr %num_rows, align 4
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %215, ptr %8, i32 0, i32 4
+  %9 = getelementptr %216, ptr %8, i32 0, i32 4
   %10 = getelementptr %47, ptr %9, i32 0, i32 11
   %11 = getelementptr %32, ptr %10, i32 0, i32 6
   %12 = load i32, ptr %11, align 4
@@ -96691,7 +96661,7 @@ entry:
   call void @"$Loop.wake.806"(ptr %6)
   %7 = load %4, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %215, ptr %8, i32 0, i32 5
+  %9 = getelementptr %216, ptr %8, i32 0, i32 5
   call void @"$Turnstile.leave"(ptr %9)
   %10 = load %4, ptr %1, align 1
   ret void
@@ -96713,7 +96683,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %215, ptr %10, i32 0, i32 3
+  %11 = getelementptr %216, ptr %10, i32 0, i32 3
   store ptr %11, ptr %s, align 8
   %12 = load ptr, ptr %s, align 8
   %13 = call zeroext i1 @"$Scheduler.is_consistent"(ptr %12)
@@ -96748,7 +96718,7 @@ merge:                                            ; preds = %else, %then
   %27 = load ptr, ptr %self, align 8
   %28 = call i64 @"$Loop.next_wake.805"(ptr %27)
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %215, ptr %29, i32 0, i32 24
+  %30 = getelementptr %216, ptr %29, i32 0, i32 24
   store i64 %28, ptr %30, align 8
   %31 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock.776"(ptr %31)
@@ -96800,7 +96770,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %215, ptr %3, i32 0, i32 3
+  %4 = getelementptr %216, ptr %3, i32 0, i32 3
   %5 = getelementptr %39, ptr %4, i32 0, i32 7
   store ptr %5, ptr %staged, align 8
   store i64 0, ptr %count, align 8
@@ -96818,7 +96788,7 @@ condition:                                        ; preds = %whilebody, %entry
 
 whilebody:                                        ; preds = %and.lhs.true
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %215, ptr %13, i32 0, i32 21
+  %14 = getelementptr %216, ptr %13, i32 0, i32 21
   %15 = load ptr, ptr %staged, align 8
   %16 = getelementptr %43, ptr %15, i32 0, i32 0
   %17 = load ptr, ptr %16, align 8
@@ -96863,7 +96833,7 @@ merge:                                            ; preds = %and.lhs.true, %cond
 
 and.lhs.true:                                     ; preds = %condition
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %215, ptr %49, i32 0, i32 21
+  %50 = getelementptr %216, ptr %49, i32 0, i32 21
   %51 = call zeroext i1 @"$EventRing.make_room"(ptr %50, i64 1)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
@@ -96889,11 +96859,11 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 1, ptr %one, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %215, ptr %1, i32 0, i32 22
+  %2 = getelementptr %216, ptr %1, i32 0, i32 22
   %3 = load i32, ptr %2, align 4
   %4 = call i64 @write(i32 %3, ptr %one, i64 8)
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %215, ptr %5, i32 0, i32 8
+  %6 = getelementptr %216, ptr %5, i32 0, i32 8
   %7 = call i32 @pthread_cond_broadcast(ptr %6)
   ret void
 }
@@ -96904,7 +96874,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %215, ptr %1, i32 0, i32 3
+  %2 = getelementptr %216, ptr %1, i32 0, i32 3
   %3 = getelementptr %39, ptr %2, i32 0, i32 6
   %4 = getelementptr %51, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
@@ -96922,9 +96892,9 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %215, ptr %12, i32 0, i32 18
+  %13 = getelementptr %216, ptr %12, i32 0, i32 18
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %215, ptr %14, i32 0, i32 3
+  %15 = getelementptr %216, ptr %14, i32 0, i32 3
   %16 = getelementptr %39, ptr %15, i32 0, i32 6
   %17 = getelementptr %51, ptr %16, i32 0, i32 0
   %18 = load ptr, ptr %17, align 8
@@ -96934,9 +96904,9 @@ forbody:                                          ; preds = %forcond
   %22 = call zeroext i1 @"$remove"(ptr %13, ptr %21)
   %23 = zext i1 %22 to i8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %215, ptr %24, i32 0, i32 19
+  %25 = getelementptr %216, ptr %24, i32 0, i32 19
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %215, ptr %26, i32 0, i32 3
+  %27 = getelementptr %216, ptr %26, i32 0, i32 3
   %28 = getelementptr %39, ptr %27, i32 0, i32 6
   %29 = getelementptr %51, ptr %28, i32 0, i32 0
   %30 = load ptr, ptr %29, align 8
@@ -96963,7 +96933,7 @@ entry:
   %2 = call i64 @"$threads.now_ns"()
   store i64 %2, ptr %now, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %215, ptr %3, i32 0, i32 19
+  %4 = getelementptr %216, ptr %3, i32 0, i32 19
   %5 = getelementptr %51, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   store i64 0, ptr %i, align 8
@@ -96980,7 +96950,7 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %215, ptr %13, i32 0, i32 19
+  %14 = getelementptr %216, ptr %13, i32 0, i32 19
   %15 = getelementptr %51, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = load i64, ptr %i, align 8
@@ -97004,9 +96974,9 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %215, ptr %1, i32 0, i32 3
+  %2 = getelementptr %216, ptr %1, i32 0, i32 3
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %215, ptr %3, i32 0, i32 26
+  %4 = getelementptr %216, ptr %3, i32 0, i32 26
   store ptr %2, ptr %s, align 8
   store ptr %4, ptr %p, align 8
   %5 = load ptr, ptr %s, align 8
@@ -97072,25 +97042,25 @@ entry:
   %57 = getelementptr %53, ptr %56, i32 0, i32 8
   store i32 %55, ptr %57, align 4
   %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %215, ptr %58, i32 0, i32 27
+  %59 = getelementptr %216, ptr %58, i32 0, i32 27
   %60 = load i64, ptr %59, align 8
   %61 = load ptr, ptr %p, align 8
   %62 = getelementptr %53, ptr %61, i32 0, i32 9
   store i64 %60, ptr %62, align 8
   %63 = load ptr, ptr %self, align 8
-  %64 = getelementptr %215, ptr %63, i32 0, i32 29
+  %64 = getelementptr %216, ptr %63, i32 0, i32 29
   %65 = load i64, ptr %64, align 8
   %66 = load ptr, ptr %p, align 8
   %67 = getelementptr %53, ptr %66, i32 0, i32 11
   store i64 %65, ptr %67, align 8
   %68 = load ptr, ptr %self, align 8
-  %69 = getelementptr %215, ptr %68, i32 0, i32 28
+  %69 = getelementptr %216, ptr %68, i32 0, i32 28
   %70 = load i64, ptr %69, align 8
   %71 = load ptr, ptr %p, align 8
   %72 = getelementptr %53, ptr %71, i32 0, i32 10
   store i64 %70, ptr %72, align 8
   %73 = load ptr, ptr %self, align 8
-  %74 = getelementptr %215, ptr %73, i32 0, i32 30
+  %74 = getelementptr %216, ptr %73, i32 0, i32 30
   %75 = load i64, ptr %74, align 8
   %76 = load ptr, ptr %p, align 8
   %77 = getelementptr %53, ptr %76, i32 0, i32 12
@@ -97104,11 +97074,11 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %215, ptr %1, i32 0, i32 3
+  %2 = getelementptr %216, ptr %1, i32 0, i32 3
   %3 = call i64 @"$Scheduler.nearest_deadline"(ptr %2)
   store i64 %3, ptr %deadline, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %215, ptr %4, i32 0, i32 34
+  %5 = getelementptr %216, ptr %4, i32 0, i32 34
   %6 = load i64, ptr %5, align 8
   %7 = icmp sgt i64 %6, 0
   %8 = zext i1 %7 to i8
@@ -97117,7 +97087,7 @@ entry:
 
 then:                                             ; preds = %or.lhs.false, %and.lhs.true
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %215, ptr %10, i32 0, i32 34
+  %11 = getelementptr %216, ptr %10, i32 0, i32 34
   %12 = load i64, ptr %11, align 8
   ret i64 %12
 
@@ -97130,7 +97100,7 @@ and.lhs.true:                                     ; preds = %entry
 
 or.lhs.false:                                     ; preds = %and.lhs.true
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %215, ptr %17, i32 0, i32 34
+  %18 = getelementptr %216, ptr %17, i32 0, i32 34
   %19 = load i64, ptr %18, align 8
   %20 = load i64, ptr %deadline, align 8
   %21 = icmp slt i64 %19, %20
@@ -97162,10 +97132,10 @@ entry:
   call void @"$Loop.lock.774"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %215, ptr %5, i32 0, i32 13
+  %6 = getelementptr %216, ptr %5, i32 0, i32 13
   store i8 1, ptr %6, align 1
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %215, ptr %7, i32 0, i32 7
+  %8 = getelementptr %216, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock.776"(ptr %10)
@@ -97178,8 +97148,8 @@ entry:
   %handle = alloca ptr, align 8
   store ptr %0, ptr %handle, align 8
   %1 = load ptr, ptr %handle, align 8
-  %2 = getelementptr %214, ptr %1, i32 0, i32 0
-  %3 = getelementptr %215, ptr %2, i32 0, i32 22
+  %2 = getelementptr %215, ptr %1, i32 0, i32 0
+  %3 = getelementptr %216, ptr %2, i32 0, i32 22
   %4 = load i32, ptr %3, align 4
   ret i32 %4
 
@@ -97200,37 +97170,37 @@ entry:
   %4 = zext i1 %3 to i8
   store i8 %4, ptr %for_good, align 1
   %5 = load ptr, ptr %handle, align 8
-  %6 = getelementptr %214, ptr %5, i32 0, i32 1
+  %6 = getelementptr %215, ptr %5, i32 0, i32 1
   store ptr %6, ptr %ranks, align 8
   %7 = load i32, ptr %step, align 4
   %8 = icmp slt i32 %7, 0
   %9 = zext i1 %8 to i8
   %10 = load ptr, ptr %ranks, align 8
-  %11 = getelementptr %216, ptr %10, i32 0, i32 7
+  %11 = getelementptr %217, ptr %10, i32 0, i32 7
   %12 = load i32, ptr %11, align 4
   %13 = load i32, ptr %step, align 4
   %14 = add i32 %12, %13
   %15 = trunc i8 %9 to i1
   %16 = select i1 %15, i32 -1, i32 %14
   %17 = load ptr, ptr %ranks, align 8
-  %18 = getelementptr %216, ptr %17, i32 0, i32 8
+  %18 = getelementptr %217, ptr %17, i32 0, i32 8
   store i32 %16, ptr %18, align 4
   %19 = load i32, ptr %transfer, align 4
   %20 = icmp slt i32 %19, 0
   %21 = zext i1 %20 to i8
   %22 = load ptr, ptr %ranks, align 8
-  %23 = getelementptr %216, ptr %22, i32 0, i32 10
+  %23 = getelementptr %217, ptr %22, i32 0, i32 10
   %24 = load i32, ptr %23, align 4
   %25 = load i32, ptr %transfer, align 4
   %26 = add i32 %24, %25
   %27 = trunc i8 %21 to i1
   %28 = select i1 %27, i32 -1, i32 %26
   %29 = load ptr, ptr %ranks, align 8
-  %30 = getelementptr %216, ptr %29, i32 0, i32 9
+  %30 = getelementptr %217, ptr %29, i32 0, i32 9
   store i32 %28, ptr %30, align 4
   %31 = load i8, ptr %for_good, align 1
   %32 = load ptr, ptr %ranks, align 8
-  %33 = getelementptr %216, ptr %32, i32 0, i32 11
+  %33 = getelementptr %217, ptr %32, i32 0, i32 11
   store i8 %31, ptr %33, align 1
   ret void
 }
@@ -97238,13 +97208,13 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5444" = alloca ptr, align 8
+  %"$5446" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5444", align 8
+  store ptr %1, ptr %"$5446", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %214, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$5444", align 8
+  %4 = getelementptr %215, ptr %3, i32 0, i32 0
+  %5 = load ptr, ptr %"$5446", align 8
   call void @"$Loop.free_state.807"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
@@ -97285,18 +97255,18 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %215, ptr %5, i32 0, i32 3
+  %6 = getelementptr %216, ptr %5, i32 0, i32 3
   %7 = getelementptr %39, ptr %6, i32 0, i32 5
   %8 = load ptr, ptr %item, align 8
   %9 = call zeroext i1 @"$remove"(ptr %7, ptr %8)
   %10 = zext i1 %9 to i8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %215, ptr %11, i32 0, i32 3
+  %12 = getelementptr %216, ptr %11, i32 0, i32 3
   %13 = load ptr, ptr %item, align 8
   call void @"$Scheduler.release_pages"(ptr %12, ptr %13)
   %14 = load %4, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %215, ptr %15, i32 0, i32 3
+  %16 = getelementptr %216, ptr %15, i32 0, i32 3
   %17 = load ptr, ptr %item, align 8
   call void @"$Scheduler.give_row"(ptr %16, ptr %17)
   %18 = load %4, ptr %3, align 1
@@ -97309,13 +97279,13 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5420" = alloca ptr, align 8
+  %"$5422" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5420", align 8
+  store ptr %1, ptr %"$5422", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %214, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$5420", align 8
+  %4 = getelementptr %215, ptr %3, i32 0, i32 0
+  %5 = load ptr, ptr %"$5422", align 8
   call void @"$Loop.info.809"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
@@ -97337,7 +97307,7 @@ entry:
   call void @"$Loop.lock.774"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %215, ptr %6, i32 0, i32 26
+  %7 = getelementptr %216, ptr %6, i32 0, i32 26
   store ptr %7, ptr %p, align 8
   %8 = load ptr, ptr %p, align 8
   %9 = getelementptr %53, ptr %8, i32 0, i32 1
@@ -97364,7 +97334,7 @@ entry:
   %27 = getelementptr %194, ptr %26, i32 0, i32 17
   store i32 %25, ptr %27, align 4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %215, ptr %28, i32 0, i32 18
+  %29 = getelementptr %216, ptr %28, i32 0, i32 18
   %30 = getelementptr %51, ptr %29, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
   %32 = trunc i64 %31 to i32
@@ -97376,7 +97346,7 @@ entry:
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %215, ptr %39, i32 0, i32 17
+  %40 = getelementptr %216, ptr %39, i32 0, i32 17
   %41 = getelementptr %51, ptr %40, i32 0, i32 1
   %42 = load i64, ptr %41, align 8
   %43 = add i64 %38, %42
@@ -97394,7 +97364,7 @@ entry:
   %53 = getelementptr %194, ptr %52, i32 0, i32 21
   store i32 0, ptr %53, align 4
   %54 = load ptr, ptr %self, align 8
-  %55 = getelementptr %215, ptr %54, i32 0, i32 15
+  %55 = getelementptr %216, ptr %54, i32 0, i32 15
   %56 = load i8, ptr %55, align 1
   %57 = trunc i8 %56 to i1
   br i1 %57, label %then, label %else
@@ -97512,19 +97482,19 @@ entry:
   %3 = load ptr, ptr %handle, align 8
   store ptr %3, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %214, ptr %4, i32 0, i32 0
-  %6 = getelementptr %215, ptr %5, i32 0, i32 5
+  %5 = getelementptr %215, ptr %4, i32 0, i32 0
+  %6 = getelementptr %216, ptr %5, i32 0, i32 5
   call void @"$Turnstile.enter"(ptr %6)
   %7 = load %4, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %214, ptr %8, i32 0, i32 0
-  %10 = getelementptr %215, ptr %9, i32 0, i32 3
+  %9 = getelementptr %215, ptr %8, i32 0, i32 0
+  %10 = getelementptr %216, ptr %9, i32 0, i32 3
   %11 = call zeroext i1 @"$Scheduler.is_consistent"(ptr %10)
   %12 = zext i1 %11 to i8
   store i8 %12, ptr %is_consistent, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %214, ptr %13, i32 0, i32 0
-  %15 = getelementptr %215, ptr %14, i32 0, i32 5
+  %14 = getelementptr %215, ptr %13, i32 0, i32 0
+  %15 = getelementptr %216, ptr %14, i32 0, i32 5
   call void @"$Turnstile.leave"(ptr %15)
   %16 = load %4, ptr %1, align 1
   %17 = load i8, ptr %is_consistent, align 1
@@ -97541,7 +97511,7 @@ entry:
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = getelementptr %214, ptr %2, i32 0, i32 0
+  %3 = getelementptr %215, ptr %2, i32 0, i32 0
   call void @"$Loop.iterate.810"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret void
@@ -97584,7 +97554,7 @@ merge:                                            ; preds = %else, %then
   call void @"$Loop.check_ranks.796"(ptr %16)
   %17 = load %4, ptr %5, align 1
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %215, ptr %18, i32 0, i32 3
+  %19 = getelementptr %216, ptr %18, i32 0, i32 3
   %20 = getelementptr %39, ptr %19, i32 0, i32 14
   %21 = load i8, ptr %20, align 1
   %22 = trunc i8 %21 to i1
@@ -97623,7 +97593,7 @@ entry:
   call void @"$Loop.lock.774"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %215, ptr %5, i32 0, i32 13
+  %6 = getelementptr %216, ptr %5, i32 0, i32 13
   %7 = load i8, ptr %6, align 1
   store i8 %7, ptr %pending, align 1
   %8 = load ptr, ptr %self, align 8
@@ -97650,14 +97620,14 @@ entry:
   store ptr %0, ptr %self, align 8
   %7 = call i64 @"$threads.now_ns"()
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %215, ptr %8, i32 0, i32 3
+  %9 = getelementptr %216, ptr %8, i32 0, i32 3
   %10 = getelementptr %39, ptr %9, i32 0, i32 20
   store i64 %7, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
   call void @"$Loop.lock.774"(ptr %11)
   %12 = load %4, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %215, ptr %13, i32 0, i32 17
+  %14 = getelementptr %216, ptr %13, i32 0, i32 17
   %15 = getelementptr %51, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   store i64 0, ptr %i, align 8
@@ -97674,9 +97644,9 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %215, ptr %23, i32 0, i32 3
+  %24 = getelementptr %216, ptr %23, i32 0, i32 3
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %215, ptr %25, i32 0, i32 17
+  %26 = getelementptr %216, ptr %25, i32 0, i32 17
   %27 = getelementptr %51, ptr %26, i32 0, i32 0
   %28 = load ptr, ptr %27, align 8
   %29 = load i64, ptr %i, align 8
@@ -97690,29 +97660,29 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %215, ptr %34, i32 0, i32 26
+  %35 = getelementptr %216, ptr %34, i32 0, i32 26
   %36 = getelementptr %53, ptr %35, i32 0, i32 6
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %215, ptr %39, i32 0, i32 17
+  %40 = getelementptr %216, ptr %39, i32 0, i32 17
   %41 = getelementptr %51, ptr %40, i32 0, i32 1
   %42 = load i64, ptr %41, align 8
   %43 = add i64 %38, %42
   %44 = trunc i64 %43 to i32
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %215, ptr %45, i32 0, i32 26
+  %46 = getelementptr %216, ptr %45, i32 0, i32 26
   %47 = getelementptr %53, ptr %46, i32 0, i32 6
   store i32 %44, ptr %47, align 4
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %215, ptr %48, i32 0, i32 17
+  %49 = getelementptr %216, ptr %48, i32 0, i32 17
   call void @"$Vector.clear.99"(ptr %49)
   %50 = load %4, ptr %4, align 1
   %51 = load ptr, ptr %self, align 8
   call void @"$Loop.take_masks.784"(ptr %51)
   %52 = load %4, ptr %3, align 1
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %215, ptr %53, i32 0, i32 13
+  %54 = getelementptr %216, ptr %53, i32 0, i32 13
   %55 = load i8, ptr %54, align 1
   %56 = trunc i8 %55 to i1
   br i1 %56, label %and.lhs.true, label %else
@@ -97734,7 +97704,7 @@ merge1:                                           ; preds = %else, %then
 
 and.lhs.true:                                     ; preds = %merge
   %61 = load ptr, ptr %self, align 8
-  %62 = getelementptr %215, ptr %61, i32 0, i32 3
+  %62 = getelementptr %216, ptr %61, i32 0, i32 3
   %63 = call zeroext i1 @"$Scheduler.is_in_flight"(ptr %62)
   %64 = zext i1 %63 to i8
   %65 = trunc i8 %64 to i1
@@ -97748,7 +97718,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %215, ptr %2, i32 0, i32 18
+  %3 = getelementptr %216, ptr %2, i32 0, i32 18
   %4 = getelementptr %51, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   store i64 0, ptr %i, align 8
@@ -97766,7 +97736,7 @@ forcond:                                          ; preds = %forbody, %entry
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %215, ptr %13, i32 0, i32 18
+  %14 = getelementptr %216, ptr %13, i32 0, i32 18
   %15 = getelementptr %51, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = load i64, ptr %i, align 8
@@ -97780,7 +97750,7 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %215, ptr %22, i32 0, i32 13
+  %23 = getelementptr %216, ptr %22, i32 0, i32 13
   store i8 0, ptr %23, align 1
   ret void
 }
@@ -97812,14 +97782,14 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %10 = load ptr, ptr %item, align 8
-  %11 = getelementptr %71, ptr %10, i32 0, i32 36
+  %11 = getelementptr %71, ptr %10, i32 0, i32 35
   %12 = load i8, ptr %11, align 1
   %13 = trunc i8 %12 to i1
   br i1 %13, label %then2, label %else3
 
 then2:                                            ; preds = %merge
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %215, ptr %14, i32 0, i32 3
+  %15 = getelementptr %216, ptr %14, i32 0, i32 3
   %16 = load ptr, ptr %item, align 8
   call void @"$Scheduler.finish"(ptr %15, ptr %16, i32 4)
   %17 = load %4, ptr %3, align 1
@@ -97827,14 +97797,14 @@ then2:                                            ; preds = %merge
 
 else3:                                            ; preds = %merge
   %18 = load ptr, ptr %item, align 8
-  %19 = getelementptr %71, ptr %18, i32 0, i32 37
+  %19 = getelementptr %71, ptr %18, i32 0, i32 36
   %20 = load i8, ptr %19, align 1
   %21 = trunc i8 %20 to i1
   br i1 %21, label %and.lhs.true, label %else5
 
 then4:                                            ; preds = %and.lhs.true
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %215, ptr %22, i32 0, i32 3
+  %23 = getelementptr %216, ptr %22, i32 0, i32 3
   %24 = load ptr, ptr %item, align 8
   call void @"$Scheduler.preempt"(ptr %23, ptr %24)
   %25 = load %4, ptr %2, align 1
@@ -97845,7 +97815,7 @@ else5:                                            ; preds = %and.lhs.true, %else
 
 merge1:                                           ; preds = %else5, %then4, %then2
   %26 = load ptr, ptr %item, align 8
-  %27 = getelementptr %71, ptr %26, i32 0, i32 37
+  %27 = getelementptr %71, ptr %26, i32 0, i32 36
   store i8 0, ptr %27, align 1
   ret void
 
@@ -97873,10 +97843,10 @@ entry:
   %8 = icmp eq i8 %7, 0
   %9 = zext i1 %8 to i8
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %215, ptr %10, i32 0, i32 12
+  %11 = getelementptr %216, ptr %10, i32 0, i32 12
   store i8 %9, ptr %11, align 1
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %215, ptr %12, i32 0, i32 12
+  %13 = getelementptr %216, ptr %12, i32 0, i32 12
   %14 = load i8, ptr %13, align 1
   %15 = trunc i8 %14 to i1
   br i1 %15, label %else, label %then
@@ -97925,7 +97895,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %215, ptr %3, i32 0, i32 3
+  %4 = getelementptr %216, ptr %3, i32 0, i32 3
   %5 = getelementptr %39, ptr %4, i32 0, i32 14
   %6 = load i8, ptr %5, align 1
   %7 = trunc i8 %6 to i1
@@ -97944,12 +97914,12 @@ merge:                                            ; preds = %else, %dead
   %8 = call i64 @"$threads.now_ns"()
   store i64 %8, ptr %now, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %215, ptr %9, i32 0, i32 3
+  %10 = getelementptr %216, ptr %9, i32 0, i32 3
   %11 = load i64, ptr %now, align 8
   call void @"$Scheduler.expire"(ptr %10, i64 %11)
   %12 = load %4, ptr %2, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %215, ptr %13, i32 0, i32 3
+  %14 = getelementptr %216, ptr %13, i32 0, i32 3
   %15 = call i32 @"$Scheduler.num_missing_masks"(ptr %14)
   %16 = icmp eq i32 %15, 0
   %17 = zext i1 %16 to i8
@@ -97971,7 +97941,7 @@ merge1:                                           ; preds = %else3, %dead4
   call void @"$Loop.find_due.817"(ptr %19, i64 %20)
   %21 = load %4, ptr %1, align 1
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %215, ptr %22, i32 0, i32 34
+  %23 = getelementptr %216, ptr %22, i32 0, i32 34
   %24 = load i64, ptr %23, align 8
   %25 = icmp sgt i64 %24, 0
   %26 = zext i1 %25 to i8
@@ -97981,7 +97951,7 @@ merge1:                                           ; preds = %else3, %dead4
 and.rhs:                                          ; preds = %merge1
   %28 = load i64, ptr %now, align 8
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %215, ptr %29, i32 0, i32 34
+  %30 = getelementptr %216, ptr %29, i32 0, i32 34
   %31 = load i64, ptr %30, align 8
   %32 = icmp sge i64 %28, %31
   %33 = zext i1 %32 to i8
@@ -97992,10 +97962,10 @@ and.end:                                          ; preds = %and.rhs, %merge1
   %35 = phi i1 [ false, %merge1 ], [ %34, %and.rhs ]
   %36 = zext i1 %35 to i8
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %215, ptr %37, i32 0, i32 35
+  %38 = getelementptr %216, ptr %37, i32 0, i32 35
   store i8 %36, ptr %38, align 1
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %215, ptr %39, i32 0, i32 35
+  %40 = getelementptr %216, ptr %39, i32 0, i32 35
   %41 = load i8, ptr %40, align 1
   %42 = icmp eq i8 %41, 0
   %43 = zext i1 %42 to i8
@@ -98014,7 +97984,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %now, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %215, ptr %2, i32 0, i32 34
+  %3 = getelementptr %216, ptr %2, i32 0, i32 34
   %4 = load i64, ptr %3, align 8
   %5 = icmp eq i64 %4, 0
   %6 = zext i1 %5 to i8
@@ -98023,10 +97993,10 @@ entry:
 
 then:                                             ; preds = %and.lhs.true
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %215, ptr %8, i32 0, i32 32
+  %9 = getelementptr %216, ptr %8, i32 0, i32 32
   %10 = load i64, ptr %9, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %215, ptr %11, i32 0, i32 33
+  %12 = getelementptr %216, ptr %11, i32 0, i32 33
   %13 = load i64, ptr %12, align 8
   %14 = add i64 %10, %13
   store i64 %14, ptr %forward_ns, align 8
@@ -98039,12 +98009,12 @@ then:                                             ; preds = %and.lhs.true
   %21 = trunc i8 %18 to i1
   %22 = select i1 %21, i64 %19, i64 %20
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %215, ptr %23, i32 0, i32 33
+  %24 = getelementptr %216, ptr %23, i32 0, i32 33
   %25 = load i64, ptr %24, align 8
   %26 = sdiv i64 %25, 4
   %27 = add i64 %22, %26
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %215, ptr %28, i32 0, i32 34
+  %29 = getelementptr %216, ptr %28, i32 0, i32 34
   store i64 %27, ptr %29, align 8
   br label %merge
 
@@ -98056,7 +98026,7 @@ merge:                                            ; preds = %else, %then
 
 and.lhs.true:                                     ; preds = %entry
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %215, ptr %30, i32 0, i32 3
+  %31 = getelementptr %216, ptr %30, i32 0, i32 3
   %32 = call zeroext i1 @"$Scheduler.can_others_go_on"(ptr %31)
   %33 = zext i1 %32 to i8
   %34 = trunc i8 %33 to i1
@@ -98068,7 +98038,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %215, ptr %1, i32 0, i32 2
+  %2 = getelementptr %216, ptr %1, i32 0, i32 2
   %3 = getelementptr %38, ptr %2, i32 0, i32 9
   %4 = load i8, ptr %3, align 1
   %5 = trunc i8 %4 to i1
@@ -98076,7 +98046,7 @@ entry:
 
 or.rhs:                                           ; preds = %or.lhs.false
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %215, ptr %6, i32 0, i32 4
+  %7 = getelementptr %216, ptr %6, i32 0, i32 4
   %8 = getelementptr %47, ptr %7, i32 0, i32 14
   %9 = load ptr, ptr %8, align 8
   %10 = icmp ne ptr %9, null
@@ -98092,7 +98062,7 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
 
 or.lhs.false:                                     ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %215, ptr %16, i32 0, i32 40
+  %17 = getelementptr %216, ptr %16, i32 0, i32 40
   %18 = load i8, ptr %17, align 1
   %19 = trunc i8 %18 to i1
   br i1 %19, label %or.end, label %or.rhs
@@ -98110,13 +98080,13 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %215, ptr %2, i32 0, i32 3
+  %3 = getelementptr %216, ptr %2, i32 0, i32 3
   %4 = getelementptr %39, ptr %3, i32 0, i32 21
   %5 = getelementptr %46, ptr %4, i32 0, i32 4
   %6 = load i64, ptr %5, align 8
   store i64 %6, ptr %num_preemptions, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %215, ptr %7, i32 0, i32 3
+  %8 = getelementptr %216, ptr %7, i32 0, i32 3
   %9 = call zeroext i1 @"$Scheduler.is_in_flight"(ptr %8)
   %10 = zext i1 %9 to i8
   store i8 %10, ptr %was_in_flight, align 1
@@ -98130,7 +98100,7 @@ entry:
 
 or.rhs:                                           ; preds = %or.lhs.false
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %215, ptr %16, i32 0, i32 3
+  %17 = getelementptr %216, ptr %16, i32 0, i32 3
   %18 = getelementptr %39, ptr %17, i32 0, i32 21
   %19 = getelementptr %46, ptr %18, i32 0, i32 4
   %20 = load i64, ptr %19, align 8
@@ -98144,7 +98114,7 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %25 = phi i1 [ true, %or.lhs.false ], [ true, %or.lhs.false1 ], [ true, %entry ], [ %24, %or.rhs ]
   %26 = zext i1 %25 to i8
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %215, ptr %27, i32 0, i32 12
+  %28 = getelementptr %216, ptr %27, i32 0, i32 12
   store i8 %26, ptr %28, align 1
   %29 = load ptr, ptr %self, align 8
   %30 = load i8, ptr %has_step, align 1
@@ -98155,7 +98125,7 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
 
 or.lhs.false:                                     ; preds = %or.lhs.false1
   %33 = load ptr, ptr %self, align 8
-  %34 = getelementptr %215, ptr %33, i32 0, i32 3
+  %34 = getelementptr %216, ptr %33, i32 0, i32 3
   %35 = call zeroext i1 @"$Scheduler.has_transfers"(ptr %34)
   %36 = zext i1 %35 to i8
   %37 = trunc i8 %36 to i1
@@ -98177,12 +98147,12 @@ entry:
   %2 = call i64 @"$threads.now_ns"()
   store i64 %2, ptr %begin, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %215, ptr %3, i32 0, i32 3
+  %4 = getelementptr %216, ptr %3, i32 0, i32 3
   %5 = load i64, ptr %begin, align 8
   call void @"$Scheduler.expire"(ptr %4, i64 %5)
   %6 = load %4, ptr %1, align 1
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %215, ptr %7, i32 0, i32 3
+  %8 = getelementptr %216, ptr %7, i32 0, i32 3
   %9 = call zeroext i1 @"$Scheduler.plan"(ptr %8)
   %10 = zext i1 %9 to i8
   store i8 %10, ptr %has_step, align 1
@@ -98190,17 +98160,17 @@ entry:
   %12 = load i64, ptr %begin, align 8
   %13 = sub i64 %11, %12
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %215, ptr %14, i32 0, i32 36
+  %15 = getelementptr %216, ptr %14, i32 0, i32 36
   store i64 %13, ptr %15, align 8
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %215, ptr %16, i32 0, i32 28
+  %17 = getelementptr %216, ptr %16, i32 0, i32 28
   %18 = load i64, ptr %17, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %215, ptr %19, i32 0, i32 36
+  %20 = getelementptr %216, ptr %19, i32 0, i32 36
   %21 = load i64, ptr %20, align 8
   %22 = add i64 %18, %21
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %215, ptr %23, i32 0, i32 28
+  %24 = getelementptr %216, ptr %23, i32 0, i32 28
   store i64 %22, ptr %24, align 8
   %25 = load i8, ptr %has_step, align 1
   %26 = icmp ne i8 %25, 0
@@ -98279,7 +98249,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i32 0, ptr %num_failed, align 4
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %215, ptr %5, i32 0, i32 3
+  %6 = getelementptr %216, ptr %5, i32 0, i32 3
   %7 = getelementptr %39, ptr %6, i32 0, i32 8
   %8 = getelementptr %51, ptr %7, i32 0, i32 1
   %9 = load i64, ptr %8, align 8
@@ -98297,7 +98267,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %215, ptr %16, i32 0, i32 3
+  %17 = getelementptr %216, ptr %16, i32 0, i32 3
   %18 = getelementptr %39, ptr %17, i32 0, i32 8
   %19 = getelementptr %51, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
@@ -98328,7 +98298,7 @@ then:                                             ; preds = %forbody
 
 then3:                                            ; preds = %then
   %38 = load ptr, ptr %self, align 8
-  %39 = getelementptr %215, ptr %38, i32 0, i32 3
+  %39 = getelementptr %216, ptr %38, i32 0, i32 3
   %40 = load ptr, ptr %item, align 8
   %41 = load i32, ptr %code, align 4
   %42 = getelementptr %5, ptr %message, i32 0, i32 0
@@ -98337,7 +98307,7 @@ then3:                                            ; preds = %then
   call void @"$Scheduler.fail"(ptr %39, ptr %40, i32 %41, ptr %44)
   %45 = load %4, ptr %4, align 1
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %215, ptr %46, i32 0, i32 16
+  %47 = getelementptr %216, ptr %46, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %47, ptr align 1 %message, i64 1024, i1 false)
   %48 = load i32, ptr %num_failed, align 4
   %49 = add i32 %48, 1
@@ -98360,7 +98330,7 @@ merge1:                                           ; preds = %else, %merge2
 
 merge:                                            ; preds = %forcond
   %51 = load ptr, ptr %self, align 8
-  %52 = getelementptr %215, ptr %51, i32 0, i32 3
+  %52 = getelementptr %216, ptr %51, i32 0, i32 3
   %53 = getelementptr %39, ptr %52, i32 0, i32 9
   %54 = getelementptr %51, ptr %53, i32 0, i32 1
   %55 = load i64, ptr %54, align 8
@@ -98378,7 +98348,7 @@ forcond6:                                         ; preds = %merge11, %merge
 
 forbody7:                                         ; preds = %forcond6
   %62 = load ptr, ptr %self, align 8
-  %63 = getelementptr %215, ptr %62, i32 0, i32 3
+  %63 = getelementptr %216, ptr %62, i32 0, i32 3
   %64 = getelementptr %39, ptr %63, i32 0, i32 9
   %65 = getelementptr %51, ptr %64, i32 0, i32 0
   %66 = load ptr, ptr %65, align 8
@@ -98409,7 +98379,7 @@ then12:                                           ; preds = %forbody7
 
 then16:                                           ; preds = %then12
   %84 = load ptr, ptr %self, align 8
-  %85 = getelementptr %215, ptr %84, i32 0, i32 3
+  %85 = getelementptr %216, ptr %84, i32 0, i32 3
   %86 = load ptr, ptr %item9, align 8
   %87 = load i32, ptr %code14, align 4
   %88 = getelementptr %5, ptr %message10, i32 0, i32 0
@@ -98418,7 +98388,7 @@ then16:                                           ; preds = %then12
   call void @"$Scheduler.fail"(ptr %85, ptr %86, i32 %87, ptr %90)
   %91 = load %4, ptr %3, align 1
   %92 = load ptr, ptr %self, align 8
-  %93 = getelementptr %215, ptr %92, i32 0, i32 16
+  %93 = getelementptr %216, ptr %92, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %93, ptr align 1 %message10, i64 1024, i1 false)
   %94 = load i32, ptr %num_failed, align 4
   %95 = add i32 %94, 1
@@ -98441,7 +98411,7 @@ merge11:                                          ; preds = %else13, %merge15
 
 merge8:                                           ; preds = %forcond6
   %97 = load ptr, ptr %self, align 8
-  %98 = getelementptr %215, ptr %97, i32 0, i32 3
+  %98 = getelementptr %216, ptr %97, i32 0, i32 3
   %99 = getelementptr %39, ptr %98, i32 0, i32 10
   %100 = getelementptr %51, ptr %99, i32 0, i32 1
   %101 = load i64, ptr %100, align 8
@@ -98459,7 +98429,7 @@ forcond19:                                        ; preds = %merge24, %merge8
 
 forbody20:                                        ; preds = %forcond19
   %108 = load ptr, ptr %self, align 8
-  %109 = getelementptr %215, ptr %108, i32 0, i32 3
+  %109 = getelementptr %216, ptr %108, i32 0, i32 3
   %110 = getelementptr %39, ptr %109, i32 0, i32 10
   %111 = getelementptr %51, ptr %110, i32 0, i32 0
   %112 = load ptr, ptr %111, align 8
@@ -98490,7 +98460,7 @@ then25:                                           ; preds = %forbody20
 
 then29:                                           ; preds = %then25
   %130 = load ptr, ptr %self, align 8
-  %131 = getelementptr %215, ptr %130, i32 0, i32 3
+  %131 = getelementptr %216, ptr %130, i32 0, i32 3
   %132 = load ptr, ptr %item22, align 8
   %133 = load i32, ptr %code27, align 4
   %134 = getelementptr %5, ptr %message23, i32 0, i32 0
@@ -98499,7 +98469,7 @@ then29:                                           ; preds = %then25
   call void @"$Scheduler.fail"(ptr %131, ptr %132, i32 %133, ptr %136)
   %137 = load %4, ptr %2, align 1
   %138 = load ptr, ptr %self, align 8
-  %139 = getelementptr %215, ptr %138, i32 0, i32 16
+  %139 = getelementptr %216, ptr %138, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %139, ptr align 1 %message23, i64 1024, i1 false)
   %140 = load i32, ptr %num_failed, align 4
   %141 = add i32 %140, 1
@@ -98522,7 +98492,7 @@ merge24:                                          ; preds = %else26, %merge28
 
 merge21:                                          ; preds = %forcond19
   %143 = load ptr, ptr %self, align 8
-  %144 = getelementptr %215, ptr %143, i32 0, i32 3
+  %144 = getelementptr %216, ptr %143, i32 0, i32 3
   call void @"$Scheduler.clear_transfers"(ptr %144)
   %145 = load %4, ptr %1, align 1
   %146 = load i32, ptr %num_failed, align 4
@@ -98545,7 +98515,7 @@ entry:
   store ptr %1, ptr %item, align 8
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %215, ptr %5, i32 0, i32 0
+  %6 = getelementptr %216, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = call i64 @"$LedgerRanks.page_host_bytes"(ptr %7)
   %9 = load ptr, ptr %item, align 8
@@ -98614,7 +98584,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %215, ptr %48, i32 0, i32 0
+  %49 = getelementptr %216, ptr %48, i32 0, i32 0
   %50 = load ptr, ptr %49, align 8
   %51 = load ptr, ptr %item, align 8
   %52 = getelementptr %71, ptr %51, i32 0, i32 15
@@ -98641,7 +98611,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %216, ptr %1, i32 0, i32 2
+  %2 = getelementptr %217, ptr %1, i32 0, i32 2
   %3 = load i32, ptr %2, align 4
   %4 = sext i32 %3 to i64
   %5 = mul i64 %4, 4
@@ -98703,7 +98673,7 @@ forbody:                                          ; preds = %forcond
   %20 = load ptr, ptr %host, align 8
   %21 = load i32, ptr %i, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %216, ptr %22, i32 0, i32 2
+  %23 = getelementptr %217, ptr %22, i32 0, i32 2
   %24 = load i32, ptr %23, align 4
   %25 = mul i32 %21, %24
   %26 = sext i32 %25 to i64
@@ -98740,18 +98710,18 @@ entry:
   store ptr %1, ptr %name, align 8
   store ptr %2, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %216, ptr %4, i32 0, i32 10
+  %5 = getelementptr %217, ptr %4, i32 0, i32 10
   %6 = load i32, ptr %5, align 4
   %7 = add i32 %6, 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %216, ptr %8, i32 0, i32 10
+  %9 = getelementptr %217, ptr %8, i32 0, i32 10
   store i32 %7, ptr %9, align 4
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %216, ptr %10, i32 0, i32 10
+  %11 = getelementptr %217, ptr %10, i32 0, i32 10
   %12 = load i32, ptr %11, align 4
   %13 = sub i32 %12, 1
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %216, ptr %14, i32 0, i32 9
+  %15 = getelementptr %217, ptr %14, i32 0, i32 9
   %16 = load i32, ptr %15, align 4
   %17 = icmp eq i32 %13, %16
   %18 = zext i1 %17 to i8
@@ -98774,7 +98744,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load ptr, ptr %name, align 8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %216, ptr %30, i32 0, i32 9
+  %31 = getelementptr %217, ptr %30, i32 0, i32 9
   %32 = load i32, ptr %31, align 4
   %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.824", ptr %29, i32 %32)
   %34 = load ptr, ptr %target, align 8
@@ -98811,12 +98781,12 @@ entry:
   store ptr %0, ptr %self, align 8
   store i32 %1, ptr %page, align 4
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %216, ptr %2, i32 0, i32 4
+  %3 = getelementptr %217, ptr %2, i32 0, i32 4
   %4 = load ptr, ptr %3, align 8
   %5 = load i32, ptr %page, align 4
   %6 = sext i32 %5 to i64
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %216, ptr %7, i32 0, i32 2
+  %8 = getelementptr %217, ptr %7, i32 0, i32 2
   %9 = load i32, ptr %8, align 4
   %10 = sext i32 %9 to i64
   %11 = mul i64 %6, %10
@@ -98838,7 +98808,7 @@ entry:
   store ptr %1, ptr %item, align 8
   store ptr %2, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %215, ptr %4, i32 0, i32 0
+  %5 = getelementptr %216, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = load ptr, ptr %item, align 8
   %8 = getelementptr %71, ptr %7, i32 0, i32 15
@@ -98929,7 +98899,7 @@ forbody:                                          ; preds = %forcond
   %27 = load ptr, ptr %host, align 8
   %28 = load i32, ptr %i, align 4
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %216, ptr %29, i32 0, i32 2
+  %30 = getelementptr %217, ptr %29, i32 0, i32 2
   %31 = load i32, ptr %30, align 4
   %32 = mul i32 %28, %31
   %33 = sext i32 %32 to i64
@@ -98958,7 +98928,7 @@ entry:
   store ptr %1, ptr %item, align 8
   store ptr %2, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %215, ptr %3, i32 0, i32 0
+  %4 = getelementptr %216, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = getelementptr %71, ptr %6, i32 0, i32 12
@@ -99008,7 +98978,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %215, ptr %28, i32 0, i32 0
+  %29 = getelementptr %216, ptr %28, i32 0, i32 0
   %30 = load ptr, ptr %29, align 8
   %31 = load ptr, ptr %item, align 8
   %32 = getelementptr %71, ptr %31, i32 0, i32 12
@@ -99054,12 +99024,12 @@ entry:
   store ptr %5, ptr %tokens, align 8
   store ptr %6, ptr %message, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %216, ptr %9, i32 0, i32 6
+  %10 = getelementptr %217, ptr %9, i32 0, i32 6
   %11 = load ptr, ptr %10, align 8
   %12 = load i32, ptr %row, align 4
   %13 = sext i32 %12 to i64
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %216, ptr %14, i32 0, i32 3
+  %15 = getelementptr %217, ptr %14, i32 0, i32 3
   %16 = getelementptr %32, ptr %15, i32 0, i32 6
   %17 = load i32, ptr %16, align 4
   %18 = sext i32 %17 to i64
@@ -99073,7 +99043,7 @@ entry:
 then:                                             ; preds = %entry
   %23 = load ptr, ptr %counts, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %216, ptr %24, i32 0, i32 3
+  %25 = getelementptr %217, ptr %24, i32 0, i32 3
   %26 = getelementptr %32, ptr %25, i32 0, i32 6
   %27 = load i32, ptr %26, align 4
   %28 = sext i32 %27 to i64
@@ -99167,7 +99137,7 @@ entry:
 
 then:                                             ; preds = %and.lhs.true
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %215, ptr %16, i32 0, i32 3
+  %17 = getelementptr %216, ptr %16, i32 0, i32 3
   %18 = load i32, ptr %code, align 4
   %19 = getelementptr %5, ptr %message, i32 0, i32 0
   %20 = getelementptr [1024 x i8], ptr %19, i32 0, i32 0
@@ -99191,19 +99161,19 @@ merge:                                            ; preds = %else, %then
 
 and.lhs.true:                                     ; preds = %entry
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %215, ptr %29, i32 0, i32 0
+  %30 = getelementptr %216, ptr %29, i32 0, i32 0
   %31 = load ptr, ptr %30, align 8
-  %32 = getelementptr %216, ptr %31, i32 0, i32 0
+  %32 = getelementptr %217, ptr %31, i32 0, i32 0
   %33 = load i8, ptr %32, align 1
   %34 = trunc i8 %33 to i1
   br i1 %34, label %else, label %then
 
 then2:                                            ; preds = %merge
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %215, ptr %35, i32 0, i32 16
+  %36 = getelementptr %216, ptr %35, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %36, ptr align 1 %message, i64 1024, i1 false)
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %215, ptr %37, i32 0, i32 3
+  %38 = getelementptr %216, ptr %37, i32 0, i32 3
   %39 = load i32, ptr %code, align 4
   %40 = getelementptr %5, ptr %message, i32 0, i32 0
   %41 = getelementptr [1024 x i8], ptr %40, i32 0, i32 0
@@ -99221,17 +99191,17 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %215, ptr %45, i32 0, i32 3
+  %46 = getelementptr %216, ptr %45, i32 0, i32 3
   call void @"$Scheduler.launch"(ptr %46)
   %47 = load %4, ptr %2, align 1
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %215, ptr %48, i32 0, i32 37
+  %49 = getelementptr %216, ptr %48, i32 0, i32 37
   %50 = load ptr, ptr %self, align 8
-  %51 = getelementptr %215, ptr %50, i32 0, i32 38
+  %51 = getelementptr %216, ptr %50, i32 0, i32 38
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %51, ptr align 8 %49, i64 72, i1 false)
   %52 = call i64 @"$threads.now_ns"()
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %215, ptr %53, i32 0, i32 31
+  %54 = getelementptr %216, ptr %53, i32 0, i32 31
   store i64 %52, ptr %54, align 8
   %55 = load ptr, ptr %self, align 8
   %56 = call zeroext i1 @"$Loop.lands_at_once.818"(ptr %55)
@@ -99253,7 +99223,7 @@ merge4:                                           ; preds = %else6, %then5
 
 and.lhs.true7:                                    ; preds = %merge1
   %61 = load ptr, ptr %self, align 8
-  %62 = getelementptr %215, ptr %61, i32 0, i32 3
+  %62 = getelementptr %216, ptr %61, i32 0, i32 3
   %63 = getelementptr %39, ptr %62, i32 0, i32 14
   %64 = load i8, ptr %63, align 1
   %65 = trunc i8 %64 to i1
@@ -99272,11 +99242,11 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %215, ptr %4, i32 0, i32 4
+  %5 = getelementptr %216, ptr %4, i32 0, i32 4
   %6 = getelementptr %47, ptr %5, i32 0, i32 14
   store ptr null, ptr %6, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %215, ptr %7, i32 0, i32 3
+  %8 = getelementptr %216, ptr %7, i32 0, i32 3
   %9 = call zeroext i1 @"$Scheduler.wants_logits"(ptr %8)
   %10 = zext i1 %9 to i8
   %11 = trunc i8 %10 to i1
@@ -99284,10 +99254,10 @@ entry:
 
 then:                                             ; preds = %entry
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %215, ptr %12, i32 0, i32 25
+  %13 = getelementptr %216, ptr %12, i32 0, i32 25
   %14 = load ptr, ptr %13, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %215, ptr %15, i32 0, i32 4
+  %16 = getelementptr %216, ptr %15, i32 0, i32 4
   %17 = getelementptr %47, ptr %16, i32 0, i32 14
   store ptr %14, ptr %17, align 8
   br label %merge
@@ -99299,10 +99269,10 @@ merge:                                            ; preds = %else, %then
   %18 = call i64 @"$threads.now_ns"()
   store i64 %18, ptr %begin, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %215, ptr %19, i32 0, i32 0
+  %20 = getelementptr %216, ptr %19, i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %215, ptr %22, i32 0, i32 4
+  %23 = getelementptr %216, ptr %22, i32 0, i32 4
   %24 = load ptr, ptr %message, align 8
   %25 = call i32 @"$LedgerRanks.launch"(ptr %21, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
@@ -99311,20 +99281,20 @@ merge:                                            ; preds = %else, %then
   %28 = sub i64 %26, %27
   store i64 %28, ptr %spent, align 8
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %215, ptr %29, i32 0, i32 27
+  %30 = getelementptr %216, ptr %29, i32 0, i32 27
   %31 = load i64, ptr %30, align 8
   %32 = load i64, ptr %spent, align 8
   %33 = add i64 %31, %32
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %215, ptr %34, i32 0, i32 27
+  %35 = getelementptr %216, ptr %34, i32 0, i32 27
   store i64 %33, ptr %35, align 8
   %36 = load ptr, ptr %self, align 8
-  %37 = getelementptr %215, ptr %36, i32 0, i32 29
+  %37 = getelementptr %216, ptr %36, i32 0, i32 29
   %38 = load i64, ptr %37, align 8
   %39 = load i64, ptr %spent, align 8
   %40 = add i64 %38, %39
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %215, ptr %41, i32 0, i32 29
+  %42 = getelementptr %216, ptr %41, i32 0, i32 29
   store i64 %40, ptr %42, align 8
   %43 = load i32, ptr %code, align 4
   %44 = icmp eq i32 %43, 0
@@ -99334,7 +99304,7 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %215, ptr %47, i32 0, i32 3
+  %48 = getelementptr %216, ptr %47, i32 0, i32 3
   call void @"$Scheduler.table_uploaded"(ptr %48)
   %49 = load %4, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
@@ -99362,31 +99332,31 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %launch_ns, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %215, ptr %2, i32 0, i32 37
+  %3 = getelementptr %216, ptr %2, i32 0, i32 37
   store ptr %3, ptr %step, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %215, ptr %4, i32 0, i32 4
+  %5 = getelementptr %216, ptr %4, i32 0, i32 4
   %6 = getelementptr %47, ptr %5, i32 0, i32 0
   %7 = load i32, ptr %6, align 4
   %8 = load ptr, ptr %step, align 8
   %9 = getelementptr %54, ptr %8, i32 0, i32 4
   store i32 %7, ptr %9, align 4
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %215, ptr %10, i32 0, i32 4
+  %11 = getelementptr %216, ptr %10, i32 0, i32 4
   %12 = getelementptr %47, ptr %11, i32 0, i32 1
   %13 = load i32, ptr %12, align 4
   %14 = load ptr, ptr %step, align 8
   %15 = getelementptr %54, ptr %14, i32 0, i32 5
   store i32 %13, ptr %15, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %215, ptr %16, i32 0, i32 4
+  %17 = getelementptr %216, ptr %16, i32 0, i32 4
   %18 = getelementptr %47, ptr %17, i32 0, i32 5
   %19 = load i32, ptr %18, align 4
   %20 = load ptr, ptr %step, align 8
   %21 = getelementptr %54, ptr %20, i32 0, i32 6
   store i32 %19, ptr %21, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %215, ptr %22, i32 0, i32 3
+  %23 = getelementptr %216, ptr %22, i32 0, i32 3
   %24 = getelementptr %39, ptr %23, i32 0, i32 1
   %25 = getelementptr %41, ptr %24, i32 0, i32 4
   %26 = load i32, ptr %25, align 4
@@ -99394,7 +99364,7 @@ entry:
   %28 = getelementptr %54, ptr %27, i32 0, i32 7
   store i32 %26, ptr %28, align 4
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %215, ptr %29, i32 0, i32 36
+  %30 = getelementptr %216, ptr %29, i32 0, i32 36
   %31 = load i64, ptr %30, align 8
   %32 = load ptr, ptr %step, align 8
   %33 = getelementptr %54, ptr %32, i32 0, i32 2
@@ -99407,7 +99377,7 @@ entry:
   %38 = getelementptr %54, ptr %37, i32 0, i32 9
   store i64 0, ptr %38, align 8
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %215, ptr %39, i32 0, i32 3
+  %40 = getelementptr %216, ptr %39, i32 0, i32 3
   %41 = call i64 @"$Scheduler.expected_ns"(ptr %40)
   %42 = load ptr, ptr %step, align 8
   %43 = getelementptr %54, ptr %42, i32 0, i32 10
@@ -99428,17 +99398,17 @@ entry:
   %o = alloca ptr, align 8
   store ptr %0, ptr %o, align 8
   store ptr %1, ptr %message, align 8
-  %5 = call ptr @calloc(i64 1, i64 5096)
+  %5 = call ptr @calloc(i64 1, i64 4680)
   store ptr %5, ptr %self, align 8
   %6 = load ptr, ptr %o, align 8
-  %7 = getelementptr %217, ptr %6, i32 0, i32 9
+  %7 = getelementptr %218, ptr %6, i32 0, i32 9
   %8 = load i32, ptr %7, align 4
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %214, ptr %9, i32 0, i32 2
+  %10 = getelementptr %215, ptr %9, i32 0, i32 2
   %11 = getelementptr %11, ptr %10, i32 0, i32 3
   store i32 %8, ptr %11, align 4
   %12 = load ptr, ptr %o, align 8
-  %13 = getelementptr %217, ptr %12, i32 0, i32 10
+  %13 = getelementptr %218, ptr %12, i32 0, i32 10
   %14 = load i32, ptr %13, align 4
   %15 = icmp sge i32 %14, 0
   %16 = zext i1 %15 to i8
@@ -99447,14 +99417,14 @@ entry:
 
 then:                                             ; preds = %entry
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %214, ptr %18, i32 0, i32 2
+  %19 = getelementptr %215, ptr %18, i32 0, i32 2
   %20 = getelementptr %11, ptr %19, i32 0, i32 25
   store i32 1, ptr %20, align 4
   %21 = load ptr, ptr %o, align 8
-  %22 = getelementptr %217, ptr %21, i32 0, i32 10
+  %22 = getelementptr %218, ptr %21, i32 0, i32 10
   %23 = load i32, ptr %22, align 4
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %214, ptr %24, i32 0, i32 2
+  %25 = getelementptr %215, ptr %24, i32 0, i32 2
   %26 = getelementptr %11, ptr %25, i32 0, i32 26
   %27 = getelementptr [16 x i32], ptr %26, i32 0, i32 0
   %28 = getelementptr i32, ptr %27, i64 0
@@ -99469,70 +99439,70 @@ merge:                                            ; preds = %else, %then
   call void @"$shape_of"(ptr noalias sret(%32) %4, ptr %29)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %shape, ptr align 4 %4, i64 28, i1 false)
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %214, ptr %30, i32 0, i32 1
+  %31 = getelementptr %215, ptr %30, i32 0, i32 1
   %32 = load ptr, ptr %o, align 8
-  %33 = getelementptr %217, ptr %32, i32 0, i32 0
+  %33 = getelementptr %218, ptr %32, i32 0, i32 0
   %34 = load i32, ptr %33, align 4
   %35 = load ptr, ptr %o, align 8
-  %36 = getelementptr %217, ptr %35, i32 0, i32 1
+  %36 = getelementptr %218, ptr %35, i32 0, i32 1
   %37 = load i32, ptr %36, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %3, ptr align 4 %shape, i64 28, i1 false)
   %38 = call zeroext i1 @"$LedgerRanks.init"(ptr %31, ptr byval(%32) %3, i32 %34, i32 %37)
   %39 = zext i1 %38 to i8
   %40 = load ptr, ptr %o, align 8
-  %41 = getelementptr %217, ptr %40, i32 0, i32 14
+  %41 = getelementptr %218, ptr %40, i32 0, i32 14
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %214, ptr %44, i32 0, i32 1
-  %46 = getelementptr %216, ptr %45, i32 0, i32 17
+  %45 = getelementptr %215, ptr %44, i32 0, i32 1
+  %46 = getelementptr %217, ptr %45, i32 0, i32 17
   store i64 %43, ptr %46, align 8
   %47 = load ptr, ptr %o, align 8
-  %48 = getelementptr %217, ptr %47, i32 0, i32 0
+  %48 = getelementptr %218, ptr %47, i32 0, i32 0
   %49 = load i32, ptr %48, align 4
   %50 = getelementptr %38, ptr %chosen, i32 0, i32 0
   store i32 %49, ptr %50, align 4
   %51 = load ptr, ptr %o, align 8
-  %52 = getelementptr %217, ptr %51, i32 0, i32 1
+  %52 = getelementptr %218, ptr %51, i32 0, i32 1
   %53 = load i32, ptr %52, align 4
   %54 = getelementptr %38, ptr %chosen, i32 0, i32 1
   store i32 %53, ptr %54, align 4
   %55 = load ptr, ptr %o, align 8
-  %56 = getelementptr %217, ptr %55, i32 0, i32 2
+  %56 = getelementptr %218, ptr %55, i32 0, i32 2
   %57 = load i32, ptr %56, align 4
   %58 = getelementptr %38, ptr %chosen, i32 0, i32 2
   store i32 %57, ptr %58, align 4
   %59 = load ptr, ptr %o, align 8
-  %60 = getelementptr %217, ptr %59, i32 0, i32 3
+  %60 = getelementptr %218, ptr %59, i32 0, i32 3
   %61 = load i32, ptr %60, align 4
   %62 = getelementptr %38, ptr %chosen, i32 0, i32 3
   store i32 %61, ptr %62, align 4
   %63 = load ptr, ptr %o, align 8
-  %64 = getelementptr %217, ptr %63, i32 0, i32 5
+  %64 = getelementptr %218, ptr %63, i32 0, i32 5
   %65 = load i32, ptr %64, align 4
   %66 = getelementptr %38, ptr %chosen, i32 0, i32 4
   store i32 %65, ptr %66, align 4
   %67 = load ptr, ptr %o, align 8
-  %68 = getelementptr %217, ptr %67, i32 0, i32 7
+  %68 = getelementptr %218, ptr %67, i32 0, i32 7
   %69 = load i32, ptr %68, align 4
   %70 = getelementptr %38, ptr %chosen, i32 0, i32 5
   store i32 %69, ptr %70, align 4
   %71 = load ptr, ptr %o, align 8
-  %72 = getelementptr %217, ptr %71, i32 0, i32 8
+  %72 = getelementptr %218, ptr %71, i32 0, i32 8
   %73 = load i32, ptr %72, align 4
   %74 = icmp ne i32 %73, 0
   %75 = zext i1 %74 to i8
   %76 = getelementptr %38, ptr %chosen, i32 0, i32 6
   store i8 %75, ptr %76, align 1
   %77 = load ptr, ptr %o, align 8
-  %78 = getelementptr %217, ptr %77, i32 0, i32 12
+  %78 = getelementptr %218, ptr %77, i32 0, i32 12
   %79 = load i32, ptr %78, align 4
   %80 = icmp ne i32 %79, 0
   %81 = zext i1 %80 to i8
   %82 = getelementptr %38, ptr %chosen, i32 0, i32 9
   store i8 %81, ptr %82, align 1
   %83 = load ptr, ptr %o, align 8
-  %84 = getelementptr %217, ptr %83, i32 0, i32 13
+  %84 = getelementptr %218, ptr %83, i32 0, i32 13
   %85 = load i32, ptr %84, align 4
   %86 = icmp ne i32 %85, 0
   %87 = zext i1 %86 to i8
@@ -99541,34 +99511,34 @@ merge:                                            ; preds = %else, %then
   %89 = load ptr, ptr %o, align 8
   call void @"$costs_of"(ptr noalias sret(%56) %2, ptr %89)
   %90 = getelementptr %38, ptr %chosen, i32 0, i32 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %90, ptr align 8 %2, i64 816, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %90, ptr align 8 %2, i64 608, i1 false)
   %91 = call ptr @"$bind_memory"(ptr %chosen, ptr %shape)
   %92 = load ptr, ptr %self, align 8
-  %93 = getelementptr %214, ptr %92, i32 0, i32 3
+  %93 = getelementptr %215, ptr %92, i32 0, i32 3
   store ptr %91, ptr %93, align 8
   %94 = load ptr, ptr %o, align 8
-  %95 = getelementptr %217, ptr %94, i32 0, i32 11
+  %95 = getelementptr %218, ptr %94, i32 0, i32 11
   %96 = load i32, ptr %95, align 4
   %97 = icmp ne i32 %96, 0
   %98 = zext i1 %97 to i8
   %99 = load ptr, ptr %self, align 8
-  %100 = getelementptr %214, ptr %99, i32 0, i32 4
+  %100 = getelementptr %215, ptr %99, i32 0, i32 4
   store i8 %98, ptr %100, align 1
   %101 = load ptr, ptr %self, align 8
-  %102 = getelementptr %214, ptr %101, i32 0, i32 0
+  %102 = getelementptr %215, ptr %101, i32 0, i32 0
   %103 = load ptr, ptr %self, align 8
-  %104 = getelementptr %214, ptr %103, i32 0, i32 2
+  %104 = getelementptr %215, ptr %103, i32 0, i32 2
   %105 = load ptr, ptr %self, align 8
-  %106 = getelementptr %214, ptr %105, i32 0, i32 1
+  %106 = getelementptr %215, ptr %105, i32 0, i32 1
   %107 = load ptr, ptr %message, align 8
   %108 = call i32 @"$Loop.init.830"(ptr %102, ptr %104, ptr %chosen, ptr %106, ptr %107)
   store i32 %108, ptr %code, align 4
   %109 = load ptr, ptr %self, align 8
-  %110 = getelementptr %214, ptr %109, i32 0, i32 4
+  %110 = getelementptr %215, ptr %109, i32 0, i32 4
   %111 = load i8, ptr %110, align 1
   %112 = load ptr, ptr %self, align 8
-  %113 = getelementptr %214, ptr %112, i32 0, i32 0
-  %114 = getelementptr %215, ptr %113, i32 0, i32 10
+  %113 = getelementptr %215, ptr %112, i32 0, i32 0
+  %114 = getelementptr %216, ptr %113, i32 0, i32 10
   store i8 %111, ptr %114, align 1
   %115 = load i32, ptr %code, align 4
   %116 = icmp ne i32 %115, 0
@@ -99596,83 +99566,83 @@ dead4:                                            ; No predecessors!
 define internal void @"$shape_of"(ptr noalias sret(%32) %0, ptr %1) {
 entry:
   %2 = alloca %32, align 8
-  %3 = alloca %218, align 8
-  %"<structcast>" = alloca %218, align 8
+  %3 = alloca %219, align 8
+  %"<structcast>" = alloca %219, align 8
   %o = alloca ptr, align 8
   store ptr %1, ptr %o, align 8
   %4 = load ptr, ptr %o, align 8
-  %5 = getelementptr %217, ptr %4, i32 0, i32 4
+  %5 = getelementptr %218, ptr %4, i32 0, i32 4
   %6 = load i32, ptr %5, align 4
   %7 = load ptr, ptr %o, align 8
-  %8 = getelementptr %217, ptr %7, i32 0, i32 3
+  %8 = getelementptr %218, ptr %7, i32 0, i32 3
   %9 = load i32, ptr %8, align 4
   %10 = load ptr, ptr %o, align 8
-  %11 = getelementptr %217, ptr %10, i32 0, i32 2
+  %11 = getelementptr %218, ptr %10, i32 0, i32 2
   %12 = load i32, ptr %11, align 4
   %13 = load ptr, ptr %o, align 8
-  %14 = getelementptr %217, ptr %13, i32 0, i32 1
+  %14 = getelementptr %218, ptr %13, i32 0, i32 1
   %15 = load i32, ptr %14, align 4
   %16 = add i32 %12, %15
   %17 = sub i32 %16, 1
   %18 = load ptr, ptr %o, align 8
-  %19 = getelementptr %217, ptr %18, i32 0, i32 1
+  %19 = getelementptr %218, ptr %18, i32 0, i32 1
   %20 = load i32, ptr %19, align 4
   %21 = sdiv i32 %17, %20
   %22 = load ptr, ptr %o, align 8
-  %23 = getelementptr %217, ptr %22, i32 0, i32 6
+  %23 = getelementptr %218, ptr %22, i32 0, i32 6
   %24 = load i32, ptr %23, align 4
   %25 = load ptr, ptr %o, align 8
-  %26 = getelementptr %217, ptr %25, i32 0, i32 6
+  %26 = getelementptr %218, ptr %25, i32 0, i32 6
   %27 = load i32, ptr %26, align 4
   %28 = mul i32 16, %27
   %29 = load ptr, ptr %o, align 8
-  %30 = getelementptr %217, ptr %29, i32 0, i32 6
+  %30 = getelementptr %218, ptr %29, i32 0, i32 6
   %31 = load i32, ptr %30, align 4
   %32 = load ptr, ptr %o, align 8
-  %33 = getelementptr %217, ptr %32, i32 0, i32 9
+  %33 = getelementptr %218, ptr %32, i32 0, i32 9
   %34 = load i32, ptr %33, align 4
-  %35 = getelementptr %218, ptr %3, i32 0, i32 0
+  %35 = getelementptr %219, ptr %3, i32 0, i32 0
   store i32 %6, ptr %35, align 4
-  %36 = getelementptr %218, ptr %3, i32 0, i32 1
+  %36 = getelementptr %219, ptr %3, i32 0, i32 1
   store i32 %9, ptr %36, align 4
-  %37 = getelementptr %218, ptr %3, i32 0, i32 2
+  %37 = getelementptr %219, ptr %3, i32 0, i32 2
   store i32 %21, ptr %37, align 4
-  %38 = getelementptr %218, ptr %3, i32 0, i32 3
+  %38 = getelementptr %219, ptr %3, i32 0, i32 3
   store i32 %24, ptr %38, align 4
-  %39 = getelementptr %218, ptr %3, i32 0, i32 4
+  %39 = getelementptr %219, ptr %3, i32 0, i32 4
   store i32 %28, ptr %39, align 4
-  %40 = getelementptr %218, ptr %3, i32 0, i32 5
+  %40 = getelementptr %219, ptr %3, i32 0, i32 5
   store i32 %31, ptr %40, align 4
-  %41 = getelementptr %218, ptr %3, i32 0, i32 6
+  %41 = getelementptr %219, ptr %3, i32 0, i32 6
   store i32 %34, ptr %41, align 4
-  %42 = load %218, ptr %3, align 4
-  store %218 %42, ptr %"<structcast>", align 4
+  %42 = load %219, ptr %3, align 4
+  store %219 %42, ptr %"<structcast>", align 4
   %43 = getelementptr %32, ptr %2, i32 0, i32 0
-  %44 = getelementptr %218, ptr %"<structcast>", i32 0, i32 0
+  %44 = getelementptr %219, ptr %"<structcast>", i32 0, i32 0
   %45 = load i32, ptr %44, align 4
   store i32 %45, ptr %43, align 4
   %46 = getelementptr %32, ptr %2, i32 0, i32 1
-  %47 = getelementptr %218, ptr %"<structcast>", i32 0, i32 1
+  %47 = getelementptr %219, ptr %"<structcast>", i32 0, i32 1
   %48 = load i32, ptr %47, align 4
   store i32 %48, ptr %46, align 4
   %49 = getelementptr %32, ptr %2, i32 0, i32 2
-  %50 = getelementptr %218, ptr %"<structcast>", i32 0, i32 2
+  %50 = getelementptr %219, ptr %"<structcast>", i32 0, i32 2
   %51 = load i32, ptr %50, align 4
   store i32 %51, ptr %49, align 4
   %52 = getelementptr %32, ptr %2, i32 0, i32 3
-  %53 = getelementptr %218, ptr %"<structcast>", i32 0, i32 3
+  %53 = getelementptr %219, ptr %"<structcast>", i32 0, i32 3
   %54 = load i32, ptr %53, align 4
   store i32 %54, ptr %52, align 4
   %55 = getelementptr %32, ptr %2, i32 0, i32 4
-  %56 = getelementptr %218, ptr %"<structcast>", i32 0, i32 4
+  %56 = getelementptr %219, ptr %"<structcast>", i32 0, i32 4
   %57 = load i32, ptr %56, align 4
   store i32 %57, ptr %55, align 4
   %58 = getelementptr %32, ptr %2, i32 0, i32 5
-  %59 = getelementptr %218, ptr %"<structcast>", i32 0, i32 5
+  %59 = getelementptr %219, ptr %"<structcast>", i32 0, i32 5
   %60 = load i32, ptr %59, align 4
   store i32 %60, ptr %58, align 4
   %61 = getelementptr %32, ptr %2, i32 0, i32 6
-  %62 = getelementptr %218, ptr %"<structcast>", i32 0, i32 6
+  %62 = getelementptr %219, ptr %"<structcast>", i32 0, i32 6
   %63 = load i32, ptr %62, align 4
   store i32 %63, ptr %61, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %2, i64 28, i1 false)
@@ -99699,24 +99669,24 @@ entry:
   %6 = load ptr, ptr %self, align 8
   %7 = call ptr @memset(ptr %6, i32 0, i64 296)
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %216, ptr %8, i32 0, i32 0
+  %9 = getelementptr %217, ptr %8, i32 0, i32 0
   store i8 1, ptr %9, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %216, ptr %10, i32 0, i32 3
+  %11 = getelementptr %217, ptr %10, i32 0, i32 3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %11, ptr align 4 %shape, i64 28, i1 false)
   %12 = load i32, ptr %num_pages, align 4
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %216, ptr %13, i32 0, i32 1
+  %14 = getelementptr %217, ptr %13, i32 0, i32 1
   store i32 %12, ptr %14, align 4
   %15 = load i32, ptr %page_size, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %216, ptr %16, i32 0, i32 2
+  %17 = getelementptr %217, ptr %16, i32 0, i32 2
   store i32 %15, ptr %17, align 4
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %216, ptr %18, i32 0, i32 8
+  %19 = getelementptr %217, ptr %18, i32 0, i32 8
   store i32 -1, ptr %19, align 4
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %216, ptr %20, i32 0, i32 9
+  %21 = getelementptr %217, ptr %20, i32 0, i32 9
   store i32 -1, ptr %21, align 4
   %22 = load i32, ptr %num_pages, align 4
   %23 = sext i32 %22 to i64
@@ -99726,7 +99696,7 @@ entry:
   %27 = add i64 %26, 1
   %28 = call ptr @calloc(i64 %27, i64 4)
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %216, ptr %29, i32 0, i32 4
+  %30 = getelementptr %217, ptr %29, i32 0, i32 4
   store ptr %28, ptr %30, align 8
   %31 = getelementptr %32, ptr %shape, i32 0, i32 1
   %32 = load i32, ptr %31, align 4
@@ -99738,7 +99708,7 @@ entry:
   %38 = add i64 %37, 1
   %39 = call ptr @calloc(i64 %38, i64 4)
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %216, ptr %40, i32 0, i32 5
+  %41 = getelementptr %217, ptr %40, i32 0, i32 5
   store ptr %39, ptr %41, align 8
   %42 = getelementptr %32, ptr %shape, i32 0, i32 1
   %43 = load i32, ptr %42, align 4
@@ -99750,14 +99720,14 @@ entry:
   %49 = add i64 %48, 1
   %50 = call ptr @calloc(i64 %49, i64 4)
   %51 = load ptr, ptr %self, align 8
-  %52 = getelementptr %216, ptr %51, i32 0, i32 6
+  %52 = getelementptr %217, ptr %51, i32 0, i32 6
   store ptr %50, ptr %52, align 8
   %53 = call i64 @"$anon (./terra/scheduling/batch.t:109)"(ptr %shape)
   store i64 %53, ptr %bytes, align 8
   %54 = load i64, ptr %bytes, align 8
   %55 = call ptr @calloc(i64 3, i64 %54)
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %216, ptr %56, i32 0, i32 18
+  %57 = getelementptr %217, ptr %56, i32 0, i32 18
   store ptr %55, ptr %57, align 8
   %58 = getelementptr %32, ptr %shape, i32 0, i32 3
   %59 = load i32, ptr %58, align 4
@@ -99765,12 +99735,12 @@ entry:
   %61 = sext i32 %60 to i64
   %62 = call ptr @calloc(i64 %61, i64 8)
   %63 = load ptr, ptr %self, align 8
-  %64 = getelementptr %216, ptr %63, i32 0, i32 14
+  %64 = getelementptr %217, ptr %63, i32 0, i32 14
   store ptr %62, ptr %64, align 8
   %65 = load ptr, ptr %self, align 8
-  %66 = getelementptr %216, ptr %65, i32 0, i32 12
+  %66 = getelementptr %217, ptr %65, i32 0, i32 12
   %67 = load ptr, ptr %self, align 8
-  %68 = getelementptr %216, ptr %67, i32 0, i32 18
+  %68 = getelementptr %217, ptr %67, i32 0, i32 18
   %69 = load ptr, ptr %68, align 8
   call void @"$anon (./terra/scheduling/batch.t:115)"(ptr %66, ptr %shape, ptr %69)
   %70 = load %4, ptr %5, align 1
@@ -99788,13 +99758,13 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %77 = load ptr, ptr %self, align 8
-  %78 = getelementptr %216, ptr %77, i32 0, i32 13
+  %78 = getelementptr %217, ptr %77, i32 0, i32 13
   %79 = getelementptr [2 x %49], ptr %78, i32 0, i32 0
   %80 = load i32, ptr %i, align 4
   %81 = sext i32 %80 to i64
   %82 = getelementptr %49, ptr %79, i64 %81
   %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %216, ptr %83, i32 0, i32 18
+  %84 = getelementptr %217, ptr %83, i32 0, i32 18
   %85 = load ptr, ptr %84, align 8
   %86 = load i32, ptr %i, align 4
   %87 = add i32 %86, 1
@@ -99810,7 +99780,7 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %94 = load ptr, ptr %self, align 8
-  %95 = getelementptr %216, ptr %94, i32 0, i32 4
+  %95 = getelementptr %217, ptr %94, i32 0, i32 4
   %96 = load ptr, ptr %95, align 8
   %97 = icmp ne ptr %96, null
   %98 = zext i1 %97 to i8
@@ -99819,7 +99789,7 @@ merge:                                            ; preds = %forcond
 
 and.rhs:                                          ; preds = %and.lhs.true
   %100 = load ptr, ptr %self, align 8
-  %101 = getelementptr %216, ptr %100, i32 0, i32 18
+  %101 = getelementptr %217, ptr %100, i32 0, i32 18
   %102 = load ptr, ptr %101, align 8
   %103 = icmp ne ptr %102, null
   %104 = zext i1 %103 to i8
@@ -99834,7 +99804,7 @@ and.end:                                          ; preds = %and.rhs, %and.lhs.t
 
 and.lhs.true:                                     ; preds = %and.lhs.true1
   %109 = load ptr, ptr %self, align 8
-  %110 = getelementptr %216, ptr %109, i32 0, i32 14
+  %110 = getelementptr %217, ptr %109, i32 0, i32 14
   %111 = load ptr, ptr %110, align 8
   %112 = icmp ne ptr %111, null
   %113 = zext i1 %112 to i8
@@ -99843,7 +99813,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
 
 and.lhs.true1:                                    ; preds = %and.lhs.true2
   %115 = load ptr, ptr %self, align 8
-  %116 = getelementptr %216, ptr %115, i32 0, i32 6
+  %116 = getelementptr %217, ptr %115, i32 0, i32 6
   %117 = load ptr, ptr %116, align 8
   %118 = icmp ne ptr %117, null
   %119 = zext i1 %118 to i8
@@ -99852,7 +99822,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
 
 and.lhs.true2:                                    ; preds = %merge
   %121 = load ptr, ptr %self, align 8
-  %122 = getelementptr %216, ptr %121, i32 0, i32 5
+  %122 = getelementptr %217, ptr %121, i32 0, i32 5
   %123 = load ptr, ptr %122, align 8
   %124 = icmp ne ptr %123, null
   %125 = zext i1 %124 to i8
@@ -99866,85 +99836,67 @@ dead:                                             ; No predecessors!
 define internal void @"$costs_of"(ptr noalias sret(%56) %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %3 = alloca %4, align 8
-  %4 = alloca %4, align 8
-  %5 = alloca %4, align 8
+  %rows = alloca i32, align 4
   %result = alloca %56, align 8
-  %6 = alloca %56, align 8
+  %3 = alloca %56, align 8
   %o = alloca ptr, align 8
   store ptr %1, ptr %o, align 8
-  call void @"$costs.unbounded"(ptr noalias sret(%56) %6)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %result, ptr align 8 %6, i64 816, i1 false)
-  %7 = load ptr, ptr %o, align 8
-  %8 = getelementptr %217, ptr %7, i32 0, i32 15
-  %9 = load i32, ptr %8, align 4
-  %10 = sext i32 %9 to i64
-  %11 = mul i64 %10, 1000000
-  %12 = getelementptr %56, ptr %result, i32 0, i32 0
-  store i64 %11, ptr %12, align 8
-  %13 = load ptr, ptr %o, align 8
-  %14 = getelementptr %217, ptr %13, i32 0, i32 21
-  %15 = load i32, ptr %14, align 4
-  %16 = sext i32 %15 to i64
-  %17 = mul i64 %16, 1000000
-  %18 = getelementptr %56, ptr %result, i32 0, i32 1
-  store i64 %17, ptr %18, align 8
-  %19 = getelementptr %56, ptr %result, i32 0, i32 2
-  %20 = load ptr, ptr %o, align 8
-  %21 = getelementptr %217, ptr %20, i32 0, i32 16
-  %22 = load i32, ptr %21, align 4
-  %23 = sext i32 %22 to i64
-  %24 = mul i64 %23, 1000
-  call void @"$CostTable.add"(ptr %19, i32 1, i64 %24)
-  %25 = load %4, ptr %5, align 1
-  %26 = getelementptr %56, ptr %result, i32 0, i32 2
-  %27 = load ptr, ptr %o, align 8
-  %28 = getelementptr %217, ptr %27, i32 0, i32 16
-  %29 = load i32, ptr %28, align 4
-  %30 = sext i32 %29 to i64
-  %31 = mul i64 %30, 2000
-  call void @"$CostTable.add"(ptr %26, i32 2, i64 %31)
-  %32 = load %4, ptr %4, align 1
-  %33 = getelementptr %56, ptr %result, i32 0, i32 3
-  %34 = load ptr, ptr %o, align 8
-  %35 = getelementptr %217, ptr %34, i32 0, i32 17
-  %36 = load i32, ptr %35, align 4
-  %37 = sext i32 %36 to i64
-  %38 = load ptr, ptr %o, align 8
-  %39 = getelementptr %217, ptr %38, i32 0, i32 18
-  %40 = load i32, ptr %39, align 4
-  %41 = sext i32 %40 to i64
-  %42 = add i64 %37, %41
-  %43 = mul i64 %42, 1000
-  call void @"$CostTable.add"(ptr %33, i32 1, i64 %43)
-  %44 = load %4, ptr %3, align 1
-  %45 = getelementptr %56, ptr %result, i32 0, i32 3
-  %46 = load ptr, ptr %o, align 8
-  %47 = getelementptr %217, ptr %46, i32 0, i32 17
-  %48 = load i32, ptr %47, align 4
-  %49 = sext i32 %48 to i64
-  %50 = load ptr, ptr %o, align 8
-  %51 = getelementptr %217, ptr %50, i32 0, i32 18
-  %52 = load i32, ptr %51, align 4
-  %53 = mul i32 2, %52
-  %54 = sext i32 %53 to i64
-  %55 = add i64 %49, %54
-  %56 = mul i64 %55, 1000
-  call void @"$CostTable.add"(ptr %45, i32 2, i64 %56)
-  %57 = load %4, ptr %2, align 1
-  %58 = load ptr, ptr %o, align 8
-  %59 = getelementptr %217, ptr %58, i32 0, i32 19
-  %60 = load i32, ptr %59, align 4
-  %61 = sitofp i32 %60 to double
-  %62 = getelementptr %56, ptr %result, i32 0, i32 4
-  store double %61, ptr %62, align 8
-  %63 = load ptr, ptr %o, align 8
-  %64 = getelementptr %217, ptr %63, i32 0, i32 20
-  %65 = load i32, ptr %64, align 4
-  %66 = sitofp i32 %65 to double
-  %67 = getelementptr %56, ptr %result, i32 0, i32 5
-  store double %66, ptr %67, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %result, i64 816, i1 false)
+  call void @"$costs.unbounded"(ptr noalias sret(%56) %3)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %result, ptr align 8 %3, i64 608, i1 false)
+  %4 = load ptr, ptr %o, align 8
+  %5 = getelementptr %218, ptr %4, i32 0, i32 15
+  %6 = load i32, ptr %5, align 4
+  %7 = sext i32 %6 to i64
+  %8 = mul i64 %7, 1000000
+  %9 = getelementptr %56, ptr %result, i32 0, i32 0
+  store i64 %8, ptr %9, align 8
+  store i32 1, ptr %rows, align 4
+  br label %forcond
+
+forcond:                                          ; preds = %forbody, %entry
+  %10 = load i32, ptr %rows, align 4
+  %11 = icmp sgt i32 %10, 3
+  %12 = and i1 %11, false
+  %13 = icmp slt i32 %10, 3
+  %14 = and i1 %13, true
+  %15 = or i1 %14, %12
+  br i1 %15, label %forbody, label %merge
+
+forbody:                                          ; preds = %forcond
+  %16 = getelementptr %56, ptr %result, i32 0, i32 1
+  %17 = load i32, ptr %rows, align 4
+  %18 = load ptr, ptr %o, align 8
+  %19 = getelementptr %218, ptr %18, i32 0, i32 16
+  %20 = load i32, ptr %19, align 4
+  %21 = sext i32 %20 to i64
+  %22 = load i32, ptr %rows, align 4
+  %23 = load ptr, ptr %o, align 8
+  %24 = getelementptr %218, ptr %23, i32 0, i32 17
+  %25 = load i32, ptr %24, align 4
+  %26 = mul i32 %22, %25
+  %27 = sext i32 %26 to i64
+  %28 = add i64 %21, %27
+  %29 = mul i64 %28, 1000
+  call void @"$CostTable.add"(ptr %16, i32 %17, i64 %29)
+  %30 = load %4, ptr %2, align 1
+  %31 = add i32 %10, 1
+  store i32 %31, ptr %rows, align 4
+  br label %forcond
+
+merge:                                            ; preds = %forcond
+  %32 = load ptr, ptr %o, align 8
+  %33 = getelementptr %218, ptr %32, i32 0, i32 18
+  %34 = load i32, ptr %33, align 4
+  %35 = sitofp i32 %34 to double
+  %36 = getelementptr %56, ptr %result, i32 0, i32 2
+  store double %35, ptr %36, align 8
+  %37 = load ptr, ptr %o, align 8
+  %38 = getelementptr %218, ptr %37, i32 0, i32 19
+  %39 = load i32, ptr %38, align 4
+  %40 = sitofp i32 %39 to double
+  %41 = getelementptr %56, ptr %result, i32 0, i32 3
+  store double %40, ptr %41, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %result, i64 608, i1 false)
   ret void
 
 dead:                                             ; No predecessors!
@@ -99954,8 +99906,8 @@ dead:                                             ; No predecessors!
 define internal void @"$costs.unbounded"(ptr noalias sret(%56) %0) {
 entry:
   %result = alloca %56, align 8
-  %1 = call ptr @memset(ptr %result, i32 0, i64 816)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %result, i64 816, i1 false)
+  %1 = call ptr @memset(ptr %result, i32 0, i64 608)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %result, i64 608, i1 false)
   ret void
 
 dead:                                             ; No predecessors!
@@ -100019,41 +99971,41 @@ entry:
   store ptr %3, ptr %ranks, align 8
   store ptr %4, ptr %message, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = call ptr @memset(ptr %9, i32 0, i64 4560)
+  %10 = call ptr @memset(ptr %9, i32 0, i64 4144)
   %11 = load ptr, ptr %model, align 8
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %215, ptr %12, i32 0, i32 1
+  %13 = getelementptr %216, ptr %12, i32 0, i32 1
   store ptr %11, ptr %13, align 8
   %14 = load ptr, ptr %options, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %215, ptr %15, i32 0, i32 2
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %16, ptr align 8 %14, i64 896, i1 false)
+  %16 = getelementptr %216, ptr %15, i32 0, i32 2
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %16, ptr align 8 %14, i64 688, i1 false)
   %17 = load ptr, ptr %ranks, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %215, ptr %18, i32 0, i32 0
+  %19 = getelementptr %216, ptr %18, i32 0, i32 0
   store ptr %17, ptr %19, align 8
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %215, ptr %20, i32 0, i32 22
+  %21 = getelementptr %216, ptr %20, i32 0, i32 22
   store i32 -1, ptr %21, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %215, ptr %22, i32 0, i32 23
+  %23 = getelementptr %216, ptr %22, i32 0, i32 23
   store i64 1, ptr %23, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %215, ptr %24, i32 0, i32 15
+  %25 = getelementptr %216, ptr %24, i32 0, i32 15
   store i8 1, ptr %25, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %215, ptr %26, i32 0, i32 5
+  %27 = getelementptr %216, ptr %26, i32 0, i32 5
   call void @"$Turnstile.init"(ptr %27)
   %28 = load %4, ptr %8, align 1
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %215, ptr %29, i32 0, i32 6
+  %30 = getelementptr %216, ptr %29, i32 0, i32 6
   %31 = call i32 @pthread_mutex_init(ptr %30, ptr null)
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %215, ptr %32, i32 0, i32 7
+  %33 = getelementptr %216, ptr %32, i32 0, i32 7
   call void @"$threads.init_condition"(ptr %33)
   %34 = load %4, ptr %7, align 1
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %215, ptr %35, i32 0, i32 8
+  %36 = getelementptr %216, ptr %35, i32 0, i32 8
   call void @"$threads.init_condition"(ptr %36)
   %37 = load %4, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
@@ -100120,24 +100072,24 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %215, ptr %4, i32 0, i32 2
+  %5 = getelementptr %216, ptr %4, i32 0, i32 2
   %6 = getelementptr %38, ptr %5, i32 0, i32 3
   %7 = load i32, ptr %6, align 4
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %215, ptr %8, i32 0, i32 2
+  %9 = getelementptr %216, ptr %8, i32 0, i32 2
   %10 = getelementptr %38, ptr %9, i32 0, i32 5
   %11 = load i32, ptr %10, align 4
   %12 = add i32 %7, %11
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %215, ptr %13, i32 0, i32 20
+  %14 = getelementptr %216, ptr %13, i32 0, i32 20
   store i32 %12, ptr %14, align 4
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %215, ptr %15, i32 0, i32 20
+  %16 = getelementptr %216, ptr %15, i32 0, i32 20
   %17 = load i32, ptr %16, align 4
   %18 = mul i32 2, %17
   store i32 %18, ptr %needed, align 4
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %215, ptr %19, i32 0, i32 39
+  %20 = getelementptr %216, ptr %19, i32 0, i32 39
   %21 = call zeroext i1 @"$StepRing.init"(ptr %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
@@ -100145,7 +100097,7 @@ entry:
 
 and.rhs:                                          ; preds = %and.lhs.true
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %215, ptr %24, i32 0, i32 21
+  %25 = getelementptr %216, ptr %24, i32 0, i32 21
   %26 = load i32, ptr %needed, align 4
   %27 = sext i32 %26 to i64
   %28 = load i32, ptr %needed, align 4
@@ -100172,9 +100124,9 @@ and.end:                                          ; preds = %and.rhs, %and.lhs.t
 
 and.lhs.true:                                     ; preds = %and.lhs.true1
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %215, ptr %44, i32 0, i32 19
+  %45 = getelementptr %216, ptr %44, i32 0, i32 19
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %215, ptr %46, i32 0, i32 20
+  %47 = getelementptr %216, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
   %50 = call zeroext i1 @"$Vector.reserve.760"(ptr %45, i64 %49)
@@ -100184,9 +100136,9 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
 
 and.lhs.true1:                                    ; preds = %and.lhs.true2
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %215, ptr %53, i32 0, i32 18
+  %54 = getelementptr %216, ptr %53, i32 0, i32 18
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %215, ptr %55, i32 0, i32 20
+  %56 = getelementptr %216, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
   %59 = call zeroext i1 @"$Vector.reserve.760"(ptr %54, i64 %58)
@@ -100196,9 +100148,9 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
 
 and.lhs.true2:                                    ; preds = %entry
   %62 = load ptr, ptr %self, align 8
-  %63 = getelementptr %215, ptr %62, i32 0, i32 17
+  %63 = getelementptr %216, ptr %62, i32 0, i32 17
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %215, ptr %64, i32 0, i32 20
+  %65 = getelementptr %216, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
   %68 = call zeroext i1 @"$Vector.reserve.760"(ptr %63, i64 %67)
@@ -100221,7 +100173,7 @@ then4:                                            ; preds = %then
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
   %79 = getelementptr i8, ptr %78, i64 0
   %80 = load ptr, ptr %self, align 8
-  %81 = getelementptr %215, ptr %80, i32 0, i32 20
+  %81 = getelementptr %216, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
   %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.761", i32 %82)
   %84 = load ptr, ptr %target, align 8
@@ -100247,10 +100199,10 @@ else:                                             ; preds = %and.end
 merge:                                            ; preds = %else, %dead
   %89 = call i32 @eventfd(i32 0, i32 526336)
   %90 = load ptr, ptr %self, align 8
-  %91 = getelementptr %215, ptr %90, i32 0, i32 22
+  %91 = getelementptr %216, ptr %90, i32 0, i32 22
   store i32 %89, ptr %91, align 4
   %92 = load ptr, ptr %self, align 8
-  %93 = getelementptr %215, ptr %92, i32 0, i32 22
+  %93 = getelementptr %216, ptr %92, i32 0, i32 22
   %94 = load i32, ptr %93, align 4
   %95 = icmp slt i32 %94, 0
   %96 = zext i1 %95 to i8
@@ -100314,19 +100266,19 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %215, ptr %5, i32 0, i32 2
+  %6 = getelementptr %216, ptr %5, i32 0, i32 2
   store ptr %6, ptr %o, align 8
   %7 = load ptr, ptr %o, align 8
   %8 = getelementptr %38, ptr %7, i32 0, i32 10
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %215, ptr %9, i32 0, i32 4
+  %10 = getelementptr %216, ptr %9, i32 0, i32 4
   %11 = getelementptr %47, ptr %10, i32 0, i32 11
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %11, ptr align 4 %8, i64 28, i1 false)
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %215, ptr %12, i32 0, i32 4
+  %13 = getelementptr %216, ptr %12, i32 0, i32 4
   %14 = getelementptr %47, ptr %13, i32 0, i32 12
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %215, ptr %15, i32 0, i32 4
+  %16 = getelementptr %216, ptr %15, i32 0, i32 4
   %17 = getelementptr %47, ptr %16, i32 0, i32 11
   %18 = load ptr, ptr %o, align 8
   %19 = getelementptr %38, ptr %18, i32 0, i32 11
@@ -100334,10 +100286,10 @@ entry:
   call void @"$anon (./terra/scheduling/batch.t:115).569"(ptr %14, ptr %17, ptr %20)
   %21 = load %4, ptr %4, align 1
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %215, ptr %22, i32 0, i32 4
+  %23 = getelementptr %216, ptr %22, i32 0, i32 4
   %24 = getelementptr %47, ptr %23, i32 0, i32 13
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %215, ptr %25, i32 0, i32 4
+  %26 = getelementptr %216, ptr %25, i32 0, i32 4
   %27 = getelementptr %47, ptr %26, i32 0, i32 11
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %38, ptr %28, i32 0, i32 12
@@ -100345,7 +100297,7 @@ entry:
   call void @"$anon (./terra/scheduling/batch.t:115)"(ptr %24, ptr %27, ptr %30)
   %31 = load %4, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %215, ptr %32, i32 0, i32 4
+  %33 = getelementptr %216, ptr %32, i32 0, i32 4
   call void @"$StepPlan.begin"(ptr %33)
   %34 = load %4, ptr %2, align 1
   %35 = load ptr, ptr %o, align 8
@@ -100374,7 +100326,7 @@ entry:
   %54 = getelementptr %40, ptr %chosen, i32 0, i32 4
   store i32 %53, ptr %54, align 4
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %215, ptr %55, i32 0, i32 20
+  %56 = getelementptr %216, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = getelementptr %40, ptr %chosen, i32 0, i32 5
   store i32 %57, ptr %58, align 4
@@ -100391,11 +100343,11 @@ entry:
   %67 = load ptr, ptr %o, align 8
   %68 = getelementptr %38, ptr %67, i32 0, i32 8
   %69 = getelementptr %40, ptr %chosen, i32 0, i32 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %69, ptr align 8 %68, i64 816, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %69, ptr align 8 %68, i64 608, i1 false)
   %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %215, ptr %70, i32 0, i32 3
+  %71 = getelementptr %216, ptr %70, i32 0, i32 3
   %72 = load ptr, ptr %self, align 8
-  %73 = getelementptr %215, ptr %72, i32 0, i32 4
+  %73 = getelementptr %216, ptr %72, i32 0, i32 4
   %74 = load ptr, ptr %message, align 8
   %75 = call i32 @"$Scheduler.init"(ptr %71, ptr %chosen, ptr %73, ptr %74)
   ret i32 %75
@@ -100406,19 +100358,19 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
+  %"$5418" = alloca ptr, align 8
+  %"$5417" = alloca i32, align 4
   %"$5416" = alloca ptr, align 8
-  %"$5415" = alloca i32, align 4
-  %"$5414" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5414", align 8
-  store i32 %2, ptr %"$5415", align 4
-  store ptr %3, ptr %"$5416", align 8
+  store ptr %1, ptr %"$5416", align 8
+  store i32 %2, ptr %"$5417", align 4
+  store ptr %3, ptr %"$5418", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = getelementptr %214, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5414", align 8
-  %7 = load i32, ptr %"$5415", align 4
-  %8 = load ptr, ptr %"$5416", align 8
+  %5 = getelementptr %215, ptr %4, i32 0, i32 0
+  %6 = load ptr, ptr %"$5416", align 8
+  %7 = load i32, ptr %"$5417", align 4
+  %8 = load ptr, ptr %"$5418", align 8
   %9 = call i32 @"$Loop.poll.833"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
@@ -100480,14 +100432,14 @@ merge:                                            ; preds = %else, %dead
   call void @"$Loop.lock.774"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %215, ptr %24, i32 0, i32 21
+  %25 = getelementptr %216, ptr %24, i32 0, i32 21
   %26 = load ptr, ptr %target, align 8
   %27 = load i32, ptr %capacity, align 4
   %28 = call i32 @"$EventRing.take"(ptr %25, ptr %26, i32 %27)
   %29 = load ptr, ptr %count, align 8
   store i32 %28, ptr %29, align 4
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %215, ptr %30, i32 0, i32 21
+  %31 = getelementptr %216, ptr %30, i32 0, i32 21
   %32 = getelementptr %52, ptr %31, i32 0, i32 4
   %33 = load i64, ptr %32, align 8
   %34 = icmp eq i64 %33, 0
@@ -100497,7 +100449,7 @@ merge:                                            ; preds = %else, %dead
 
 then3:                                            ; preds = %merge
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %215, ptr %37, i32 0, i32 22
+  %38 = getelementptr %216, ptr %37, i32 0, i32 22
   %39 = load i32, ptr %38, align 4
   %40 = call i64 @read(i32 %39, ptr %value, i64 8)
   br label %merge2
@@ -100507,7 +100459,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %then3
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %215, ptr %41, i32 0, i32 7
+  %42 = getelementptr %216, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock.776"(ptr %44)
@@ -100520,16 +100472,16 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$5408" = alloca ptr, align 8
-  %"$5407" = alloca i64, align 8
+  %"$5410" = alloca ptr, align 8
+  %"$5409" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5407", align 8
-  store ptr %2, ptr %"$5408", align 8
+  store i64 %1, ptr %"$5409", align 8
+  store ptr %2, ptr %"$5410", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %214, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$5407", align 8
-  %6 = load ptr, ptr %"$5408", align 8
+  %4 = getelementptr %215, ptr %3, i32 0, i32 0
+  %5 = load i64, ptr %"$5409", align 8
+  %6 = load ptr, ptr %"$5410", align 8
   %7 = call i32 @"$Loop.preempt.834"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
@@ -100557,29 +100509,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
+  %"$5432" = alloca ptr, align 8
+  %"$5431" = alloca ptr, align 8
   %"$5430" = alloca ptr, align 8
-  %"$5429" = alloca ptr, align 8
-  %"$5428" = alloca ptr, align 8
-  %"$5427" = alloca i8, align 1
-  %"$5426" = alloca i32, align 4
-  %"$5425" = alloca ptr, align 8
+  %"$5429" = alloca i8, align 1
+  %"$5428" = alloca i32, align 4
+  %"$5427" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5425", align 8
-  store i32 %2, ptr %"$5426", align 4
+  store ptr %1, ptr %"$5427", align 8
+  store i32 %2, ptr %"$5428", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$5427", align 1
-  store ptr %4, ptr %"$5428", align 8
-  store ptr %5, ptr %"$5429", align 8
-  store ptr %6, ptr %"$5430", align 8
+  store i8 %7, ptr %"$5429", align 1
+  store ptr %4, ptr %"$5430", align 8
+  store ptr %5, ptr %"$5431", align 8
+  store ptr %6, ptr %"$5432", align 8
   %8 = load ptr, ptr %"$handle", align 8
-  %9 = getelementptr %214, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$5425", align 8
-  %11 = load i32, ptr %"$5426", align 4
-  %12 = load i8, ptr %"$5427", align 1
-  %13 = load ptr, ptr %"$5428", align 8
-  %14 = load ptr, ptr %"$5429", align 8
-  %15 = load ptr, ptr %"$5430", align 8
+  %9 = getelementptr %215, ptr %8, i32 0, i32 0
+  %10 = load ptr, ptr %"$5427", align 8
+  %11 = load i32, ptr %"$5428", align 4
+  %12 = load i8, ptr %"$5429", align 1
+  %13 = load ptr, ptr %"$5430", align 8
+  %14 = load ptr, ptr %"$5431", align 8
+  %15 = load ptr, ptr %"$5432", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -100769,7 +100721,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %215, ptr %28, i32 0, i32 3
+  %29 = getelementptr %216, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %num_tokens, align 4
   %31 = call i32 @"$Scheduler.pages_for"(ptr %29, i32 %30)
   %32 = load ptr, ptr %message, align 8
@@ -100856,62 +100808,62 @@ dead21:                                           ; No predecessors!
 define internal void @"$Loop.limits.836"(ptr noalias sret(%188) %0, ptr %1) {
 entry:
   %2 = alloca %188, align 8
-  %3 = alloca %219, align 8
-  %"<structcast>" = alloca %219, align 8
+  %3 = alloca %220, align 8
+  %"<structcast>" = alloca %220, align 8
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %215, ptr %4, i32 0, i32 1
+  %5 = getelementptr %216, ptr %4, i32 0, i32 1
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %11, ptr %6, i32 0, i32 3
   %8 = load i32, ptr %7, align 4
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %215, ptr %9, i32 0, i32 2
+  %10 = getelementptr %216, ptr %9, i32 0, i32 2
   %11 = getelementptr %38, ptr %10, i32 0, i32 2
   %12 = load i32, ptr %11, align 4
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %215, ptr %13, i32 0, i32 2
+  %14 = getelementptr %216, ptr %13, i32 0, i32 2
   %15 = getelementptr %38, ptr %14, i32 0, i32 10
   %16 = getelementptr %32, ptr %15, i32 0, i32 4
   %17 = load i32, ptr %16, align 4
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %215, ptr %18, i32 0, i32 2
+  %19 = getelementptr %216, ptr %18, i32 0, i32 2
   %20 = getelementptr %38, ptr %19, i32 0, i32 1
   %21 = load i32, ptr %20, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %215, ptr %22, i32 0, i32 26
+  %23 = getelementptr %216, ptr %22, i32 0, i32 26
   %24 = getelementptr %53, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
-  %26 = getelementptr %219, ptr %3, i32 0, i32 0
+  %26 = getelementptr %220, ptr %3, i32 0, i32 0
   store i32 %8, ptr %26, align 4
-  %27 = getelementptr %219, ptr %3, i32 0, i32 1
+  %27 = getelementptr %220, ptr %3, i32 0, i32 1
   store i32 %12, ptr %27, align 4
-  %28 = getelementptr %219, ptr %3, i32 0, i32 2
+  %28 = getelementptr %220, ptr %3, i32 0, i32 2
   store i32 %17, ptr %28, align 4
-  %29 = getelementptr %219, ptr %3, i32 0, i32 3
+  %29 = getelementptr %220, ptr %3, i32 0, i32 3
   store i32 %21, ptr %29, align 4
-  %30 = getelementptr %219, ptr %3, i32 0, i32 4
+  %30 = getelementptr %220, ptr %3, i32 0, i32 4
   store i32 %25, ptr %30, align 4
-  %31 = load %219, ptr %3, align 4
-  store %219 %31, ptr %"<structcast>", align 4
+  %31 = load %220, ptr %3, align 4
+  store %220 %31, ptr %"<structcast>", align 4
   %32 = getelementptr %188, ptr %2, i32 0, i32 0
-  %33 = getelementptr %219, ptr %"<structcast>", i32 0, i32 0
+  %33 = getelementptr %220, ptr %"<structcast>", i32 0, i32 0
   %34 = load i32, ptr %33, align 4
   store i32 %34, ptr %32, align 4
   %35 = getelementptr %188, ptr %2, i32 0, i32 1
-  %36 = getelementptr %219, ptr %"<structcast>", i32 0, i32 1
+  %36 = getelementptr %220, ptr %"<structcast>", i32 0, i32 1
   %37 = load i32, ptr %36, align 4
   store i32 %37, ptr %35, align 4
   %38 = getelementptr %188, ptr %2, i32 0, i32 2
-  %39 = getelementptr %219, ptr %"<structcast>", i32 0, i32 2
+  %39 = getelementptr %220, ptr %"<structcast>", i32 0, i32 2
   %40 = load i32, ptr %39, align 4
   store i32 %40, ptr %38, align 4
   %41 = getelementptr %188, ptr %2, i32 0, i32 3
-  %42 = getelementptr %219, ptr %"<structcast>", i32 0, i32 3
+  %42 = getelementptr %220, ptr %"<structcast>", i32 0, i32 3
   %43 = load i32, ptr %42, align 4
   store i32 %43, ptr %41, align 4
   %44 = getelementptr %188, ptr %2, i32 0, i32 4
-  %45 = getelementptr %219, ptr %"<structcast>", i32 0, i32 4
+  %45 = getelementptr %220, ptr %"<structcast>", i32 0, i32 4
   %46 = load i32, ptr %45, align 4
   store i32 %46, ptr %44, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %2, i64 20, i1 false)
@@ -100944,7 +100896,7 @@ entry:
   store ptr %3, ptr %result, align 8
   store ptr %4, ptr %message, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %215, ptr %11, i32 0, i32 3
+  %12 = getelementptr %216, ptr %11, i32 0, i32 3
   store ptr %12, ptr %s, align 8
   %13 = load ptr, ptr %s, align 8
   %14 = getelementptr %39, ptr %13, i32 0, i32 11
@@ -100970,7 +100922,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %215, ptr %29, i32 0, i32 2
+  %30 = getelementptr %216, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
   %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.837", i32 %32)
@@ -101013,11 +100965,11 @@ then5:                                            ; preds = %or.lhs.false, %merg
 or.lhs.false:                                     ; preds = %merge
   %48 = load ptr, ptr %item, align 8
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %215, ptr %49, i32 0, i32 2
+  %50 = getelementptr %216, ptr %49, i32 0, i32 2
   %51 = getelementptr %38, ptr %50, i32 0, i32 2
   %52 = load i32, ptr %51, align 4
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %215, ptr %53, i32 0, i32 2
+  %54 = getelementptr %216, ptr %53, i32 0, i32 2
   %55 = getelementptr %38, ptr %54, i32 0, i32 1
   %56 = load i32, ptr %55, align 4
   %57 = call zeroext i1 @"$request.reserve"(ptr %48, i32 %52, i32 %56)
@@ -101049,7 +101001,7 @@ then12:                                           ; preds = %merge7
   %69 = getelementptr [1024 x i8], ptr %68, i32 0, i32 0
   %70 = getelementptr i8, ptr %69, i64 0
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %215, ptr %71, i32 0, i32 2
+  %72 = getelementptr %216, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
   %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.838", i32 %74)
@@ -101076,7 +101028,7 @@ else6:                                            ; preds = %or.lhs.false
 merge4:                                           ; preds = %else6, %dead14
   %81 = load ptr, ptr %self, align 8
   %82 = load ptr, ptr %item, align 8
-  %83 = getelementptr %71, ptr %82, i32 0, i32 40
+  %83 = getelementptr %71, ptr %82, i32 0, i32 39
   store ptr %81, ptr %83, align 8
   %84 = load ptr, ptr %item, align 8
   %85 = getelementptr %71, ptr %84, i32 0, i32 2
@@ -101220,11 +101172,11 @@ entry:
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %215, ptr %16, i32 0, i32 4
+  %17 = getelementptr %216, ptr %16, i32 0, i32 4
   call void @"$StepPlan.begin"(ptr %17)
   %18 = load %4, ptr %6, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %215, ptr %19, i32 0, i32 4
+  %20 = getelementptr %216, ptr %19, i32 0, i32 4
   %21 = load ptr, ptr %item, align 8
   %22 = getelementptr %71, ptr %21, i32 0, i32 12
   %23 = load i32, ptr %22, align 4
@@ -101235,7 +101187,7 @@ entry:
   %28 = getelementptr %17, ptr %27, i32 0, i32 0
   %29 = load ptr, ptr %28, align 8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %215, ptr %30, i32 0, i32 2
+  %31 = getelementptr %216, ptr %30, i32 0, i32 2
   %32 = getelementptr %38, ptr %31, i32 0, i32 1
   %33 = load i32, ptr %32, align 4
   call void @"$StepPlan.add_segment"(ptr %20, i32 %23, i32 %24, i32 %25, ptr %29, i32 %33)
@@ -101267,7 +101219,7 @@ forcond:                                          ; preds = %forbody, %then
 
 forbody:                                          ; preds = %forcond
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %215, ptr %48, i32 0, i32 4
+  %49 = getelementptr %216, ptr %48, i32 0, i32 4
   %50 = load i32, ptr %row, align 4
   %51 = call i32 @"$StepPlan.add_logit_row"(ptr %49, i32 %50)
   %52 = add i32 %42, 1
@@ -101279,7 +101231,7 @@ merge1:                                           ; preds = %forcond
   %54 = load i32, ptr %begin, align 4
   %55 = sext i32 %54 to i64
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %215, ptr %56, i32 0, i32 4
+  %57 = getelementptr %216, ptr %56, i32 0, i32 4
   %58 = getelementptr %47, ptr %57, i32 0, i32 11
   %59 = getelementptr %32, ptr %58, i32 0, i32 6
   %60 = load i32, ptr %59, align 4
@@ -101287,7 +101239,7 @@ merge1:                                           ; preds = %forcond
   %62 = mul i64 %55, %61
   %63 = getelementptr float, ptr %53, i64 %62
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %215, ptr %64, i32 0, i32 4
+  %65 = getelementptr %216, ptr %64, i32 0, i32 4
   %66 = getelementptr %47, ptr %65, i32 0, i32 14
   store ptr %63, ptr %66, align 8
   br label %merge
@@ -101301,13 +101253,13 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 then2:                                            ; preds = %and.lhs.true4
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %215, ptr %71, i32 0, i32 4
+  %72 = getelementptr %216, ptr %71, i32 0, i32 4
   %73 = load i32, ptr %count, align 4
   %74 = sub i32 %73, 1
   %75 = call i32 @"$StepPlan.add_logit_row"(ptr %72, i32 %74)
   %76 = load ptr, ptr %logits, align 8
   %77 = load ptr, ptr %self, align 8
-  %78 = getelementptr %215, ptr %77, i32 0, i32 4
+  %78 = getelementptr %216, ptr %77, i32 0, i32 4
   %79 = getelementptr %47, ptr %78, i32 0, i32 14
   store ptr %76, ptr %79, align 8
   br label %merge
@@ -101356,16 +101308,16 @@ merge5:                                           ; preds = %else7, %dead
   %101 = getelementptr %71, ptr %100, i32 0, i32 7
   store i32 %99, ptr %101, align 4
   %102 = load ptr, ptr %item, align 8
-  %103 = getelementptr %71, ptr %102, i32 0, i32 38
+  %103 = getelementptr %71, ptr %102, i32 0, i32 37
   store i8 1, ptr %103, align 1
   %104 = load ptr, ptr %self, align 8
-  %105 = getelementptr %215, ptr %104, i32 0, i32 4
+  %105 = getelementptr %216, ptr %104, i32 0, i32 4
   %106 = getelementptr %47, ptr %105, i32 0, i32 4
   %107 = load i32, ptr %106, align 4
   store i32 %107, ptr %num_rows, align 4
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %self, align 8
-  %110 = getelementptr %215, ptr %109, i32 0, i32 4
+  %110 = getelementptr %216, ptr %109, i32 0, i32 4
   %111 = getelementptr %47, ptr %110, i32 0, i32 14
   %112 = load ptr, ptr %111, align 8
   %113 = load i32, ptr %num_rows, align 4
@@ -101395,14 +101347,14 @@ entry:
   %4 = load ptr, ptr %item, align 8
   %5 = call i32 @"$Sequence.num_uncomputed"(ptr %4)
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %215, ptr %6, i32 0, i32 4
+  %7 = getelementptr %216, ptr %6, i32 0, i32 4
   %8 = getelementptr %47, ptr %7, i32 0, i32 11
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
   %11 = call i32 @"$smaller.839"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %215, ptr %12, i32 0, i32 2
+  %13 = getelementptr %216, ptr %12, i32 0, i32 2
   %14 = getelementptr %38, ptr %13, i32 0, i32 4
   %15 = load i32, ptr %14, align 4
   %16 = icmp sgt i32 %15, 0
@@ -101413,7 +101365,7 @@ entry:
 then:                                             ; preds = %entry
   %19 = load i32, ptr %count, align 4
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %215, ptr %20, i32 0, i32 2
+  %21 = getelementptr %216, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
   %24 = call i32 @"$smaller.839"(i32 %19, i32 %23)
@@ -101431,7 +101383,7 @@ merge:                                            ; preds = %else, %then
 then2:                                            ; preds = %merge
   %27 = load i32, ptr %count, align 4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %215, ptr %28, i32 0, i32 4
+  %29 = getelementptr %216, ptr %28, i32 0, i32 4
   %30 = getelementptr %47, ptr %29, i32 0, i32 11
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
@@ -101472,16 +101424,16 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$5423" = alloca ptr, align 8
-  %"$5422" = alloca i32, align 4
+  %"$5425" = alloca ptr, align 8
+  %"$5424" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5422", align 4
-  store ptr %2, ptr %"$5423", align 8
+  store i32 %1, ptr %"$5424", align 4
+  store ptr %2, ptr %"$5425", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %214, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$5422", align 4
-  %6 = load ptr, ptr %"$5423", align 8
+  %4 = getelementptr %215, ptr %3, i32 0, i32 0
+  %5 = load i32, ptr %"$5424", align 4
+  %6 = load ptr, ptr %"$5425", align 8
   %7 = call i32 @"$Loop.resize_pool.840"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
@@ -101575,7 +101527,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %215, ptr %14, i32 0, i32 3
+  %15 = getelementptr %216, ptr %14, i32 0, i32 3
   %16 = load i32, ptr %num_pages, align 4
   %17 = call zeroext i1 @"$Scheduler.preempt_down_to"(ptr %15, i32 %16)
   %18 = zext i1 %17 to i8
@@ -101597,7 +101549,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %215, ptr %29, i32 0, i32 3
+  %30 = getelementptr %216, ptr %29, i32 0, i32 3
   %31 = getelementptr %39, ptr %30, i32 0, i32 1
   %32 = getelementptr %41, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
@@ -101627,7 +101579,7 @@ merge1:                                           ; preds = %else3, %dead7
   %41 = load ptr, ptr %self, align 8
   %42 = call i32 @"$Loop.perform_transfers.822"(ptr %41)
   %43 = load ptr, ptr %self, align 8
-  %44 = getelementptr %215, ptr %43, i32 0, i32 3
+  %44 = getelementptr %216, ptr %43, i32 0, i32 3
   %45 = getelementptr %39, ptr %44, i32 0, i32 1
   store ptr %45, ptr %pool, align 8
   %46 = load ptr, ptr %pool, align 8
@@ -101642,7 +101594,7 @@ merge1:                                           ; preds = %else3, %dead7
 
 then9:                                            ; preds = %merge1
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %215, ptr %53, i32 0, i32 0
+  %54 = getelementptr %216, ptr %53, i32 0, i32 0
   %55 = load ptr, ptr %54, align 8
   %56 = load i32, ptr %num_moves, align 4
   %57 = load ptr, ptr %pool, align 8
@@ -101678,7 +101630,7 @@ else10:                                           ; preds = %merge1
 
 merge8:                                           ; preds = %else10, %merge12
   %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %215, ptr %70, i32 0, i32 3
+  %71 = getelementptr %216, ptr %70, i32 0, i32 3
   %72 = load i32, ptr %num_pages, align 4
   %73 = load i32, ptr %num_moves, align 4
   call void @"$Scheduler.commit_resize"(ptr %71, i32 %72, i32 %73)
@@ -101717,7 +101669,7 @@ entry:
 then:                                             ; preds = %and.lhs.true
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %215, ptr %16, i32 0, i32 26
+  %17 = getelementptr %216, ptr %16, i32 0, i32 26
   %18 = getelementptr %53, ptr %17, i32 0, i32 1
   store i32 %15, ptr %18, align 4
   br label %merge
@@ -101735,7 +101687,7 @@ merge:                                            ; preds = %else, %then
 and.lhs.true:                                     ; preds = %entry
   %22 = load i32, ptr %num_pages, align 4
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %215, ptr %23, i32 0, i32 26
+  %24 = getelementptr %216, ptr %23, i32 0, i32 26
   %25 = getelementptr %53, ptr %24, i32 0, i32 1
   %26 = load i32, ptr %25, align 4
   %27 = icmp slt i32 %22, %26
@@ -101781,7 +101733,7 @@ then:                                             ; preds = %or.lhs.false, %entr
 or.lhs.false:                                     ; preds = %entry
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %215, ptr %16, i32 0, i32 2
+  %17 = getelementptr %216, ptr %16, i32 0, i32 2
   %18 = getelementptr %38, ptr %17, i32 0, i32 0
   %19 = load i32, ptr %18, align 4
   %20 = icmp sgt i32 %15, %19
@@ -101796,7 +101748,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %num_pages, align 4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %215, ptr %28, i32 0, i32 2
+  %29 = getelementptr %216, ptr %28, i32 0, i32 2
   %30 = getelementptr %38, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
   %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.654", i32 %27, i32 %31)
@@ -101822,9 +101774,9 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %dead
   %38 = load ptr, ptr %self, align 8
-  %39 = getelementptr %215, ptr %38, i32 0, i32 3
+  %39 = getelementptr %216, ptr %38, i32 0, i32 3
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %215, ptr %40, i32 0, i32 3
+  %41 = getelementptr %216, ptr %40, i32 0, i32 3
   %42 = getelementptr %39, ptr %41, i32 0, i32 5
   %43 = call i64 @"$Scheduler.count_references"(ptr %39, ptr %42)
   store i64 %43, ptr %held, align 8
@@ -101875,9 +101827,9 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %dead11
   %67 = load ptr, ptr %self, align 8
-  %68 = getelementptr %215, ptr %67, i32 0, i32 21
+  %68 = getelementptr %216, ptr %67, i32 0, i32 21
   %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %215, ptr %69, i32 0, i32 20
+  %70 = getelementptr %216, ptr %69, i32 0, i32 20
   %71 = load i32, ptr %70, align 4
   %72 = mul i32 2, %71
   %73 = sext i32 %72 to i64
@@ -101901,7 +101853,7 @@ then17:                                           ; preds = %then13
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
   %85 = getelementptr i8, ptr %84, i64 0
   %86 = load ptr, ptr %self, align 8
-  %87 = getelementptr %215, ptr %86, i32 0, i32 21
+  %87 = getelementptr %216, ptr %86, i32 0, i32 21
   %88 = getelementptr %52, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
   %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.656", i64 %89)
@@ -101971,7 +101923,7 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %215, ptr %4, i32 0, i32 18
+  %5 = getelementptr %216, ptr %4, i32 0, i32 18
   %6 = getelementptr %51, ptr %5, i32 0, i32 1
   %7 = load i64, ptr %6, align 8
   store i64 0, ptr %i, align 8
@@ -101988,7 +101940,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %215, ptr %14, i32 0, i32 18
+  %15 = getelementptr %216, ptr %14, i32 0, i32 18
   %16 = getelementptr %51, ptr %15, i32 0, i32 0
   %17 = load ptr, ptr %16, align 8
   %18 = load i64, ptr %i, align 8
@@ -101999,7 +101951,7 @@ forbody:                                          ; preds = %forcond
   %22 = load ptr, ptr %item, align 8
   %23 = call i32 @"$Sequence.most_tokens_computed"(ptr %22)
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %215, ptr %24, i32 0, i32 2
+  %25 = getelementptr %216, ptr %24, i32 0, i32 2
   %26 = getelementptr %38, ptr %25, i32 0, i32 1
   %27 = load i32, ptr %26, align 4
   %28 = call i32 @"$Sequence.pages_for"(ptr %21, i32 %23, i32 %27)
@@ -102152,28 +102104,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$5442" = alloca ptr, align 8
+  %"$5444" = alloca ptr, align 8
+  %"$5443" = alloca ptr, align 8
+  %"$5442" = alloca i32, align 4
   %"$5441" = alloca ptr, align 8
-  %"$5440" = alloca i32, align 4
-  %"$5439" = alloca ptr, align 8
-  %"$5438" = alloca ptr, align 8
-  %"$5437" = alloca i32, align 4
+  %"$5440" = alloca ptr, align 8
+  %"$5439" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5437", align 4
-  store ptr %2, ptr %"$5438", align 8
-  store ptr %3, ptr %"$5439", align 8
-  store i32 %4, ptr %"$5440", align 4
-  store ptr %5, ptr %"$5441", align 8
-  store ptr %6, ptr %"$5442", align 8
+  store i32 %1, ptr %"$5439", align 4
+  store ptr %2, ptr %"$5440", align 8
+  store ptr %3, ptr %"$5441", align 8
+  store i32 %4, ptr %"$5442", align 4
+  store ptr %5, ptr %"$5443", align 8
+  store ptr %6, ptr %"$5444", align 8
   %7 = load ptr, ptr %"$handle", align 8
-  %8 = getelementptr %214, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$5437", align 4
-  %10 = load ptr, ptr %"$5438", align 8
-  %11 = load ptr, ptr %"$5439", align 8
-  %12 = load i32, ptr %"$5440", align 4
-  %13 = load ptr, ptr %"$5441", align 8
-  %14 = load ptr, ptr %"$5442", align 8
+  %8 = getelementptr %215, ptr %7, i32 0, i32 0
+  %9 = load i32, ptr %"$5439", align 4
+  %10 = load ptr, ptr %"$5440", align 8
+  %11 = load ptr, ptr %"$5441", align 8
+  %12 = load i32, ptr %"$5442", align 4
+  %13 = load ptr, ptr %"$5443", align 8
+  %14 = load ptr, ptr %"$5444", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -102672,7 +102624,7 @@ entry:
   store ptr %5, ptr %tokens, align 8
   store ptr %6, ptr %message, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %215, ptr %11, i32 0, i32 4
+  %12 = getelementptr %216, ptr %11, i32 0, i32 4
   %13 = getelementptr %47, ptr %12, i32 0, i32 11
   %14 = getelementptr %32, ptr %13, i32 0, i32 3
   %15 = load i32, ptr %14, align 4
@@ -102774,7 +102726,7 @@ else6:                                            ; preds = %merge
 merge4:                                           ; preds = %else6, %dead11
   %62 = load i32, ptr %num_states, align 4
   %63 = load ptr, ptr %self, align 8
-  %64 = getelementptr %215, ptr %63, i32 0, i32 4
+  %64 = getelementptr %216, ptr %63, i32 0, i32 4
   %65 = getelementptr %47, ptr %64, i32 0, i32 11
   %66 = getelementptr %32, ptr %65, i32 0, i32 0
   %67 = load i32, ptr %66, align 4
@@ -102799,7 +102751,7 @@ then17:                                           ; preds = %then13
   %79 = getelementptr i8, ptr %78, i64 0
   %80 = load i32, ptr %num_states, align 4
   %81 = load ptr, ptr %self, align 8
-  %82 = getelementptr %215, ptr %81, i32 0, i32 4
+  %82 = getelementptr %216, ptr %81, i32 0, i32 4
   %83 = getelementptr %47, ptr %82, i32 0, i32 11
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
@@ -103115,7 +103067,7 @@ entry:
   store i32 %1, ptr %num_states, align 4
   store ptr %2, ptr %states, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %215, ptr %6, i32 0, i32 4
+  %7 = getelementptr %216, ptr %6, i32 0, i32 4
   call void @"$StepPlan.begin"(ptr %7)
   %8 = load %4, ptr %5, align 1
   %9 = load i32, ptr %num_states, align 4
@@ -103222,7 +103174,7 @@ entry:
 
 and.rhs:                                          ; preds = %entry
   %6 = load ptr, ptr %item, align 8
-  %7 = getelementptr %71, ptr %6, i32 0, i32 38
+  %7 = getelementptr %71, ptr %6, i32 0, i32 37
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br label %and.end
@@ -103261,7 +103213,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %215, ptr %13, i32 0, i32 4
+  %14 = getelementptr %216, ptr %13, i32 0, i32 4
   %15 = load ptr, ptr %item, align 8
   %16 = getelementptr %71, ptr %15, i32 0, i32 12
   %17 = load i32, ptr %16, align 4
@@ -103272,7 +103224,7 @@ then:                                             ; preds = %entry
   %22 = getelementptr %17, ptr %21, i32 0, i32 0
   %23 = load ptr, ptr %22, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %215, ptr %24, i32 0, i32 2
+  %25 = getelementptr %216, ptr %24, i32 0, i32 2
   %26 = getelementptr %38, ptr %25, i32 0, i32 1
   %27 = load i32, ptr %26, align 4
   call void @"$StepPlan.add_segment"(ptr %14, i32 %17, i32 %19, i32 1, ptr %23, i32 %27)
@@ -103281,7 +103233,7 @@ then:                                             ; preds = %entry
 
 else:                                             ; preds = %entry
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %215, ptr %29, i32 0, i32 4
+  %30 = getelementptr %216, ptr %29, i32 0, i32 4
   %31 = load ptr, ptr %item, align 8
   %32 = getelementptr %71, ptr %31, i32 0, i32 12
   %33 = load i32, ptr %32, align 4
@@ -103292,23 +103244,23 @@ else:                                             ; preds = %entry
   %38 = getelementptr %17, ptr %37, i32 0, i32 0
   %39 = load ptr, ptr %38, align 8
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %215, ptr %40, i32 0, i32 2
+  %41 = getelementptr %216, ptr %40, i32 0, i32 2
   %42 = getelementptr %38, ptr %41, i32 0, i32 1
   %43 = load i32, ptr %42, align 4
   call void @"$StepPlan.add_decode_segment"(ptr %30, i32 %33, i32 %35, ptr %39, i32 %43)
   %44 = load %4, ptr %3, align 1
   %45 = load ptr, ptr %item, align 8
-  %46 = getelementptr %71, ptr %45, i32 0, i32 38
+  %46 = getelementptr %71, ptr %45, i32 0, i32 37
   store i8 0, ptr %46, align 1
   br label %merge
 
 merge:                                            ; preds = %else, %then
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %215, ptr %47, i32 0, i32 3
+  %48 = getelementptr %216, ptr %47, i32 0, i32 3
   %49 = load ptr, ptr %item, align 8
   %50 = call i32 @"$Scheduler.add_sample_row"(ptr %48, ptr %49)
   %51 = load ptr, ptr %item, align 8
-  %52 = getelementptr %71, ptr %51, i32 0, i32 39
+  %52 = getelementptr %71, ptr %51, i32 0, i32 38
   store i32 %50, ptr %52, align 4
   ret void
 }
@@ -103334,7 +103286,7 @@ entry:
   store ptr %3, ptr %tokens, align 8
   store ptr %4, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %215, ptr %7, i32 0, i32 4
+  %8 = getelementptr %216, ptr %7, i32 0, i32 4
   %9 = getelementptr %47, ptr %8, i32 0, i32 13
   store ptr %9, ptr %outputs, align 8
   %10 = load i32, ptr %num_states, align 4
@@ -103369,7 +103321,7 @@ forbody:                                          ; preds = %forcond
   %30 = getelementptr %49, ptr %29, i32 0, i32 3
   %31 = load ptr, ptr %30, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = getelementptr %71, ptr %32, i32 0, i32 39
+  %33 = getelementptr %71, ptr %32, i32 0, i32 38
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
   %36 = getelementptr i32, ptr %31, i64 %35
@@ -103422,7 +103374,7 @@ else:                                             ; preds = %forbody
   %63 = getelementptr %49, ptr %62, i32 0, i32 2
   %64 = load ptr, ptr %63, align 8
   %65 = load ptr, ptr %item, align 8
-  %66 = getelementptr %71, ptr %65, i32 0, i32 39
+  %66 = getelementptr %71, ptr %65, i32 0, i32 38
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
   %69 = getelementptr i32, ptr %64, i64 %68
@@ -103501,7 +103453,7 @@ forbody14:                                        ; preds = %forcond13
   %108 = sext i32 %107 to i64
   %109 = getelementptr ptr, ptr %106, i64 %108
   %110 = load ptr, ptr %109, align 8
-  %111 = getelementptr %71, ptr %110, i32 0, i32 39
+  %111 = getelementptr %71, ptr %110, i32 0, i32 38
   %112 = load i32, ptr %111, align 4
   %113 = sext i32 %112 to i64
   %114 = getelementptr i32, ptr %105, i64 %113
@@ -103537,19 +103489,19 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_set_masks(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
+  %"$5414" = alloca ptr, align 8
+  %"$5413" = alloca i32, align 4
   %"$5412" = alloca ptr, align 8
-  %"$5411" = alloca i32, align 4
-  %"$5410" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5410", align 8
-  store i32 %2, ptr %"$5411", align 4
-  store ptr %3, ptr %"$5412", align 8
+  store ptr %1, ptr %"$5412", align 8
+  store i32 %2, ptr %"$5413", align 4
+  store ptr %3, ptr %"$5414", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = getelementptr %214, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5410", align 8
-  %7 = load i32, ptr %"$5411", align 4
-  %8 = load ptr, ptr %"$5412", align 8
+  %5 = getelementptr %215, ptr %4, i32 0, i32 0
+  %6 = load ptr, ptr %"$5412", align 8
+  %7 = load i32, ptr %"$5413", align 4
+  %8 = load ptr, ptr %"$5414", align 8
   %9 = call i32 @"$Loop.set_masks.852"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
@@ -103643,7 +103595,7 @@ merge:                                            ; preds = %else, %dead
   %44 = call i32 @"$Loop.give_masks.853"(ptr %40, ptr %41, i32 %42, ptr %43)
   store i32 %44, ptr %code, align 4
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %215, ptr %45, i32 0, i32 7
+  %46 = getelementptr %216, ptr %45, i32 0, i32 7
   %47 = call i32 @pthread_cond_signal(ptr %46)
   %48 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock.776"(ptr %48)
@@ -103844,7 +103796,7 @@ merge4:                                           ; preds = %else6, %dead7
   call void @"$Sequence.give_mask"(ptr %44, ptr %47, i64 %48)
   %49 = load %4, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
-  %51 = getelementptr %215, ptr %50, i32 0, i32 14
+  %51 = getelementptr %216, ptr %50, i32 0, i32 14
   store i8 1, ptr %51, align 1
   ret i32 0
 
@@ -103915,7 +103867,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %29 = load i32, ptr %index, align 4
   %30 = load ptr, ptr %item, align 8
-  %31 = getelementptr %71, ptr %30, i32 0, i32 30
+  %31 = getelementptr %71, ptr %30, i32 0, i32 29
   %32 = load i32, ptr %31, align 4
   %33 = icmp ne i32 %29, %32
   %34 = zext i1 %33 to i8
@@ -103941,7 +103893,7 @@ then9:                                            ; preds = %then5
   %47 = getelementptr %71, ptr %46, i32 0, i32 0
   %48 = load i64, ptr %47, align 8
   %49 = load ptr, ptr %item, align 8
-  %50 = getelementptr %71, ptr %49, i32 0, i32 30
+  %50 = getelementptr %71, ptr %49, i32 0, i32 29
   %51 = load i32, ptr %50, align 4
   %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.671", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
@@ -103967,7 +103919,7 @@ else6:                                            ; preds = %merge
 merge4:                                           ; preds = %else6, %dead11
   %58 = load i32, ptr %index, align 4
   %59 = load ptr, ptr %item, align 8
-  %60 = getelementptr %71, ptr %59, i32 0, i32 32
+  %60 = getelementptr %71, ptr %59, i32 0, i32 31
   %61 = load i32, ptr %60, align 4
   %62 = icmp sgt i32 %58, %61
   %63 = zext i1 %62 to i8
@@ -103993,7 +103945,7 @@ then17:                                           ; preds = %then13
   %76 = getelementptr %71, ptr %75, i32 0, i32 0
   %77 = load i64, ptr %76, align 8
   %78 = load ptr, ptr %item, align 8
-  %79 = getelementptr %71, ptr %78, i32 0, i32 32
+  %79 = getelementptr %71, ptr %78, i32 0, i32 31
   %80 = load i32, ptr %79, align 4
   %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.672", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
@@ -104025,19 +103977,19 @@ dead20:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
+  %"$5404" = alloca ptr, align 8
+  %"$5403" = alloca ptr, align 8
   %"$5402" = alloca ptr, align 8
-  %"$5401" = alloca ptr, align 8
-  %"$5400" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5400", align 8
-  store ptr %2, ptr %"$5401", align 8
-  store ptr %3, ptr %"$5402", align 8
+  store ptr %1, ptr %"$5402", align 8
+  store ptr %2, ptr %"$5403", align 8
+  store ptr %3, ptr %"$5404", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = getelementptr %214, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5400", align 8
-  %7 = load ptr, ptr %"$5401", align 8
-  %8 = load ptr, ptr %"$5402", align 8
+  %5 = getelementptr %215, ptr %4, i32 0, i32 0
+  %6 = load ptr, ptr %"$5402", align 8
+  %7 = load ptr, ptr %"$5403", align 8
+  %8 = load ptr, ptr %"$5404", align 8
   %9 = call i32 @"$Loop.submit.856"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
@@ -104080,7 +104032,7 @@ entry:
   %17 = load %4, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %215, ptr %19, i32 0, i32 1
+  %20 = getelementptr %216, ptr %19, i32 0, i32 1
   %21 = load ptr, ptr %20, align 8
   %22 = load ptr, ptr %message, align 8
   %23 = call i32 @"$request.copy"(ptr %18, ptr %21, ptr %limits, ptr %item, ptr %22)
@@ -104254,7 +104206,7 @@ else9:                                            ; preds = %merge2
 
 merge7:                                           ; preds = %else9, %dead10
   %38 = load ptr, ptr %item, align 8
-  %39 = getelementptr %71, ptr %38, i32 0, i32 26
+  %39 = getelementptr %71, ptr %38, i32 0, i32 25
   %40 = load i32, ptr %39, align 4
   %41 = icmp sgt i32 %40, 0
   %42 = zext i1 %41 to i8
@@ -104311,25 +104263,25 @@ else22:                                           ; preds = %merge11
 
 merge20:                                          ; preds = %else22, %dead23
   %60 = load ptr, ptr %self, align 8
-  %61 = getelementptr %215, ptr %60, i32 0, i32 23
+  %61 = getelementptr %216, ptr %60, i32 0, i32 23
   %62 = load i64, ptr %61, align 8
   %63 = load ptr, ptr %item, align 8
   %64 = getelementptr %71, ptr %63, i32 0, i32 0
   store i64 %62, ptr %64, align 8
   %65 = load ptr, ptr %self, align 8
-  %66 = getelementptr %215, ptr %65, i32 0, i32 23
+  %66 = getelementptr %216, ptr %65, i32 0, i32 23
   %67 = load i64, ptr %66, align 8
   %68 = add i64 %67, 1
   %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %215, ptr %69, i32 0, i32 23
+  %70 = getelementptr %216, ptr %69, i32 0, i32 23
   store i64 %68, ptr %70, align 8
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %215, ptr %71, i32 0, i32 17
+  %72 = getelementptr %216, ptr %71, i32 0, i32 17
   %73 = load ptr, ptr %item, align 8
   call void @"$append"(ptr %72, ptr %73)
   %74 = load %4, ptr %5, align 1
   %75 = load ptr, ptr %self, align 8
-  %76 = getelementptr %215, ptr %75, i32 0, i32 18
+  %76 = getelementptr %216, ptr %75, i32 0, i32 18
   %77 = load ptr, ptr %item, align 8
   call void @"$append"(ptr %76, ptr %77)
   %78 = load %4, ptr %4, align 1
@@ -104341,7 +104293,7 @@ merge20:                                          ; preds = %else22, %dead23
 
 then25:                                           ; preds = %merge20
   %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %215, ptr %83, i32 0, i32 19
+  %84 = getelementptr %216, ptr %83, i32 0, i32 19
   %85 = load ptr, ptr %item, align 8
   call void @"$append"(ptr %84, ptr %85)
   %86 = load %4, ptr %3, align 1
@@ -104352,7 +104304,7 @@ else26:                                           ; preds = %merge20
 
 merge24:                                          ; preds = %else26, %then25
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %215, ptr %87, i32 0, i32 7
+  %88 = getelementptr %216, ptr %87, i32 0, i32 7
   %89 = call i32 @pthread_cond_signal(ptr %88)
   ret i32 0
 
@@ -104369,11 +104321,11 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %215, ptr %3, i32 0, i32 18
+  %4 = getelementptr %216, ptr %3, i32 0, i32 18
   %5 = getelementptr %51, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %215, ptr %7, i32 0, i32 20
+  %8 = getelementptr %216, ptr %7, i32 0, i32 20
   %9 = load i32, ptr %8, align 4
   %10 = sext i32 %9 to i64
   %11 = icmp sge i64 %6, %10
@@ -104396,15 +104348,15 @@ then2:                                            ; preds = %then
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
   %22 = getelementptr i8, ptr %21, i64 0
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %215, ptr %23, i32 0, i32 18
+  %24 = getelementptr %216, ptr %23, i32 0, i32 18
   %25 = getelementptr %51, ptr %24, i32 0, i32 1
   %26 = load i64, ptr %25, align 8
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %215, ptr %27, i32 0, i32 2
+  %28 = getelementptr %216, ptr %27, i32 0, i32 2
   %29 = getelementptr %38, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %215, ptr %31, i32 0, i32 2
+  %32 = getelementptr %216, ptr %31, i32 0, i32 2
   %33 = getelementptr %38, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
   %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.710", i64 %26, i32 %30, i32 %34)
@@ -104445,7 +104397,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %215, ptr %3, i32 0, i32 25
+  %4 = getelementptr %216, ptr %3, i32 0, i32 25
   %5 = load ptr, ptr %4, align 8
   %6 = icmp ne ptr %5, null
   %7 = zext i1 %6 to i8
@@ -104463,13 +104415,13 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %215, ptr %9, i32 0, i32 2
+  %10 = getelementptr %216, ptr %9, i32 0, i32 2
   %11 = getelementptr %38, ptr %10, i32 0, i32 10
   %12 = getelementptr %32, ptr %11, i32 0, i32 3
   %13 = load i32, ptr %12, align 4
   %14 = sext i32 %13 to i64
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %215, ptr %15, i32 0, i32 2
+  %16 = getelementptr %216, ptr %15, i32 0, i32 2
   %17 = getelementptr %38, ptr %16, i32 0, i32 10
   %18 = getelementptr %32, ptr %17, i32 0, i32 6
   %19 = load i32, ptr %18, align 4
@@ -104480,10 +104432,10 @@ merge:                                            ; preds = %else, %dead
   %23 = mul i64 %22, 4
   %24 = call ptr @malloc(i64 %23)
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %215, ptr %25, i32 0, i32 25
+  %26 = getelementptr %216, ptr %25, i32 0, i32 25
   store ptr %24, ptr %26, align 8
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %215, ptr %27, i32 0, i32 25
+  %28 = getelementptr %216, ptr %27, i32 0, i32 25
   %29 = load ptr, ptr %28, align 8
   %30 = icmp eq ptr %29, null
   %31 = zext i1 %30 to i8
@@ -104505,7 +104457,7 @@ then5:                                            ; preds = %then2
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %215, ptr %42, i32 0, i32 2
+  %43 = getelementptr %216, ptr %42, i32 0, i32 2
   %44 = getelementptr %38, ptr %43, i32 0, i32 10
   %45 = getelementptr %32, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
@@ -104549,7 +104501,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %215, ptr %3, i32 0, i32 10
+  %4 = getelementptr %216, ptr %3, i32 0, i32 10
   %5 = load i8, ptr %4, align 1
   %6 = trunc i8 %5 to i1
   br i1 %6, label %then, label %else
@@ -104567,7 +104519,7 @@ merge:                                            ; preds = %else, %dead
   %7 = call i32 @sigfillset(ptr %all)
   %8 = call i32 @pthread_sigmask(i32 2, ptr %all, ptr %previous)
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %215, ptr %9, i32 0, i32 9
+  %10 = getelementptr %216, ptr %9, i32 0, i32 9
   %11 = load ptr, ptr %self, align 8
   %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.861", ptr %11)
   store i32 %12, ptr %code, align 4
@@ -104617,7 +104569,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %215, ptr %35, i32 0, i32 10
+  %36 = getelementptr %216, ptr %35, i32 0, i32 10
   store i8 1, ptr %36, align 1
   ret i32 0
 
@@ -104662,14 +104614,14 @@ condition:                                        ; preds = %whilebody, %entry
 
 whilebody:                                        ; preds = %condition
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %215, ptr %10, i32 0, i32 5
+  %11 = getelementptr %216, ptr %10, i32 0, i32 5
   call void @"$Turnstile.enter"(ptr %11)
   %12 = load %4, ptr %5, align 1
   %13 = load ptr, ptr %self, align 8
   call void @"$Loop.iterate.810"(ptr %13)
   %14 = load %4, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %215, ptr %15, i32 0, i32 5
+  %16 = getelementptr %216, ptr %15, i32 0, i32 5
   call void @"$Turnstile.leave"(ptr %16)
   %17 = load %4, ptr %3, align 1
   br label %condition
@@ -104679,7 +104631,7 @@ merge:                                            ; preds = %condition
   call void @"$Loop.enter_turn.780"(ptr %18)
   %19 = load %4, ptr %2, align 1
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %215, ptr %20, i32 0, i32 5
+  %21 = getelementptr %216, ptr %20, i32 0, i32 5
   call void @"$Turnstile.leave"(ptr %21)
   %22 = load %4, ptr %1, align 1
   ret void
@@ -104697,9 +104649,9 @@ entry:
   call void @"$Loop.lock.774"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %215, ptr %5, i32 0, i32 21
+  %6 = getelementptr %216, ptr %5, i32 0, i32 21
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %215, ptr %7, i32 0, i32 20
+  %8 = getelementptr %216, ptr %7, i32 0, i32 20
   %9 = load i32, ptr %8, align 4
   %10 = mul i32 2, %9
   %11 = sext i32 %10 to i64
@@ -104710,28 +104662,28 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %215, ptr %14, i32 0, i32 11
+  %15 = getelementptr %216, ptr %14, i32 0, i32 11
   %16 = load i8, ptr %15, align 1
   %17 = trunc i8 %16 to i1
   br i1 %17, label %merge, label %and.lhs.true
 
 whilebody:                                        ; preds = %and.lhs.true1, %and.lhs.true
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %215, ptr %18, i32 0, i32 7
+  %19 = getelementptr %216, ptr %18, i32 0, i32 7
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %215, ptr %20, i32 0, i32 6
+  %21 = getelementptr %216, ptr %20, i32 0, i32 6
   %22 = load i8, ptr %has_room, align 1
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %215, ptr %23, i32 0, i32 24
+  %24 = getelementptr %216, ptr %23, i32 0, i32 24
   %25 = load i64, ptr %24, align 8
   %26 = trunc i8 %22 to i1
   %27 = select i1 %26, i64 %25, i64 0
   %28 = call zeroext i1 @"$threads.wait_until"(ptr %19, ptr %21, i64 %27)
   %29 = zext i1 %28 to i8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %215, ptr %30, i32 0, i32 21
+  %31 = getelementptr %216, ptr %30, i32 0, i32 21
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %215, ptr %32, i32 0, i32 20
+  %33 = getelementptr %216, ptr %32, i32 0, i32 20
   %34 = load i32, ptr %33, align 4
   %35 = mul i32 2, %34
   %36 = sext i32 %35 to i64
@@ -104742,7 +104694,7 @@ whilebody:                                        ; preds = %and.lhs.true1, %and
 
 merge:                                            ; preds = %and.lhs.true1, %condition
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %215, ptr %39, i32 0, i32 11
+  %40 = getelementptr %216, ptr %39, i32 0, i32 11
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
@@ -104775,14 +104727,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %215, ptr %1, i32 0, i32 12
+  %2 = getelementptr %216, ptr %1, i32 0, i32 12
   %3 = load i8, ptr %2, align 1
   %4 = trunc i8 %3 to i1
   br i1 %4, label %or.end, label %or.lhs.false2
 
 or.rhs:                                           ; preds = %or.lhs.false
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %215, ptr %5, i32 0, i32 24
+  %6 = getelementptr %216, ptr %5, i32 0, i32 24
   %7 = load i64, ptr %6, align 8
   %8 = icmp sgt i64 %7, 0
   %9 = zext i1 %8 to i8
@@ -104791,7 +104743,7 @@ or.rhs:                                           ; preds = %or.lhs.false
 
 or.lhs.false:                                     ; preds = %or.lhs.false1
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %215, ptr %11, i32 0, i32 17
+  %12 = getelementptr %216, ptr %11, i32 0, i32 17
   %13 = getelementptr %51, ptr %12, i32 0, i32 1
   %14 = load i64, ptr %13, align 8
   %15 = icmp sgt i64 %14, 0
@@ -104801,14 +104753,14 @@ or.lhs.false:                                     ; preds = %or.lhs.false1
 
 or.lhs.false1:                                    ; preds = %or.lhs.false2
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %215, ptr %18, i32 0, i32 14
+  %19 = getelementptr %216, ptr %18, i32 0, i32 14
   %20 = load i8, ptr %19, align 1
   %21 = trunc i8 %20 to i1
   br i1 %21, label %or.end, label %or.lhs.false
 
 or.lhs.false2:                                    ; preds = %entry
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %215, ptr %22, i32 0, i32 13
+  %23 = getelementptr %216, ptr %22, i32 0, i32 13
   %24 = load i8, ptr %23, align 1
   %25 = trunc i8 %24 to i1
   br i1 %25, label %or.end, label %or.lhs.false1
@@ -104816,7 +104768,7 @@ or.lhs.false2:                                    ; preds = %entry
 and.rhs:                                          ; preds = %or.rhs
   %26 = call i64 @"$threads.now_ns"()
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %215, ptr %27, i32 0, i32 24
+  %28 = getelementptr %216, ptr %27, i32 0, i32 24
   %29 = load i64, ptr %28, align 8
   %30 = icmp sge i64 %26, %29
   %31 = zext i1 %30 to i8
@@ -104841,13 +104793,13 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$5418" = alloca i64, align 8
+  %"$5420" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5418", align 8
+  store i64 %1, ptr %"$5420", align 8
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = getelementptr %214, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$5418", align 8
+  %3 = getelementptr %215, ptr %2, i32 0, i32 0
+  %4 = load i64, ptr %"$5420", align 8
   %5 = call i32 @"$Loop.wait.865"(ptr %3, i64 %4)
   ret i32 %5
 
@@ -104899,7 +104851,7 @@ and.lhs.true:                                     ; preds = %entry
 
 condition:                                        ; preds = %whilebody, %merge
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %215, ptr %17, i32 0, i32 21
+  %18 = getelementptr %216, ptr %17, i32 0, i32 21
   %19 = getelementptr %52, ptr %18, i32 0, i32 4
   %20 = load i64, ptr %19, align 8
   %21 = icmp eq i64 %20, 0
@@ -104909,9 +104861,9 @@ condition:                                        ; preds = %whilebody, %merge
 
 whilebody:                                        ; preds = %and.lhs.true2
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %215, ptr %24, i32 0, i32 8
+  %25 = getelementptr %216, ptr %24, i32 0, i32 8
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %215, ptr %26, i32 0, i32 6
+  %27 = getelementptr %216, ptr %26, i32 0, i32 6
   %28 = load i64, ptr %time_ns, align 8
   %29 = call zeroext i1 @"$threads.wait_until"(ptr %25, ptr %27, i64 %28)
   %30 = zext i1 %29 to i8
@@ -104920,7 +104872,7 @@ whilebody:                                        ; preds = %and.lhs.true2
 
 merge1:                                           ; preds = %and.lhs.true2, %condition
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %215, ptr %31, i32 0, i32 21
+  %32 = getelementptr %216, ptr %31, i32 0, i32 21
   %33 = getelementptr %52, ptr %32, i32 0, i32 4
   %34 = load i64, ptr %33, align 8
   %35 = icmp sgt i64 %34, 0
@@ -104965,7 +104917,7 @@ entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
   %num_wrong = alloca i64, align 8
-  %blocks = alloca %220, align 8
+  %blocks = alloca %221, align 8
   %arena = alloca %10, align 8
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -105020,7 +104972,7 @@ merge1:                                           ; preds = %else, %then
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %30 = getelementptr %220, ptr %blocks, i32 0, i32 1
+  %30 = getelementptr %221, ptr %blocks, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
   store i64 0, ptr %i3, align 8
   br label %forcond4
@@ -105115,13 +105067,13 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %220, ptr %1, i32 0, i32 0
+  %2 = getelementptr %221, ptr %1, i32 0, i32 0
   store ptr null, ptr %2, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %220, ptr %3, i32 0, i32 1
+  %4 = getelementptr %221, ptr %3, i32 0, i32 1
   store i64 0, ptr %4, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %220, ptr %5, i32 0, i32 2
+  %6 = getelementptr %221, ptr %5, i32 0, i32 2
   store i64 0, ptr %6, align 8
   ret void
 }
@@ -105134,7 +105086,7 @@ entry:
   store ptr %1, ptr %value, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %220, ptr %3, i32 0, i32 1
+  %4 = getelementptr %221, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
   %7 = call zeroext i1 @"$Vector.reserve.868"(ptr %2, i64 %6)
@@ -105154,19 +105106,19 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %10 = load ptr, ptr %value, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %220, ptr %11, i32 0, i32 0
+  %12 = getelementptr %221, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %220, ptr %14, i32 0, i32 1
+  %15 = getelementptr %221, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   %17 = getelementptr ptr, ptr %13, i64 %16
   store ptr %10, ptr %17, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %220, ptr %18, i32 0, i32 1
+  %19 = getelementptr %221, ptr %18, i32 0, i32 1
   %20 = load i64, ptr %19, align 8
   %21 = add i64 %20, 1
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %220, ptr %22, i32 0, i32 1
+  %23 = getelementptr %221, ptr %22, i32 0, i32 1
   store i64 %21, ptr %23, align 8
   ret i1 true
 
@@ -105184,7 +105136,7 @@ entry:
   store i64 %1, ptr %capacity, align 8
   %2 = load i64, ptr %capacity, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %220, ptr %3, i32 0, i32 2
+  %4 = getelementptr %221, ptr %3, i32 0, i32 2
   %5 = load i64, ptr %4, align 8
   %6 = icmp sle i64 %2, %5
   %7 = zext i1 %6 to i8
@@ -105202,7 +105154,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %220, ptr %9, i32 0, i32 2
+  %10 = getelementptr %221, ptr %9, i32 0, i32 2
   %11 = load i64, ptr %10, align 8
   %12 = mul i64 %11, 2
   store i64 %12, ptr %grown, align 8
@@ -105237,7 +105189,7 @@ else6:                                            ; preds = %merge1
 
 merge4:                                           ; preds = %else6, %then5
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %220, ptr %23, i32 0, i32 0
+  %24 = getelementptr %221, ptr %23, i32 0, i32 0
   %25 = load ptr, ptr %24, align 8
   %26 = load i64, ptr %grown, align 8
   %27 = mul i64 %26, 8
@@ -105261,11 +105213,11 @@ else9:                                            ; preds = %merge4
 merge7:                                           ; preds = %else9, %dead10
   %33 = load ptr, ptr %data, align 8
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %220, ptr %34, i32 0, i32 0
+  %35 = getelementptr %221, ptr %34, i32 0, i32 0
   store ptr %33, ptr %35, align 8
   %36 = load i64, ptr %grown, align 8
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %220, ptr %37, i32 0, i32 2
+  %38 = getelementptr %221, ptr %37, i32 0, i32 2
   store i64 %36, ptr %38, align 8
   ret i1 true
 
@@ -105296,7 +105248,7 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %then
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %220, ptr %8, i32 0, i32 0
+  %9 = getelementptr %221, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   %11 = load i64, ptr %index, align 8
   %12 = getelementptr ptr, ptr %10, i64 %11
@@ -105305,7 +105257,7 @@ merge:                                            ; preds = %else, %then
 or.lhs.false:                                     ; preds = %entry
   %13 = load i64, ptr %index, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %220, ptr %14, i32 0, i32 1
+  %15 = getelementptr %221, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   %17 = icmp sge i64 %13, %16
   %18 = zext i1 %17 to i8
@@ -105323,7 +105275,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %220, ptr %3, i32 0, i32 0
+  %4 = getelementptr %221, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
@@ -105349,7 +105301,7 @@ entry:
   %num_wrong = alloca i64, align 8
   %10 = alloca %4, align 8
   %11 = alloca %4, align 8
-  %map = alloca %221, align 8
+  %map = alloca %222, align 8
   %arena = alloca %10, align 8
   %count = alloca i64, align 8
   store i64 %0, ptr %count, align 8
@@ -105405,8 +105357,8 @@ merge1:                                           ; preds = %else, %then
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %37 = getelementptr %221, ptr %map, i32 0, i32 1
-  %38 = getelementptr %222, ptr %37, i32 0, i32 1
+  %37 = getelementptr %222, ptr %map, i32 0, i32 1
+  %38 = getelementptr %223, ptr %37, i32 0, i32 1
   %39 = load i64, ptr %38, align 8
   %40 = load i64, ptr %count, align 8
   %41 = icmp ne i64 %39, %40
@@ -105502,14 +105454,14 @@ entry:
   %4 = call { i64, i64 } @"$hash.process_key"()
   store { i64, i64 } %4, ptr %3, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %221, ptr %5, i32 0, i32 0
+  %6 = getelementptr %222, ptr %5, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %3, i64 16, i1 false)
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %221, ptr %7, i32 0, i32 1
+  %8 = getelementptr %222, ptr %7, i32 0, i32 1
   call void @"$Vector.init.872"(ptr %8)
   %9 = load %4, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %221, ptr %10, i32 0, i32 2
+  %11 = getelementptr %222, ptr %10, i32 0, i32 2
   call void @"$Vector.init"(ptr %11)
   %12 = load %4, ptr %1, align 1
   ret void
@@ -105520,13 +105472,13 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %222, ptr %1, i32 0, i32 0
+  %2 = getelementptr %223, ptr %1, i32 0, i32 0
   store ptr null, ptr %2, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %222, ptr %3, i32 0, i32 1
+  %4 = getelementptr %223, ptr %3, i32 0, i32 1
   store i64 0, ptr %4, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %222, ptr %5, i32 0, i32 2
+  %6 = getelementptr %223, ptr %5, i32 0, i32 2
   store i64 0, ptr %6, align 8
   ret void
 }
@@ -105677,8 +105629,8 @@ entry:
   %6 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 1
   store i64 %2, ptr %6, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %221, ptr %7, i32 0, i32 1
-  %9 = getelementptr %222, ptr %8, i32 0, i32 1
+  %8 = getelementptr %222, ptr %7, i32 0, i32 1
+  %9 = getelementptr %223, ptr %8, i32 0, i32 1
   %10 = load i64, ptr %9, align 8
   %11 = icmp eq i64 %10, 0
   %12 = zext i1 %11 to i8
@@ -105696,7 +105648,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %221, ptr %14, i32 0, i32 2
+  %15 = getelementptr %222, ptr %14, i32 0, i32 2
   %16 = getelementptr %17, ptr %15, i32 0, i32 0
   %17 = load ptr, ptr %16, align 8
   %18 = load ptr, ptr %self, align 8
@@ -105734,11 +105686,11 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead4
   %36 = load ptr, ptr %self, align 8
-  %37 = getelementptr %221, ptr %36, i32 0, i32 1
+  %37 = getelementptr %222, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %index, align 4
   %39 = sext i32 %38 to i64
   %40 = call ptr @"$Vector.at.876"(ptr %37, i64 %39)
-  %41 = getelementptr %223, ptr %40, i32 0, i32 2
+  %41 = getelementptr %224, ptr %40, i32 0, i32 2
   ret ptr %41
 
 dead5:                                            ; No predecessors!
@@ -105763,7 +105715,7 @@ entry:
   store i64 %2, ptr %7, align 8
   store i64 %3, ptr %hash, align 8
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %221, ptr %8, i32 0, i32 2
+  %9 = getelementptr %222, ptr %8, i32 0, i32 2
   %10 = getelementptr %17, ptr %9, i32 0, i32 1
   %11 = load i64, ptr %10, align 8
   %12 = sub i64 %11, 1
@@ -105776,7 +105728,7 @@ entry:
 
 condition:                                        ; preds = %merge2, %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %221, ptr %16, i32 0, i32 2
+  %17 = getelementptr %222, ptr %16, i32 0, i32 2
   %18 = getelementptr %17, ptr %17, i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
   %20 = load i64, ptr %position, align 8
@@ -105789,9 +105741,9 @@ condition:                                        ; preds = %merge2, %entry
 
 whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %221, ptr %26, i32 0, i32 1
+  %27 = getelementptr %222, ptr %26, i32 0, i32 1
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %221, ptr %28, i32 0, i32 2
+  %29 = getelementptr %222, ptr %28, i32 0, i32 2
   %30 = getelementptr %17, ptr %29, i32 0, i32 0
   %31 = load ptr, ptr %30, align 8
   %32 = load i64, ptr %position, align 8
@@ -105801,7 +105753,7 @@ whilebody:                                        ; preds = %condition
   %36 = call ptr @"$Vector.at.876"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
-  %38 = getelementptr %223, ptr %37, i32 0, i32 1
+  %38 = getelementptr %224, ptr %37, i32 0, i32 1
   %39 = load i64, ptr %38, align 8
   %40 = load i64, ptr %hash, align 8
   %41 = icmp eq i64 %39, %40
@@ -105815,7 +105767,7 @@ then:                                             ; preds = %and.lhs.true
 
 and.lhs.true:                                     ; preds = %whilebody
   %45 = load ptr, ptr %entry1, align 8
-  %46 = getelementptr %223, ptr %45, i32 0, i32 0
+  %46 = getelementptr %224, ptr %45, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>", ptr align 8 %key, i64 16, i1 false)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %46, i64 16, i1 false)
   %47 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 0
@@ -105877,16 +105829,16 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %then
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %222, ptr %8, i32 0, i32 0
+  %9 = getelementptr %223, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   %11 = load i64, ptr %index, align 8
-  %12 = getelementptr %223, ptr %10, i64 %11
+  %12 = getelementptr %224, ptr %10, i64 %11
   ret ptr %12
 
 or.lhs.false:                                     ; preds = %entry
   %13 = load i64, ptr %index, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %222, ptr %14, i32 0, i32 1
+  %15 = getelementptr %223, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   %17 = icmp sge i64 %13, %16
   %18 = zext i1 %17 to i8
@@ -105908,7 +105860,7 @@ entry:
   %5 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 1
   store i64 %2, ptr %5, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %221, ptr %6, i32 0, i32 0
+  %7 = getelementptr %222, ptr %6, i32 0, i32 0
   %8 = getelementptr %58, ptr %key, i32 0, i32 0
   %9 = load ptr, ptr %8, align 8
   %10 = getelementptr %58, ptr %key, i32 0, i32 1
@@ -105927,10 +105879,10 @@ dead:                                             ; No predecessors!
 
 define internal zeroext i1 @"$Map.insert.878"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
-  %4 = alloca %223, align 8
-  %5 = alloca %223, align 8
-  %6 = alloca %224, align 8
-  %"<structcast>" = alloca %224, align 8
+  %4 = alloca %224, align 8
+  %5 = alloca %224, align 8
+  %6 = alloca %225, align 8
+  %"<structcast>" = alloca %225, align 8
   %position = alloca i64, align 8
   %7 = alloca %58, align 8
   %hashed = alloca i64, align 8
@@ -105946,8 +105898,8 @@ entry:
   store i64 %3, ptr %value, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %221, ptr %12, i32 0, i32 1
-  %14 = getelementptr %222, ptr %13, i32 0, i32 1
+  %13 = getelementptr %222, ptr %12, i32 0, i32 1
+  %14 = getelementptr %223, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
   %17 = call zeroext i1 @"$Map.reserve.879"(ptr %11, i64 %16)
@@ -105983,7 +105935,7 @@ merge:                                            ; preds = %else, %dead
   %32 = call i64 @"$Map.position.875"(ptr %26, i64 %29, i64 %31, i64 %27)
   store i64 %32, ptr %position, align 8
   %33 = load ptr, ptr %self, align 8
-  %34 = getelementptr %221, ptr %33, i32 0, i32 2
+  %34 = getelementptr %222, ptr %33, i32 0, i32 2
   %35 = getelementptr %17, ptr %34, i32 0, i32 0
   %36 = load ptr, ptr %35, align 8
   %37 = load i64, ptr %position, align 8
@@ -105997,9 +105949,9 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %43 = load i64, ptr %value, align 8
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %221, ptr %44, i32 0, i32 1
+  %45 = getelementptr %222, ptr %44, i32 0, i32 1
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %221, ptr %46, i32 0, i32 2
+  %47 = getelementptr %222, ptr %46, i32 0, i32 2
   %48 = getelementptr %17, ptr %47, i32 0, i32 0
   %49 = load ptr, ptr %48, align 8
   %50 = load i64, ptr %position, align 8
@@ -106007,7 +105959,7 @@ then2:                                            ; preds = %merge
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
   %54 = call ptr @"$Vector.at.876"(ptr %45, i64 %53)
-  %55 = getelementptr %223, ptr %54, i32 0, i32 2
+  %55 = getelementptr %224, ptr %54, i32 0, i32 2
   store i64 %43, ptr %55, align 8
   ret i1 true
 
@@ -106019,32 +105971,32 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead4
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %221, ptr %56, i32 0, i32 1
+  %57 = getelementptr %222, ptr %56, i32 0, i32 1
   %58 = load %58, ptr %key, align 8
   %59 = load i64, ptr %hashed, align 8
   %60 = load i64, ptr %value, align 8
-  %61 = getelementptr %224, ptr %6, i32 0, i32 0
+  %61 = getelementptr %225, ptr %6, i32 0, i32 0
   store %58 %58, ptr %61, align 8
-  %62 = getelementptr %224, ptr %6, i32 0, i32 1
+  %62 = getelementptr %225, ptr %6, i32 0, i32 1
   store i64 %59, ptr %62, align 8
-  %63 = getelementptr %224, ptr %6, i32 0, i32 2
+  %63 = getelementptr %225, ptr %6, i32 0, i32 2
   store i64 %60, ptr %63, align 8
-  %64 = load %224, ptr %6, align 8
-  store %224 %64, ptr %"<structcast>", align 8
-  %65 = getelementptr %223, ptr %5, i32 0, i32 0
-  %66 = getelementptr %224, ptr %"<structcast>", i32 0, i32 0
+  %64 = load %225, ptr %6, align 8
+  store %225 %64, ptr %"<structcast>", align 8
+  %65 = getelementptr %224, ptr %5, i32 0, i32 0
+  %66 = getelementptr %225, ptr %"<structcast>", i32 0, i32 0
   %67 = load %58, ptr %66, align 8
   store %58 %67, ptr %65, align 8
-  %68 = getelementptr %223, ptr %5, i32 0, i32 1
-  %69 = getelementptr %224, ptr %"<structcast>", i32 0, i32 1
+  %68 = getelementptr %224, ptr %5, i32 0, i32 1
+  %69 = getelementptr %225, ptr %"<structcast>", i32 0, i32 1
   %70 = load i64, ptr %69, align 8
   store i64 %70, ptr %68, align 8
-  %71 = getelementptr %223, ptr %5, i32 0, i32 2
-  %72 = getelementptr %224, ptr %"<structcast>", i32 0, i32 2
+  %71 = getelementptr %224, ptr %5, i32 0, i32 2
+  %72 = getelementptr %225, ptr %"<structcast>", i32 0, i32 2
   %73 = load i64, ptr %72, align 8
   store i64 %73, ptr %71, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %74 = call zeroext i1 @"$Vector.push.882"(ptr %57, ptr byval(%223) %4)
+  %74 = call zeroext i1 @"$Vector.push.882"(ptr %57, ptr byval(%224) %4)
   %75 = zext i1 %74 to i8
   %76 = trunc i8 %75 to i1
   br i1 %76, label %else7, label %then6
@@ -106060,13 +106012,13 @@ else7:                                            ; preds = %merge1
 
 merge5:                                           ; preds = %else7, %dead8
   %77 = load ptr, ptr %self, align 8
-  %78 = getelementptr %221, ptr %77, i32 0, i32 1
-  %79 = getelementptr %222, ptr %78, i32 0, i32 1
+  %78 = getelementptr %222, ptr %77, i32 0, i32 1
+  %79 = getelementptr %223, ptr %78, i32 0, i32 1
   %80 = load i64, ptr %79, align 8
   %81 = sub i64 %80, 1
   %82 = trunc i64 %81 to i32
   %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %221, ptr %83, i32 0, i32 2
+  %84 = getelementptr %222, ptr %83, i32 0, i32 2
   %85 = getelementptr %17, ptr %84, i32 0, i32 0
   %86 = load ptr, ptr %85, align 8
   %87 = load i64, ptr %position, align 8
@@ -106106,7 +106058,7 @@ whilebody:                                        ; preds = %condition
 merge:                                            ; preds = %condition
   %10 = load i64, ptr %size, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %221, ptr %11, i32 0, i32 2
+  %12 = getelementptr %222, ptr %11, i32 0, i32 2
   %13 = getelementptr %17, ptr %12, i32 0, i32 1
   %14 = load i64, ptr %13, align 8
   %15 = icmp sle i64 %10, %14
@@ -106116,7 +106068,7 @@ merge:                                            ; preds = %condition
 
 or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %221, ptr %18, i32 0, i32 1
+  %19 = getelementptr %222, ptr %18, i32 0, i32 1
   %20 = load i64, ptr %count, align 8
   %21 = call zeroext i1 @"$Vector.reserve.880"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
@@ -106157,7 +106109,7 @@ entry:
   store i64 %1, ptr %capacity, align 8
   %2 = load i64, ptr %capacity, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %222, ptr %3, i32 0, i32 2
+  %4 = getelementptr %223, ptr %3, i32 0, i32 2
   %5 = load i64, ptr %4, align 8
   %6 = icmp sle i64 %2, %5
   %7 = zext i1 %6 to i8
@@ -106175,7 +106127,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %222, ptr %9, i32 0, i32 2
+  %10 = getelementptr %223, ptr %9, i32 0, i32 2
   %11 = load i64, ptr %10, align 8
   %12 = mul i64 %11, 2
   store i64 %12, ptr %grown, align 8
@@ -106210,7 +106162,7 @@ else6:                                            ; preds = %merge1
 
 merge4:                                           ; preds = %else6, %then5
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %222, ptr %23, i32 0, i32 0
+  %24 = getelementptr %223, ptr %23, i32 0, i32 0
   %25 = load ptr, ptr %24, align 8
   %26 = load i64, ptr %grown, align 8
   %27 = mul i64 %26, 32
@@ -106234,11 +106186,11 @@ else9:                                            ; preds = %merge4
 merge7:                                           ; preds = %else9, %dead10
   %33 = load ptr, ptr %data, align 8
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %222, ptr %34, i32 0, i32 0
+  %35 = getelementptr %223, ptr %34, i32 0, i32 0
   store ptr %33, ptr %35, align 8
   %36 = load i64, ptr %grown, align 8
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %222, ptr %37, i32 0, i32 2
+  %38 = getelementptr %223, ptr %37, i32 0, i32 2
   store i64 %36, ptr %38, align 8
   ret i1 true
 
@@ -106257,7 +106209,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %size, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %221, ptr %3, i32 0, i32 2
+  %4 = getelementptr %222, ptr %3, i32 0, i32 2
   %5 = load i64, ptr %size, align 8
   %6 = call zeroext i1 @"$Vector.resize.185"(ptr %4, i64 %5)
   %7 = zext i1 %6 to i8
@@ -106289,7 +106241,7 @@ forcond:                                          ; preds = %forbody, %merge
 
 forbody:                                          ; preds = %forcond
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %221, ptr %16, i32 0, i32 2
+  %17 = getelementptr %222, ptr %16, i32 0, i32 2
   %18 = getelementptr %17, ptr %17, i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
   %20 = load i64, ptr %i, align 8
@@ -106301,8 +106253,8 @@ forbody:                                          ; preds = %forcond
 
 merge1:                                           ; preds = %forcond
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %221, ptr %23, i32 0, i32 1
-  %25 = getelementptr %222, ptr %24, i32 0, i32 1
+  %24 = getelementptr %222, ptr %23, i32 0, i32 1
+  %25 = getelementptr %223, ptr %24, i32 0, i32 1
   %26 = load i64, ptr %25, align 8
   store i64 0, ptr %i2, align 8
   br label %forcond3
@@ -106318,21 +106270,21 @@ forcond3:                                         ; preds = %forbody4, %merge1
 
 forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
-  %34 = getelementptr %221, ptr %33, i32 0, i32 1
+  %34 = getelementptr %222, ptr %33, i32 0, i32 1
   %35 = load i64, ptr %i2, align 8
   %36 = call ptr @"$Vector.at.876"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %221, ptr %39, i32 0, i32 2
+  %40 = getelementptr %222, ptr %39, i32 0, i32 2
   %41 = getelementptr %17, ptr %40, i32 0, i32 0
   %42 = load ptr, ptr %41, align 8
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %entry6, align 8
-  %45 = getelementptr %223, ptr %44, i32 0, i32 0
+  %45 = getelementptr %224, ptr %44, i32 0, i32 0
   %46 = load ptr, ptr %entry6, align 8
-  %47 = getelementptr %223, ptr %46, i32 0, i32 1
+  %47 = getelementptr %224, ptr %46, i32 0, i32 1
   %48 = load i64, ptr %47, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %45, i64 16, i1 false)
   %49 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 0
@@ -106353,15 +106305,15 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.882"(ptr %0, ptr byval(%223) %1) {
+define internal zeroext i1 @"$Vector.push.882"(ptr %0, ptr byval(%224) %1) {
 entry:
-  %value = alloca %223, align 8
+  %value = alloca %224, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %value, ptr align 8 %1, i64 32, i1 false)
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %222, ptr %3, i32 0, i32 1
+  %4 = getelementptr %223, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
   %7 = call zeroext i1 @"$Vector.reserve.880"(ptr %2, i64 %6)
@@ -106380,19 +106332,19 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %222, ptr %10, i32 0, i32 0
+  %11 = getelementptr %223, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %222, ptr %13, i32 0, i32 1
+  %14 = getelementptr %223, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = getelementptr %223, ptr %12, i64 %15
+  %16 = getelementptr %224, ptr %12, i64 %15
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %16, ptr align 8 %value, i64 32, i1 false)
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %222, ptr %17, i32 0, i32 1
+  %18 = getelementptr %223, ptr %17, i32 0, i32 1
   %19 = load i64, ptr %18, align 8
   %20 = add i64 %19, 1
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %222, ptr %21, i32 0, i32 1
+  %22 = getelementptr %223, ptr %21, i32 0, i32 1
   store i64 %20, ptr %22, align 8
   ret i1 true
 
@@ -106407,11 +106359,11 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %221, ptr %3, i32 0, i32 1
+  %4 = getelementptr %222, ptr %3, i32 0, i32 1
   call void @"$Vector.clear.884"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %221, ptr %6, i32 0, i32 2
+  %7 = getelementptr %222, ptr %6, i32 0, i32 2
   call void @"$Vector.clear.183"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
@@ -106422,7 +106374,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %222, ptr %1, i32 0, i32 1
+  %2 = getelementptr %223, ptr %1, i32 0, i32 1
   store i64 0, ptr %2, align 8
   ret void
 }
@@ -106434,11 +106386,11 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %221, ptr %3, i32 0, i32 1
+  %4 = getelementptr %222, ptr %3, i32 0, i32 1
   call void @"$Vector.free.886"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %221, ptr %6, i32 0, i32 2
+  %7 = getelementptr %222, ptr %6, i32 0, i32 2
   call void @"$Vector.free"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
@@ -106451,7 +106403,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %222, ptr %3, i32 0, i32 0
+  %4 = getelementptr %223, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
@@ -106466,8 +106418,8 @@ entry:
   %4 = alloca %15, align 8
   %5 = alloca %15, align 8
   %6 = alloca [2 x i64], align 8
-  %7 = alloca %225, align 8
-  %"<structcast>" = alloca %225, align 8
+  %7 = alloca %226, align 8
+  %"<structcast>" = alloca %226, align 8
   %size = alloca i64, align 8
   %data = alloca ptr, align 8
   %second = alloca i64, align 8
@@ -106483,12 +106435,12 @@ entry:
   %11 = getelementptr [2 x i64], ptr %6, i32 0, i32 1
   store i64 %9, ptr %11, align 8
   %12 = load [2 x i64], ptr %6, align 8
-  %13 = getelementptr %225, ptr %7, i32 0, i32 0
+  %13 = getelementptr %226, ptr %7, i32 0, i32 0
   store [2 x i64] %12, ptr %13, align 8
-  %14 = load %225, ptr %7, align 8
-  store %225 %14, ptr %"<structcast>", align 8
+  %14 = load %226, ptr %7, align 8
+  store %226 %14, ptr %"<structcast>", align 8
   %15 = getelementptr %15, ptr %5, i32 0, i32 0
-  %16 = getelementptr %225, ptr %"<structcast>", i32 0, i32 0
+  %16 = getelementptr %226, ptr %"<structcast>", i32 0, i32 0
   %17 = load [2 x i64], ptr %16, align 8
   store [2 x i64] %17, ptr %15, align 8
   %18 = load ptr, ptr %data, align 8
@@ -106510,13 +106462,13 @@ entry:
   %6 = alloca %4, align 8
   %7 = alloca %58, align 8
   %8 = alloca %58, align 8
-  %9 = alloca %226, align 8
-  %"<structcast>4" = alloca %226, align 8
+  %9 = alloca %227, align 8
+  %"<structcast>4" = alloca %227, align 8
   %code = alloca i32, align 4
   %10 = alloca %58, align 8
   %11 = alloca %58, align 8
-  %12 = alloca %227, align 8
-  %"<structcast>" = alloca %227, align 8
+  %12 = alloca %228, align 8
+  %"<structcast>" = alloca %228, align 8
   %compiled = alloca %136, align 8
   %message = alloca ptr, align 8
   %is_match = alloca ptr, align 8
@@ -106534,18 +106486,18 @@ entry:
   store i32 0, ptr %13, align 4
   %14 = load ptr, ptr %pattern, align 8
   %15 = load i64, ptr %pattern_size, align 8
-  %16 = getelementptr %227, ptr %12, i32 0, i32 0
+  %16 = getelementptr %228, ptr %12, i32 0, i32 0
   store ptr %14, ptr %16, align 8
-  %17 = getelementptr %227, ptr %12, i32 0, i32 1
+  %17 = getelementptr %228, ptr %12, i32 0, i32 1
   store i64 %15, ptr %17, align 8
-  %18 = load %227, ptr %12, align 8
-  store %227 %18, ptr %"<structcast>", align 8
+  %18 = load %228, ptr %12, align 8
+  store %228 %18, ptr %"<structcast>", align 8
   %19 = getelementptr %58, ptr %11, i32 0, i32 0
-  %20 = getelementptr %227, ptr %"<structcast>", i32 0, i32 0
+  %20 = getelementptr %228, ptr %"<structcast>", i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
   store ptr %21, ptr %19, align 8
   %22 = getelementptr %58, ptr %11, i32 0, i32 1
-  %23 = getelementptr %227, ptr %"<structcast>", i32 0, i32 1
+  %23 = getelementptr %228, ptr %"<structcast>", i32 0, i32 1
   %24 = load i64, ptr %23, align 8
   store i64 %24, ptr %22, align 8
   %25 = load ptr, ptr %message, align 8
@@ -106575,18 +106527,18 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %36 = load ptr, ptr %value, align 8
   %37 = load i64, ptr %value_size, align 8
-  %38 = getelementptr %226, ptr %9, i32 0, i32 0
+  %38 = getelementptr %227, ptr %9, i32 0, i32 0
   store ptr %36, ptr %38, align 8
-  %39 = getelementptr %226, ptr %9, i32 0, i32 1
+  %39 = getelementptr %227, ptr %9, i32 0, i32 1
   store i64 %37, ptr %39, align 8
-  %40 = load %226, ptr %9, align 8
-  store %226 %40, ptr %"<structcast>4", align 8
+  %40 = load %227, ptr %9, align 8
+  store %227 %40, ptr %"<structcast>4", align 8
   %41 = getelementptr %58, ptr %8, i32 0, i32 0
-  %42 = getelementptr %226, ptr %"<structcast>4", i32 0, i32 0
+  %42 = getelementptr %227, ptr %"<structcast>4", i32 0, i32 0
   %43 = load ptr, ptr %42, align 8
   store ptr %43, ptr %41, align 8
   %44 = getelementptr %58, ptr %8, i32 0, i32 1
-  %45 = getelementptr %226, ptr %"<structcast>4", i32 0, i32 1
+  %45 = getelementptr %227, ptr %"<structcast>4", i32 0, i32 1
   %46 = load i64, ptr %45, align 8
   store i64 %46, ptr %44, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %7, ptr align 8 %8, i64 16, i1 false)
@@ -106623,8 +106575,8 @@ entry:
   %code = alloca i32, align 4
   %5 = alloca %58, align 8
   %6 = alloca %58, align 8
-  %7 = alloca %228, align 8
-  %"<structcast>" = alloca %228, align 8
+  %7 = alloca %229, align 8
+  %"<structcast>" = alloca %229, align 8
   %8 = alloca %4, align 8
   %9 = alloca %4, align 8
   %rules = alloca %12, align 8
@@ -106641,18 +106593,18 @@ entry:
   %11 = load %4, ptr %8, align 1
   %12 = load ptr, ptr %data, align 8
   %13 = load i64, ptr %size, align 8
-  %14 = getelementptr %228, ptr %7, i32 0, i32 0
+  %14 = getelementptr %229, ptr %7, i32 0, i32 0
   store ptr %12, ptr %14, align 8
-  %15 = getelementptr %228, ptr %7, i32 0, i32 1
+  %15 = getelementptr %229, ptr %7, i32 0, i32 1
   store i64 %13, ptr %15, align 8
-  %16 = load %228, ptr %7, align 8
-  store %228 %16, ptr %"<structcast>", align 8
+  %16 = load %229, ptr %7, align 8
+  store %229 %16, ptr %"<structcast>", align 8
   %17 = getelementptr %58, ptr %6, i32 0, i32 0
-  %18 = getelementptr %228, ptr %"<structcast>", i32 0, i32 0
+  %18 = getelementptr %229, ptr %"<structcast>", i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
   store ptr %19, ptr %17, align 8
   %20 = getelementptr %58, ptr %6, i32 0, i32 1
-  %21 = getelementptr %228, ptr %"<structcast>", i32 0, i32 1
+  %21 = getelementptr %229, ptr %"<structcast>", i32 0, i32 1
   %22 = load i64, ptr %21, align 8
   store i64 %22, ptr %20, align 8
   %23 = load ptr, ptr %message, align 8
@@ -106679,8 +106631,8 @@ entry:
   %code1 = alloca i32, align 4
   %from = alloca %123, align 8
   %5 = alloca %123, align 8
-  %6 = alloca %229, align 8
-  %"<structcast>" = alloca %229, align 8
+  %6 = alloca %230, align 8
+  %"<structcast>" = alloca %230, align 8
   %code = alloca i32, align 4
   %7 = alloca %58, align 8
   %parsed = alloca %11, align 8
@@ -106725,30 +106677,30 @@ merge:                                            ; preds = %else, %dead
   %23 = load ptr, ptr %document, align 8
   %24 = call ptr @"$Document.root"(ptr %23)
   %25 = load ptr, ptr %message, align 8
-  %26 = getelementptr %229, ptr %6, i32 0, i32 0
+  %26 = getelementptr %230, ptr %6, i32 0, i32 0
   store ptr %22, ptr %26, align 8
-  %27 = getelementptr %229, ptr %6, i32 0, i32 1
+  %27 = getelementptr %230, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
-  %28 = getelementptr %229, ptr %6, i32 0, i32 2
+  %28 = getelementptr %230, ptr %6, i32 0, i32 2
   store ptr @"$string.887", ptr %28, align 8
-  %29 = getelementptr %229, ptr %6, i32 0, i32 3
+  %29 = getelementptr %230, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
-  %30 = load %229, ptr %6, align 8
-  store %229 %30, ptr %"<structcast>", align 8
+  %30 = load %230, ptr %6, align 8
+  store %230 %30, ptr %"<structcast>", align 8
   %31 = getelementptr %123, ptr %5, i32 0, i32 0
-  %32 = getelementptr %229, ptr %"<structcast>", i32 0, i32 0
+  %32 = getelementptr %230, ptr %"<structcast>", i32 0, i32 0
   %33 = load ptr, ptr %32, align 8
   store ptr %33, ptr %31, align 8
   %34 = getelementptr %123, ptr %5, i32 0, i32 1
-  %35 = getelementptr %229, ptr %"<structcast>", i32 0, i32 1
+  %35 = getelementptr %230, ptr %"<structcast>", i32 0, i32 1
   %36 = load ptr, ptr %35, align 8
   store ptr %36, ptr %34, align 8
   %37 = getelementptr %123, ptr %5, i32 0, i32 2
-  %38 = getelementptr %229, ptr %"<structcast>", i32 0, i32 2
+  %38 = getelementptr %230, ptr %"<structcast>", i32 0, i32 2
   %39 = load ptr, ptr %38, align 8
   store ptr %39, ptr %37, align 8
   %40 = getelementptr %123, ptr %5, i32 0, i32 3
-  %41 = getelementptr %229, ptr %"<structcast>", i32 0, i32 3
+  %41 = getelementptr %230, ptr %"<structcast>", i32 0, i32 3
   %42 = load ptr, ptr %41, align 8
   store ptr %42, ptr %40, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %from, ptr align 8 %5, i64 32, i1 false)
@@ -106792,8 +106744,8 @@ entry:
   %code = alloca i32, align 4
   %is_sound = alloca i8, align 1
   %8 = alloca %58, align 8
-  %9 = alloca %230, align 8
-  %"<structcast>" = alloca %230, align 8
+  %9 = alloca %231, align 8
+  %"<structcast>" = alloca %231, align 8
   %reader = alloca %163, align 8
   %10 = alloca %4, align 8
   %11 = alloca %4, align 8
@@ -106829,18 +106781,18 @@ entry:
   store ptr @"$string.887", ptr %22, align 8
   %23 = load ptr, ptr %data, align 8
   %24 = load i64, ptr %size, align 8
-  %25 = getelementptr %230, ptr %9, i32 0, i32 0
+  %25 = getelementptr %231, ptr %9, i32 0, i32 0
   store ptr %23, ptr %25, align 8
-  %26 = getelementptr %230, ptr %9, i32 0, i32 1
+  %26 = getelementptr %231, ptr %9, i32 0, i32 1
   store i64 %24, ptr %26, align 8
-  %27 = load %230, ptr %9, align 8
-  store %230 %27, ptr %"<structcast>", align 8
+  %27 = load %231, ptr %9, align 8
+  store %231 %27, ptr %"<structcast>", align 8
   %28 = getelementptr %58, ptr %8, i32 0, i32 0
-  %29 = getelementptr %230, ptr %"<structcast>", i32 0, i32 0
+  %29 = getelementptr %231, ptr %"<structcast>", i32 0, i32 0
   %30 = load ptr, ptr %29, align 8
   store ptr %30, ptr %28, align 8
   %31 = getelementptr %58, ptr %8, i32 0, i32 1
-  %32 = getelementptr %230, ptr %"<structcast>", i32 0, i32 1
+  %32 = getelementptr %231, ptr %"<structcast>", i32 0, i32 1
   %33 = load i64, ptr %32, align 8
   store i64 %33, ptr %31, align 8
   %34 = getelementptr %163, ptr %reader, i32 0, i32 5
@@ -106916,8 +106868,8 @@ entry:
   %3 = alloca %4, align 8
   %4 = alloca %58, align 8
   %5 = alloca %58, align 8
-  %6 = alloca %231, align 8
-  %"<structcast>" = alloca %231, align 8
+  %6 = alloca %232, align 8
+  %"<structcast>" = alloca %232, align 8
   %code = alloca i32, align 4
   %7 = alloca %4, align 8
   %document = alloca %120, align 8
@@ -106932,18 +106884,18 @@ entry:
   store i32 0, ptr %code, align 4
   %9 = load ptr, ptr %data, align 8
   %10 = load i64, ptr %size, align 8
-  %11 = getelementptr %231, ptr %6, i32 0, i32 0
+  %11 = getelementptr %232, ptr %6, i32 0, i32 0
   store ptr %9, ptr %11, align 8
-  %12 = getelementptr %231, ptr %6, i32 0, i32 1
+  %12 = getelementptr %232, ptr %6, i32 0, i32 1
   store i64 %10, ptr %12, align 8
-  %13 = load %231, ptr %6, align 8
-  store %231 %13, ptr %"<structcast>", align 8
+  %13 = load %232, ptr %6, align 8
+  store %232 %13, ptr %"<structcast>", align 8
   %14 = getelementptr %58, ptr %5, i32 0, i32 0
-  %15 = getelementptr %231, ptr %"<structcast>", i32 0, i32 0
+  %15 = getelementptr %232, ptr %"<structcast>", i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   store ptr %16, ptr %14, align 8
   %17 = getelementptr %58, ptr %5, i32 0, i32 1
-  %18 = getelementptr %231, ptr %"<structcast>", i32 0, i32 1
+  %18 = getelementptr %232, ptr %"<structcast>", i32 0, i32 1
   %19 = load i64, ptr %18, align 8
   store i64 %19, ptr %17, align 8
   %20 = load ptr, ptr %message, align 8
@@ -106981,8 +106933,8 @@ entry:
   %code = alloca i32, align 4
   %4 = alloca %58, align 8
   %5 = alloca %58, align 8
-  %6 = alloca %232, align 8
-  %"<structcast>" = alloca %232, align 8
+  %6 = alloca %233, align 8
+  %"<structcast>" = alloca %233, align 8
   %7 = alloca %4, align 8
   %document = alloca %120, align 8
   %message = alloca ptr, align 8
@@ -106995,18 +106947,18 @@ entry:
   %8 = load %4, ptr %7, align 1
   %9 = load ptr, ptr %data, align 8
   %10 = load i64, ptr %size, align 8
-  %11 = getelementptr %232, ptr %6, i32 0, i32 0
+  %11 = getelementptr %233, ptr %6, i32 0, i32 0
   store ptr %9, ptr %11, align 8
-  %12 = getelementptr %232, ptr %6, i32 0, i32 1
+  %12 = getelementptr %233, ptr %6, i32 0, i32 1
   store i64 %10, ptr %12, align 8
-  %13 = load %232, ptr %6, align 8
-  store %232 %13, ptr %"<structcast>", align 8
+  %13 = load %233, ptr %6, align 8
+  store %233 %13, ptr %"<structcast>", align 8
   %14 = getelementptr %58, ptr %5, i32 0, i32 0
-  %15 = getelementptr %232, ptr %"<structcast>", i32 0, i32 0
+  %15 = getelementptr %233, ptr %"<structcast>", i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   store ptr %16, ptr %14, align 8
   %17 = getelementptr %58, ptr %5, i32 0, i32 1
-  %18 = getelementptr %232, ptr %"<structcast>", i32 0, i32 1
+  %18 = getelementptr %233, ptr %"<structcast>", i32 0, i32 1
   %19 = load i64, ptr %18, align 8
   store i64 %19, ptr %17, align 8
   %20 = load ptr, ptr %message, align 8
@@ -107109,15 +107061,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
+  %"$5335" = alloca i32, align 4
   %"$5334" = alloca i32, align 4
-  %"$5333" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5333", align 4
-  store i32 %2, ptr %"$5334", align 4
+  store i32 %1, ptr %"$5334", align 4
+  store i32 %2, ptr %"$5335", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$5333", align 4
-  %6 = load i32, ptr %"$5334", align 4
+  %5 = load i32, ptr %"$5334", align 4
+  %6 = load i32, ptr %"$5335", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %4, ptr %3, align 1
   ret void
@@ -107226,15 +107178,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$5324" = alloca ptr, align 8
-  %"$5323" = alloca i32, align 4
+  %"$5325" = alloca ptr, align 8
+  %"$5324" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5323", align 4
-  store ptr %2, ptr %"$5324", align 8
+  store i32 %1, ptr %"$5324", align 4
+  store ptr %2, ptr %"$5325", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5323", align 4
-  %5 = load ptr, ptr %"$5324", align 8
+  %4 = load i32, ptr %"$5324", align 4
+  %5 = load ptr, ptr %"$5325", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -107244,12 +107196,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$5337" = alloca i32, align 4
+  %"$5338" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5337", align 4
+  store i32 %1, ptr %"$5338", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$5337", align 4
+  %3 = load i32, ptr %"$5338", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -107361,12 +107313,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$5331" = alloca i32, align 4
+  %"$5332" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5331", align 4
+  store i32 %1, ptr %"$5332", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$5331", align 4
+  %3 = load i32, ptr %"$5332", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -107376,18 +107328,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$5328" = alloca ptr, align 8
+  %"$5329" = alloca ptr, align 8
+  %"$5328" = alloca i32, align 4
   %"$5327" = alloca i32, align 4
-  %"$5326" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5326", align 4
-  store i32 %2, ptr %"$5327", align 4
-  store ptr %3, ptr %"$5328", align 8
+  store i32 %1, ptr %"$5327", align 4
+  store i32 %2, ptr %"$5328", align 4
+  store ptr %3, ptr %"$5329", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$5326", align 4
-  %6 = load i32, ptr %"$5327", align 4
-  %7 = load ptr, ptr %"$5328", align 8
+  %5 = load i32, ptr %"$5327", align 4
+  %6 = load i32, ptr %"$5328", align 4
+  %7 = load ptr, ptr %"$5329", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -107398,12 +107350,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5321" = alloca i32, align 4
+  %"$5322" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5321", align 4
+  store i32 %1, ptr %"$5322", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5321", align 4
+  %4 = load i32, ptr %"$5322", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -107415,12 +107367,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5319" = alloca i32, align 4
+  %"$5320" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5319", align 4
+  store i32 %1, ptr %"$5320", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5319", align 4
+  %4 = load i32, ptr %"$5320", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -108102,7 +108054,7 @@ else6:                                            ; preds = %or.lhs.false
 merge4:                                           ; preds = %else6, %dead14
   %81 = load ptr, ptr %self, align 8
   %82 = load ptr, ptr %item, align 8
-  %83 = getelementptr %71, ptr %82, i32 0, i32 40
+  %83 = getelementptr %71, ptr %82, i32 0, i32 39
   store ptr %81, ptr %83, align 8
   %84 = load ptr, ptr %item, align 8
   %85 = getelementptr %71, ptr %84, i32 0, i32 2
@@ -108382,7 +108334,7 @@ merge5:                                           ; preds = %else7, %dead
   %101 = getelementptr %71, ptr %100, i32 0, i32 7
   store i32 %99, ptr %101, align 4
   %102 = load ptr, ptr %item, align 8
-  %103 = getelementptr %71, ptr %102, i32 0, i32 38
+  %103 = getelementptr %71, ptr %102, i32 0, i32 37
   store i8 1, ptr %103, align 1
   %104 = load ptr, ptr %self, align 8
   %105 = getelementptr %37, ptr %104, i32 0, i32 4
@@ -109823,7 +109775,7 @@ else:                                             ; preds = %entry
   call void @"$StepPlan.add_decode_segment"(ptr %30, i32 %33, i32 %35, ptr %39, i32 %43)
   %44 = load %4, ptr %3, align 1
   %45 = load ptr, ptr %item, align 8
-  %46 = getelementptr %71, ptr %45, i32 0, i32 38
+  %46 = getelementptr %71, ptr %45, i32 0, i32 37
   store i8 0, ptr %46, align 1
   br label %merge
 
@@ -109833,7 +109785,7 @@ merge:                                            ; preds = %else, %then
   %49 = load ptr, ptr %item, align 8
   %50 = call i32 @"$Scheduler.add_sample_row"(ptr %48, ptr %49)
   %51 = load ptr, ptr %item, align 8
-  %52 = getelementptr %71, ptr %51, i32 0, i32 39
+  %52 = getelementptr %71, ptr %51, i32 0, i32 38
   store i32 %50, ptr %52, align 4
   ret void
 }
@@ -109894,7 +109846,7 @@ forbody:                                          ; preds = %forcond
   %30 = getelementptr %49, ptr %29, i32 0, i32 3
   %31 = load ptr, ptr %30, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = getelementptr %71, ptr %32, i32 0, i32 39
+  %33 = getelementptr %71, ptr %32, i32 0, i32 38
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
   %36 = getelementptr i32, ptr %31, i64 %35
@@ -109947,7 +109899,7 @@ else:                                             ; preds = %forbody
   %63 = getelementptr %49, ptr %62, i32 0, i32 2
   %64 = load ptr, ptr %63, align 8
   %65 = load ptr, ptr %item, align 8
-  %66 = getelementptr %71, ptr %65, i32 0, i32 39
+  %66 = getelementptr %71, ptr %65, i32 0, i32 38
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
   %69 = getelementptr i32, ptr %64, i64 %68
@@ -110026,7 +109978,7 @@ forbody14:                                        ; preds = %forcond13
   %108 = sext i32 %107 to i64
   %109 = getelementptr ptr, ptr %106, i64 %108
   %110 = load ptr, ptr %109, align 8
-  %111 = getelementptr %71, ptr %110, i32 0, i32 39
+  %111 = getelementptr %71, ptr %110, i32 0, i32 38
   %112 = load i32, ptr %111, align 4
   %113 = sext i32 %112 to i64
   %114 = getelementptr i32, ptr %105, i64 %113
@@ -110070,8 +110022,8 @@ entry:
   %7 = alloca %32, align 8
   %8 = alloca %32, align 8
   %step = alloca %47, align 8
-  %o = alloca %217, align 8
-  %9 = alloca %217, align 8
+  %o = alloca %218, align 8
+  %9 = alloca %218, align 8
   %num_outputs = alloca i32, align 4
   %message = alloca ptr, align 8
   %times_ns = alloca ptr, align 8
@@ -110092,13 +110044,13 @@ entry:
   %15 = load i32, ptr %context, align 4
   %16 = load i32, ptr %num_outputs, align 4
   %17 = add i32 %15, %16
-  call void @"$measured_options"(ptr noalias sret(%217) %9, i32 %14, i32 %17)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %o, ptr align 4 %9, i64 88, i1 false)
+  call void @"$measured_options"(ptr noalias sret(%218) %9, i32 %14, i32 %17)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %o, ptr align 4 %9, i64 80, i1 false)
   call void @"$shape_of"(ptr noalias sret(%32) %8, ptr %o)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %7, ptr align 4 %8, i64 28, i1 false)
   %18 = call ptr @"$bind_step"(ptr %step, ptr byval(%32) %7)
   store ptr %18, ptr %memory, align 8
-  %19 = call ptr @memset(ptr %self, i32 0, i64 1472)
+  %19 = call ptr @memset(ptr %self, i32 0, i64 1264)
   %20 = getelementptr %39, ptr %self, i32 0, i32 2
   store ptr %step, ptr %20, align 8
   %21 = load i32, ptr %context, align 4
@@ -110142,29 +110094,29 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$measured_options"(ptr noalias sret(%217) %0, i32 %1, i32 %2) {
+define internal void @"$measured_options"(ptr noalias sret(%218) %0, i32 %1, i32 %2) {
 entry:
-  %o = alloca %217, align 8
+  %o = alloca %218, align 8
   %max_seq = alloca i32, align 4
   %num_sequences = alloca i32, align 4
   store i32 %1, ptr %num_sequences, align 4
   store i32 %2, ptr %max_seq, align 4
-  %3 = getelementptr %217, ptr %o, i32 0, i32 1
+  %3 = getelementptr %218, ptr %o, i32 0, i32 1
   store i32 16, ptr %3, align 4
   %4 = load i32, ptr %max_seq, align 4
-  %5 = getelementptr %217, ptr %o, i32 0, i32 2
+  %5 = getelementptr %218, ptr %o, i32 0, i32 2
   store i32 %4, ptr %5, align 4
   %6 = load i32, ptr %num_sequences, align 4
-  %7 = getelementptr %217, ptr %o, i32 0, i32 3
+  %7 = getelementptr %218, ptr %o, i32 0, i32 3
   store i32 %6, ptr %7, align 4
-  %8 = getelementptr %217, ptr %o, i32 0, i32 4
+  %8 = getelementptr %218, ptr %o, i32 0, i32 4
   store i32 8192, ptr %8, align 4
   %9 = load i32, ptr %num_sequences, align 4
-  %10 = getelementptr %217, ptr %o, i32 0, i32 6
+  %10 = getelementptr %218, ptr %o, i32 0, i32 6
   store i32 %9, ptr %10, align 4
-  %11 = getelementptr %217, ptr %o, i32 0, i32 9
+  %11 = getelementptr %218, ptr %o, i32 0, i32 9
   store i32 151552, ptr %11, align 4
-  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %o, i64 88, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %o, i64 80, i1 false)
   ret void
 
 dead:                                             ; No predecessors!
@@ -110215,13 +110167,13 @@ entry:
   %code = alloca i32, align 4
   %limits = alloca %188, align 8
   %7 = alloca %188, align 8
-  %8 = alloca %233, align 8
-  %"<structcast>1" = alloca %233, align 8
+  %8 = alloca %234, align 8
+  %"<structcast>1" = alloca %234, align 8
   %chosen = alloca %40, align 8
   %9 = alloca %40, align 8
   %10 = alloca %56, align 8
-  %11 = alloca %234, align 8
-  %"<structcast>" = alloca %234, align 8
+  %11 = alloca %235, align 8
+  %"<structcast>" = alloca %235, align 8
   %num_pages = alloca i32, align 4
   %shape = alloca %32, align 8
   %message = alloca ptr, align 8
@@ -110244,7 +110196,7 @@ entry:
   %15 = getelementptr %47, ptr %14, i32 0, i32 11
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %shape, ptr align 4 %15, i64 28, i1 false)
   %16 = load ptr, ptr %o, align 8
-  %17 = getelementptr %217, ptr %16, i32 0, i32 3
+  %17 = getelementptr %218, ptr %16, i32 0, i32 3
   %18 = load i32, ptr %17, align 4
   %19 = getelementptr %32, ptr %shape, i32 0, i32 2
   %20 = load i32, ptr %19, align 4
@@ -110252,118 +110204,118 @@ entry:
   store i32 %21, ptr %num_pages, align 4
   %22 = load i32, ptr %num_pages, align 4
   %23 = load ptr, ptr %o, align 8
-  %24 = getelementptr %217, ptr %23, i32 0, i32 1
+  %24 = getelementptr %218, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
   %26 = load ptr, ptr %o, align 8
-  %27 = getelementptr %217, ptr %26, i32 0, i32 2
+  %27 = getelementptr %218, ptr %26, i32 0, i32 2
   %28 = load i32, ptr %27, align 4
   %29 = load ptr, ptr %o, align 8
-  %30 = getelementptr %217, ptr %29, i32 0, i32 3
+  %30 = getelementptr %218, ptr %29, i32 0, i32 3
   %31 = load i32, ptr %30, align 4
   %32 = load ptr, ptr %o, align 8
-  %33 = getelementptr %217, ptr %32, i32 0, i32 3
+  %33 = getelementptr %218, ptr %32, i32 0, i32 3
   %34 = load i32, ptr %33, align 4
   call void @"$costs.unbounded"(ptr noalias sret(%56) %10)
   %35 = load %56, ptr %10, align 8
-  %36 = getelementptr %234, ptr %11, i32 0, i32 0
+  %36 = getelementptr %235, ptr %11, i32 0, i32 0
   store i32 %22, ptr %36, align 4
-  %37 = getelementptr %234, ptr %11, i32 0, i32 1
+  %37 = getelementptr %235, ptr %11, i32 0, i32 1
   store i32 %25, ptr %37, align 4
-  %38 = getelementptr %234, ptr %11, i32 0, i32 2
+  %38 = getelementptr %235, ptr %11, i32 0, i32 2
   store i32 %28, ptr %38, align 4
-  %39 = getelementptr %234, ptr %11, i32 0, i32 3
+  %39 = getelementptr %235, ptr %11, i32 0, i32 3
   store i32 %31, ptr %39, align 4
-  %40 = getelementptr %234, ptr %11, i32 0, i32 4
+  %40 = getelementptr %235, ptr %11, i32 0, i32 4
   store i32 0, ptr %40, align 4
-  %41 = getelementptr %234, ptr %11, i32 0, i32 5
+  %41 = getelementptr %235, ptr %11, i32 0, i32 5
   store i32 %34, ptr %41, align 4
-  %42 = getelementptr %234, ptr %11, i32 0, i32 6
+  %42 = getelementptr %235, ptr %11, i32 0, i32 6
   store i8 1, ptr %42, align 1
-  %43 = getelementptr %234, ptr %11, i32 0, i32 7
+  %43 = getelementptr %235, ptr %11, i32 0, i32 7
   store i8 0, ptr %43, align 1
-  %44 = getelementptr %234, ptr %11, i32 0, i32 8
+  %44 = getelementptr %235, ptr %11, i32 0, i32 8
   store %56 %35, ptr %44, align 8
-  %45 = load %234, ptr %11, align 8
-  store %234 %45, ptr %"<structcast>", align 8
+  %45 = load %235, ptr %11, align 8
+  store %235 %45, ptr %"<structcast>", align 8
   %46 = getelementptr %40, ptr %9, i32 0, i32 0
-  %47 = getelementptr %234, ptr %"<structcast>", i32 0, i32 0
+  %47 = getelementptr %235, ptr %"<structcast>", i32 0, i32 0
   %48 = load i32, ptr %47, align 4
   store i32 %48, ptr %46, align 4
   %49 = getelementptr %40, ptr %9, i32 0, i32 1
-  %50 = getelementptr %234, ptr %"<structcast>", i32 0, i32 1
+  %50 = getelementptr %235, ptr %"<structcast>", i32 0, i32 1
   %51 = load i32, ptr %50, align 4
   store i32 %51, ptr %49, align 4
   %52 = getelementptr %40, ptr %9, i32 0, i32 2
-  %53 = getelementptr %234, ptr %"<structcast>", i32 0, i32 2
+  %53 = getelementptr %235, ptr %"<structcast>", i32 0, i32 2
   %54 = load i32, ptr %53, align 4
   store i32 %54, ptr %52, align 4
   %55 = getelementptr %40, ptr %9, i32 0, i32 3
-  %56 = getelementptr %234, ptr %"<structcast>", i32 0, i32 3
+  %56 = getelementptr %235, ptr %"<structcast>", i32 0, i32 3
   %57 = load i32, ptr %56, align 4
   store i32 %57, ptr %55, align 4
   %58 = getelementptr %40, ptr %9, i32 0, i32 4
-  %59 = getelementptr %234, ptr %"<structcast>", i32 0, i32 4
+  %59 = getelementptr %235, ptr %"<structcast>", i32 0, i32 4
   %60 = load i32, ptr %59, align 4
   store i32 %60, ptr %58, align 4
   %61 = getelementptr %40, ptr %9, i32 0, i32 5
-  %62 = getelementptr %234, ptr %"<structcast>", i32 0, i32 5
+  %62 = getelementptr %235, ptr %"<structcast>", i32 0, i32 5
   %63 = load i32, ptr %62, align 4
   store i32 %63, ptr %61, align 4
   %64 = getelementptr %40, ptr %9, i32 0, i32 6
-  %65 = getelementptr %234, ptr %"<structcast>", i32 0, i32 6
+  %65 = getelementptr %235, ptr %"<structcast>", i32 0, i32 6
   %66 = load i8, ptr %65, align 1
   store i8 %66, ptr %64, align 1
   %67 = getelementptr %40, ptr %9, i32 0, i32 7
-  %68 = getelementptr %234, ptr %"<structcast>", i32 0, i32 7
+  %68 = getelementptr %235, ptr %"<structcast>", i32 0, i32 7
   %69 = load i8, ptr %68, align 1
   store i8 %69, ptr %67, align 1
   %70 = getelementptr %40, ptr %9, i32 0, i32 8
-  %71 = getelementptr %234, ptr %"<structcast>", i32 0, i32 8
+  %71 = getelementptr %235, ptr %"<structcast>", i32 0, i32 8
   %72 = load %56, ptr %71, align 8
   store %56 %72, ptr %70, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %chosen, ptr align 8 %9, i64 848, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %chosen, ptr align 8 %9, i64 640, i1 false)
   %73 = load ptr, ptr %o, align 8
-  %74 = getelementptr %217, ptr %73, i32 0, i32 9
+  %74 = getelementptr %218, ptr %73, i32 0, i32 9
   %75 = load i32, ptr %74, align 4
   %76 = load ptr, ptr %o, align 8
-  %77 = getelementptr %217, ptr %76, i32 0, i32 2
+  %77 = getelementptr %218, ptr %76, i32 0, i32 2
   %78 = load i32, ptr %77, align 4
   %79 = getelementptr %32, ptr %shape, i32 0, i32 4
   %80 = load i32, ptr %79, align 4
   %81 = load ptr, ptr %o, align 8
-  %82 = getelementptr %217, ptr %81, i32 0, i32 1
+  %82 = getelementptr %218, ptr %81, i32 0, i32 1
   %83 = load i32, ptr %82, align 4
   %84 = load i32, ptr %num_pages, align 4
-  %85 = getelementptr %233, ptr %8, i32 0, i32 0
+  %85 = getelementptr %234, ptr %8, i32 0, i32 0
   store i32 %75, ptr %85, align 4
-  %86 = getelementptr %233, ptr %8, i32 0, i32 1
+  %86 = getelementptr %234, ptr %8, i32 0, i32 1
   store i32 %78, ptr %86, align 4
-  %87 = getelementptr %233, ptr %8, i32 0, i32 2
+  %87 = getelementptr %234, ptr %8, i32 0, i32 2
   store i32 %80, ptr %87, align 4
-  %88 = getelementptr %233, ptr %8, i32 0, i32 3
+  %88 = getelementptr %234, ptr %8, i32 0, i32 3
   store i32 %83, ptr %88, align 4
-  %89 = getelementptr %233, ptr %8, i32 0, i32 4
+  %89 = getelementptr %234, ptr %8, i32 0, i32 4
   store i32 %84, ptr %89, align 4
-  %90 = load %233, ptr %8, align 4
-  store %233 %90, ptr %"<structcast>1", align 4
+  %90 = load %234, ptr %8, align 4
+  store %234 %90, ptr %"<structcast>1", align 4
   %91 = getelementptr %188, ptr %7, i32 0, i32 0
-  %92 = getelementptr %233, ptr %"<structcast>1", i32 0, i32 0
+  %92 = getelementptr %234, ptr %"<structcast>1", i32 0, i32 0
   %93 = load i32, ptr %92, align 4
   store i32 %93, ptr %91, align 4
   %94 = getelementptr %188, ptr %7, i32 0, i32 1
-  %95 = getelementptr %233, ptr %"<structcast>1", i32 0, i32 1
+  %95 = getelementptr %234, ptr %"<structcast>1", i32 0, i32 1
   %96 = load i32, ptr %95, align 4
   store i32 %96, ptr %94, align 4
   %97 = getelementptr %188, ptr %7, i32 0, i32 2
-  %98 = getelementptr %233, ptr %"<structcast>1", i32 0, i32 2
+  %98 = getelementptr %234, ptr %"<structcast>1", i32 0, i32 2
   %99 = load i32, ptr %98, align 4
   store i32 %99, ptr %97, align 4
   %100 = getelementptr %188, ptr %7, i32 0, i32 3
-  %101 = getelementptr %233, ptr %"<structcast>1", i32 0, i32 3
+  %101 = getelementptr %234, ptr %"<structcast>1", i32 0, i32 3
   %102 = load i32, ptr %101, align 4
   store i32 %102, ptr %100, align 4
   %103 = getelementptr %188, ptr %7, i32 0, i32 4
-  %104 = getelementptr %233, ptr %"<structcast>1", i32 0, i32 4
+  %104 = getelementptr %234, ptr %"<structcast>1", i32 0, i32 4
   %105 = load i32, ptr %104, align 4
   store i32 %105, ptr %103, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %7, i64 20, i1 false)
@@ -110393,7 +110345,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %117 = load ptr, ptr %self, align 8
   %118 = load ptr, ptr %o, align 8
-  %119 = getelementptr %217, ptr %118, i32 0, i32 3
+  %119 = getelementptr %218, ptr %118, i32 0, i32 3
   %120 = load i32, ptr %119, align 4
   %121 = load i32, ptr %context, align 4
   %122 = load i32, ptr %num_outputs, align 4
@@ -110419,7 +110371,7 @@ else5:                                            ; preds = %merge
 merge3:                                           ; preds = %else5, %dead6
   %130 = load ptr, ptr %self, align 8
   %131 = load ptr, ptr %o, align 8
-  %132 = getelementptr %217, ptr %131, i32 0, i32 3
+  %132 = getelementptr %218, ptr %131, i32 0, i32 3
   %133 = load i32, ptr %132, align 4
   %134 = load i32, ptr %num_steps, align 4
   %135 = load ptr, ptr %times_ns, align 8

@@ -125,8 +125,9 @@ target triple = "x86_64-pc-linux-gnu"
 %119 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
 %120 = type { %121, ptr, ptr, i32, i32, i32 }
 %121 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, %15, %14, %20, ptr }
-%122 = type { ptr, ptr, %120, i32 }
-%123 = type { float, float, float, i32, float, float, float, i32, i64 }
+%122 = type { ptr, ptr, %120, i32, [32 x %123], i32 }
+%123 = type { i32, i32, i64 }
+%124 = type { float, float, float, i32, float, float, float, i32, i64 }
 
 @"$string" = private unnamed_addr constant [86 x i8] c"the device group is lost after an earlier failure; free the engine and start it again\00", align 1
 @"$string.1" = private unnamed_addr constant [7 x i8] c"\\x%02x\00", align 1
@@ -742,8 +743,8 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.728" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
 @"$string.729" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
 @"$string.730" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.888" = private unnamed_addr constant [6 x ptr] [ptr @"$string.152", ptr @"$string.151", ptr @"$string.150", ptr @"$string.155", ptr @"$string.156", ptr @"$string.157"], align 8
-@"switch.table.$Checkpoint.read_shards.891" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$Checkpoint.read_shards.889" = private unnamed_addr constant [6 x ptr] [ptr @"$string.152", ptr @"$string.151", ptr @"$string.150", ptr @"$string.155", ptr @"$string.156", ptr @"$string.157"], align 8
+@"switch.table.$Checkpoint.read_shards.892" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.214" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.556" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.213" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.364" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.365" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.366" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.367" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.368" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.369" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.370" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.371" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.372" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.373" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.374" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.375" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
 @"switch.table.$Planning.make" = private unnamed_addr constant [32 x ptr] [ptr @"$string.361", ptr @"$string.362", ptr @"$string.363", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.361", ptr @"$string.364", ptr @"$string.365", ptr @"$string.366", ptr @"$string.367", ptr @"$string.368", ptr @"$string.369", ptr @"$string.370", ptr @"$string.371", ptr @"$string.372", ptr @"$string.373", ptr @"$string.374", ptr @"$string.375"], align 8
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
@@ -887,19 +888,19 @@ or.lhs.false5.i.i.i19:                            ; preds = %merge.i.i.i18
   %64 = icmp eq ptr %4, null
   %spec.select.i = select i1 %64, ptr %own.i, ptr %4
   store i8 0, ptr %spec.select.i, align 1
-  %65 = getelementptr i8, ptr %26, i64 9192
+  %65 = getelementptr i8, ptr %26, i64 8776
   %66 = tail call i32 @pthread_mutex_lock(ptr %65)
-  %67 = getelementptr i8, ptr %26, i64 9280
+  %67 = getelementptr i8, ptr %26, i64 8864
   %68 = load i64, ptr %67, align 8
   %69 = add i64 %68, 1
   store i64 %69, ptr %67, align 8
-  %70 = getelementptr i8, ptr %26, i64 9288
+  %70 = getelementptr i8, ptr %26, i64 8872
   %71 = load i64, ptr %70, align 8
   %.not8.i.i.i = icmp eq i64 %71, %68
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %"$find_state.exit"
-  %72 = getelementptr i8, ptr %26, i64 9232
+  %72 = getelementptr i8, ptr %26, i64 8816
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -911,15 +912,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %"$find_state.exit"
   %75 = tail call i32 @pthread_mutex_unlock(ptr nonnull %65)
   tail call fastcc void @"$Loop.land"(ptr nonnull %37)
-  %76 = getelementptr i8, ptr %26, i64 9296
+  %76 = getelementptr i8, ptr %26, i64 8880
   %77 = tail call i32 @pthread_mutex_lock(ptr %76)
-  %78 = getelementptr i8, ptr %26, i64 9445
+  %78 = getelementptr i8, ptr %26, i64 9029
   %79 = load i8, ptr %78, align 1
   %80 = trunc i8 %79 to i1
   br i1 %80, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %81 = getelementptr i8, ptr %26, i64 9446
+  %81 = getelementptr i8, ptr %26, i64 9030
   %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.23", ptr %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %83 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -1026,16 +1027,16 @@ then26.i.i:                                       ; preds = %merge16.i.i
   %common.ret.op.i.i = phi i32 [ 7, %"$Loop.check_usable_locked.exit" ], [ 1, %merge.i.i ], [ %101, %forbody.i.us.preheader.i.i ], [ %115, %then17.i.i ], [ %116, %merge16.i.i ], [ %116, %then26.i.i ], [ 1, %"$printable.clean.exit38.i.i.i" ]
   call fastcc void @"$Loop.publish"(ptr nonnull %37)
   %123 = call i32 @pthread_mutex_lock(ptr %76)
-  %124 = getelementptr i8, ptr %26, i64 9443
+  %124 = getelementptr i8, ptr %26, i64 9027
   store i8 1, ptr %124, align 1
-  %125 = getelementptr i8, ptr %26, i64 9336
+  %125 = getelementptr i8, ptr %26, i64 8920
   %126 = call i32 @pthread_cond_signal(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %76)
   %128 = call i32 @pthread_mutex_lock(ptr %65)
   %129 = load i64, ptr %70, align 8
   %130 = add i64 %129, 1
   store i64 %130, ptr %70, align 8
-  %131 = getelementptr i8, ptr %26, i64 9232
+  %131 = getelementptr i8, ptr %26, i64 8816
   %132 = call i32 @pthread_cond_broadcast(ptr %131)
   %133 = call i32 @pthread_mutex_unlock(ptr %65)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -1058,8 +1059,8 @@ entry:
   %time.i = alloca %6, align 8
   %message = alloca %4, align 8
   tail call fastcc void @"$Loop.sample"(ptr %0)
-  %1 = getelementptr i8, ptr %0, i64 912
-  %2 = getelementptr i8, ptr %0, i64 2232
+  %1 = getelementptr i8, ptr %0, i64 704
+  %2 = getelementptr i8, ptr %0, i64 1816
   %.val = load i64, ptr %2, align 8
   %3 = icmp sgt i64 %.val, 0
   br i1 %3, label %merge, label %common.ret
@@ -1080,7 +1081,7 @@ merge:                                            ; preds = %entry
   %7 = load i64, ptr %6, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
   %8 = load ptr, ptr %0, align 8
-  %9 = getelementptr i8, ptr %0, i64 2672
+  %9 = getelementptr i8, ptr %0, i64 2256
   %10 = call fastcc i32 @"$RankGroup.land"(ptr %8, ptr %9, ptr nonnull %message)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i18)
   %11 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18)
@@ -1090,7 +1091,7 @@ merge:                                            ; preds = %entry
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %13, %15
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i18)
-  %17 = getelementptr i8, ptr %0, i64 4304
+  %17 = getelementptr i8, ptr %0, i64 3888
   %18 = load i64, ptr %17, align 8
   %.neg = mul i64 %5, -1000000000
   %.neg27 = sub i64 %.neg, %7
@@ -1103,17 +1104,17 @@ merge:                                            ; preds = %entry
 then2:                                            ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %step.sroa.5.i)
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %step.sroa.8.i)
-  %step.sroa.5.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4472
+  %step.sroa.5.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4056
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %step.sroa.5.i, ptr noundef nonnull align 8 dereferenceable(16) %step.sroa.5.0..sroa_idx.i, i64 16, i1 false)
-  %step.sroa.514.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4488
+  %step.sroa.514.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4072
   %step.sroa.514.0.copyload.i = load i32, ptr %step.sroa.514.0..sroa_idx.i, align 8
-  %step.sroa.6.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4492
+  %step.sroa.6.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4076
   %step.sroa.6.0.copyload.i = load i32, ptr %step.sroa.6.0..sroa_idx.i, align 4
-  %step.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4496
+  %step.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4080
   %22 = load i64, ptr %step.sroa.7.0..sroa_idx.i, align 8
-  %step.sroa.8.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4508
+  %step.sroa.8.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4092
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(20) %step.sroa.8.i, ptr noundef nonnull align 4 dereferenceable(20) %step.sroa.8.0..sroa_idx.i, i64 20, i1 false)
-  %23 = getelementptr i8, ptr %0, i64 4344
+  %23 = getelementptr i8, ptr %0, i64 3928
   store i64 %16, ptr %23, align 8
   %24 = load ptr, ptr %0, align 8
   %25 = getelementptr i8, ptr %24, i64 248
@@ -1129,17 +1130,17 @@ then2:                                            ; preds = %merge
   br i1 %33, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %then2
-  %34 = getelementptr i8, ptr %0, i64 4352
+  %34 = getelementptr i8, ptr %0, i64 3936
   store i64 %30, ptr %34, align 8
   br label %merge.i
 
 merge.i:                                          ; preds = %then.i, %then2
-  %35 = getelementptr i8, ptr %0, i64 2840
+  %35 = getelementptr i8, ptr %0, i64 2424
   %36 = call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %0, i64 4544
+  %37 = getelementptr i8, ptr %0, i64 4128
   %38 = load i64, ptr %37, align 8
   %39 = icmp eq i64 %38, 4096
-  %40 = getelementptr i8, ptr %0, i64 4536
+  %40 = getelementptr i8, ptr %0, i64 4120
   %41 = load i64, ptr %40, align 8
   br i1 %39, label %then.i.i, label %"$Loop.record_step.exit"
 
@@ -1153,7 +1154,7 @@ then.i.i:                                         ; preds = %merge.i
 "$Loop.record_step.exit":                         ; preds = %merge.i, %then.i.i
   %44 = phi i64 [ 4095, %then.i.i ], [ %38, %merge.i ]
   %45 = phi i64 [ %43, %then.i.i ], [ %41, %merge.i ]
-  %46 = getelementptr i8, ptr %0, i64 4528
+  %46 = getelementptr i8, ptr %0, i64 4112
   %47 = and i8 %32, 1
   %48 = zext nneg i8 %47 to i32
   %49 = load ptr, ptr %46, align 8
@@ -1181,40 +1182,40 @@ then.i.i:                                         ; preds = %merge.i
   %55 = call i32 @pthread_mutex_unlock(ptr %35)
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %step.sroa.5.i)
   call void @llvm.lifetime.end.p0(i64 20, ptr nonnull %step.sroa.8.i)
-  %56 = getelementptr i8, ptr %0, i64 2312
+  %56 = getelementptr i8, ptr %0, i64 1896
   store i64 %16, ptr %56, align 8
-  %57 = getelementptr i8, ptr %0, i64 2320
+  %57 = getelementptr i8, ptr %0, i64 1904
   %58 = load i64, ptr %57, align 8
   %59 = add i64 %58, 1
   store i64 %59, ptr %57, align 8
-  %60 = getelementptr i8, ptr %0, i64 2224
+  %60 = getelementptr i8, ptr %0, i64 1808
   %61 = load i64, ptr %2, align 8
   %62 = icmp sgt i64 %61, 0
   br i1 %62, label %forbody.lr.ph.i, label %common.ret.sink.split
 
 forbody.lr.ph.i:                                  ; preds = %"$Loop.record_step.exit"
-  %63 = getelementptr i8, ptr %0, i64 936
-  %64 = getelementptr i8, ptr %0, i64 916
-  %65 = getelementptr i8, ptr %0, i64 1824
-  %66 = getelementptr i8, ptr %0, i64 1760
-  %67 = getelementptr i8, ptr %0, i64 1768
-  %68 = getelementptr i8, ptr %0, i64 1800
-  %69 = getelementptr i8, ptr %0, i64 1784
-  %70 = getelementptr i8, ptr %0, i64 1848
-  %71 = getelementptr i8, ptr %0, i64 1832
-  %72 = getelementptr i8, ptr %0, i64 1808
-  %73 = getelementptr i8, ptr %0, i64 1788
-  %74 = getelementptr i8, ptr %0, i64 1792
-  %75 = getelementptr i8, ptr %0, i64 1780
-  %76 = getelementptr i8, ptr %0, i64 1776
-  %77 = getelementptr i8, ptr %0, i64 1840
-  %78 = getelementptr i8, ptr %0, i64 1772
-  %79 = getelementptr i8, ptr %0, i64 1976
-  %80 = getelementptr i8, ptr %0, i64 2296
-  %81 = getelementptr i8, ptr %0, i64 2300
-  %82 = getelementptr i8, ptr %0, i64 2080
-  %83 = getelementptr i8, ptr %0, i64 2088
-  %84 = getelementptr i8, ptr %0, i64 2376
+  %63 = getelementptr i8, ptr %0, i64 728
+  %64 = getelementptr i8, ptr %0, i64 708
+  %65 = getelementptr i8, ptr %0, i64 1408
+  %66 = getelementptr i8, ptr %0, i64 1344
+  %67 = getelementptr i8, ptr %0, i64 1352
+  %68 = getelementptr i8, ptr %0, i64 1384
+  %69 = getelementptr i8, ptr %0, i64 1368
+  %70 = getelementptr i8, ptr %0, i64 1432
+  %71 = getelementptr i8, ptr %0, i64 1416
+  %72 = getelementptr i8, ptr %0, i64 1392
+  %73 = getelementptr i8, ptr %0, i64 1372
+  %74 = getelementptr i8, ptr %0, i64 1376
+  %75 = getelementptr i8, ptr %0, i64 1364
+  %76 = getelementptr i8, ptr %0, i64 1360
+  %77 = getelementptr i8, ptr %0, i64 1424
+  %78 = getelementptr i8, ptr %0, i64 1356
+  %79 = getelementptr i8, ptr %0, i64 1560
+  %80 = getelementptr i8, ptr %0, i64 1880
+  %81 = getelementptr i8, ptr %0, i64 1884
+  %82 = getelementptr i8, ptr %0, i64 1664
+  %83 = getelementptr i8, ptr %0, i64 1672
+  %84 = getelementptr i8, ptr %0, i64 1960
   br label %forbody.i
 
 forbody.i:                                        ; preds = %merge1.i, %forbody.lr.ph.i
@@ -1651,7 +1652,7 @@ then3.i:                                          ; preds = %"$Scheduler.registe
   %.val9.i.i.i = load i32, ptr %304, align 4
   %305 = trunc i64 %.val.i.i.i to i32
   %306 = sub i32 %305, %.val9.i.i.i
-  %307 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
+  %307 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 320
   %308 = load i32, ptr %307, align 4
   %309 = icmp slt i32 %306, %308
   %.pre48.i = load ptr, ptr %79, align 8
@@ -1661,7 +1662,7 @@ then.i.i38.i:                                     ; preds = %and.lhs.true.i.i.i
   %310 = getelementptr i8, ptr %.pre48.i, i64 68
   %311 = load i32, ptr %310, align 4
   %312 = sext i32 %311 to i64
-  %313 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 320
+  %313 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 312
   %314 = load ptr, ptr %313, align 8
   %315 = sext i32 %306 to i64
   %316 = mul nsw i64 %312, %315
@@ -1828,20 +1829,20 @@ else.i.i:                                         ; preds = %"$Scheduler.capture
 
 then1.i.i:                                        ; preds = %else.i.i
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %text.i29.i.i)
-  %405 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 336
+  %405 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
   %.val.i.i.i30.i.i = load ptr, ptr %405, align 8
   %.not.i.i.i.i.i = icmp eq ptr %.val.i.i.i30.i.i, null
   br i1 %.not.i.i.i.i.i, label %"$Scheduler.fail_without_token.exit.i.i", label %"$Sequence.is_restricted.exit.i.i.i.i"
 
 "$Sequence.is_restricted.exit.i.i.i.i":           ; preds = %then1.i.i
-  %406 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 348
+  %406 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 340
   %407 = load i8, ptr %406, align 1
   %.fr.i.i.i = freeze i8 %407
   %408 = icmp eq i8 %.fr.i.i.i, 0
   br i1 %408, label %merge.i.i.i28.i, label %"$Scheduler.fail_without_token.exit.i.i"
 
 merge.i.i.i28.i:                                  ; preds = %"$Sequence.is_restricted.exit.i.i.i.i"
-  %409 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 344
+  %409 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 336
   %.val.i.i.i29.i = load i32, ptr %409, align 4
   %410 = icmp sgt i32 %.val.i.i.i29.i, 0
   br i1 %410, label %forbody.preheader.i.i.i30.i, label %"$Scheduler.fail_without_token.exit.i.i"
@@ -2146,13 +2147,13 @@ forbody.i.i47.i.i:                                ; preds = %forcond.i.i45.i.i
   br i1 %562, label %then5.i.i, label %else.i.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %"$Scheduler.post_token.exit.i.i"
-  %563 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 336
+  %563 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
   %.val.i.i48.i.i = load ptr, ptr %563, align 8
   %.not.i.i49.i.i = icmp eq ptr %.val.i.i48.i.i, null
   br i1 %.not.i.i49.i.i, label %merge.i.i22.i, label %"$Sequence.is_restricted.exit.i50.i.i"
 
 "$Sequence.is_restricted.exit.i50.i.i":           ; preds = %or.lhs.false.i.i.i
-  %564 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 348
+  %564 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 340
   %565 = load i8, ptr %564, align 1
   %566 = icmp eq i8 %565, 0
   br i1 %566, label %and.lhs.true.i41.i.i, label %merge.i.i22.i
@@ -2257,20 +2258,20 @@ merge1.i:                                         ; preds = %then5.i.i, %merge.i
   br i1 %exitcond.not.i, label %common.ret.sink.split, label %forbody.i
 
 else3:                                            ; preds = %merge
-  %613 = getelementptr i8, ptr %0, i64 2312
+  %613 = getelementptr i8, ptr %0, i64 1896
   store i64 %16, ptr %613, align 8
-  %614 = getelementptr i8, ptr %0, i64 2990
+  %614 = getelementptr i8, ptr %0, i64 2574
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %614, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
-  %615 = getelementptr i8, ptr %0, i64 2248
+  %615 = getelementptr i8, ptr %0, i64 1832
   store i8 0, ptr %615, align 1
-  %616 = getelementptr i8, ptr %0, i64 2224
+  %616 = getelementptr i8, ptr %0, i64 1808
   %617 = load i64, ptr %2, align 8
   %618 = icmp sgt i64 %617, 0
   br i1 %618, label %forbody.lr.ph.i.i, label %common.ret.sink.split
 
 forbody.lr.ph.i.i:                                ; preds = %else3
-  %619 = getelementptr i8, ptr %0, i64 2080
-  %620 = getelementptr i8, ptr %0, i64 2088
+  %619 = getelementptr i8, ptr %0, i64 1664
+  %620 = getelementptr i8, ptr %0, i64 1672
   br label %forbody.i.i
 
 forbody.i.i:                                      ; preds = %merge1.i.i, %forbody.lr.ph.i.i
@@ -2337,8 +2338,8 @@ entry:
   %time.i.i = alloca %6, align 8
   %index.i.i = alloca i32, align 4
   %message = alloca %4, align 8
-  %1 = getelementptr i8, ptr %0, i64 912
-  %2 = getelementptr i8, ptr %0, i64 2248
+  %1 = getelementptr i8, ptr %0, i64 704
+  %2 = getelementptr i8, ptr %0, i64 1832
   %3 = load i8, ptr %2, align 1
   %4 = trunc i8 %3 to i1
   br i1 %4, label %merge, label %common.ret
@@ -2353,7 +2354,7 @@ common.ret:                                       ; preds = %common.ret.sink.spl
 
 merge:                                            ; preds = %entry
   store i8 0, ptr %message, align 8
-  %5 = getelementptr i8, ptr %0, i64 4368
+  %5 = getelementptr i8, ptr %0, i64 3952
   %6 = load i8, ptr %5, align 1
   %7 = trunc i8 %6 to i1
   br i1 %7, label %then.i, label %merge.i
@@ -2383,16 +2384,16 @@ then.i:                                           ; preds = %merge
   br label %then2
 
 merge.i:                                          ; preds = %"$RankGroup.await_forward.exit.thread.i", %merge
-  %17 = getelementptr i8, ptr %0, i64 2840
+  %17 = getelementptr i8, ptr %0, i64 2424
   %18 = call i32 @pthread_mutex_lock(ptr %17)
-  %19 = getelementptr i8, ptr %0, i64 4064
-  %20 = getelementptr i8, ptr %0, i64 4072
+  %19 = getelementptr i8, ptr %0, i64 3648
+  %20 = getelementptr i8, ptr %0, i64 3656
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.lr.ph.i.i, label %"$Loop.take_masks.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i
-  %23 = getelementptr i8, ptr %0, i64 4352
+  %23 = getelementptr i8, ptr %0, i64 3936
   %xtraiter = and i64 %21, 1
   %24 = icmp eq i64 %21, 1
   br i1 %24, label %"$Loop.take_masks.exit.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.new
@@ -2407,15 +2408,15 @@ forbody.i.i:                                      ; preds = %"$Sequence.take_mas
   %25 = load ptr, ptr %19, align 8
   %26 = getelementptr ptr, ptr %25, i64 %i.06.i.i
   %27 = load ptr, ptr %26, align 8
-  %28 = getelementptr i8, ptr %27, i64 356
+  %28 = getelementptr i8, ptr %27, i64 348
   %29 = load i32, ptr %28, align 4
-  %30 = getelementptr i8, ptr %27, i64 352
+  %30 = getelementptr i8, ptr %27, i64 344
   %31 = load i32, ptr %30, align 4
   %32 = icmp slt i32 %29, %31
   br i1 %32, label %and.lhs.true.i.i.i, label %"$Sequence.take_mask.exit.i.i"
 
 then.i.i32.i:                                     ; preds = %and.lhs.true.i.i.i
-  %33 = getelementptr i8, ptr %27, i64 384
+  %33 = getelementptr i8, ptr %27, i64 376
   store i8 0, ptr %33, align 1
   br label %"$Sequence.take_mask.exit.i.i"
 
@@ -2423,9 +2424,9 @@ and.lhs.true.i.i.i:                               ; preds = %forbody.i.i
   %34 = load i64, ptr %23, align 8
   %35 = sdiv i64 %34, 4
   %36 = add i64 %35, %34
-  %37 = getelementptr i8, ptr %27, i64 376
+  %37 = getelementptr i8, ptr %27, i64 368
   %38 = load i64, ptr %37, align 8
-  %39 = getelementptr i8, ptr %27, i64 368
+  %39 = getelementptr i8, ptr %27, i64 360
   %40 = load i64, ptr %39, align 8
   %41 = sub i64 %38, %40
   %.not.i.i31.i = icmp sgt i64 %41, %36
@@ -2437,9 +2438,9 @@ and.lhs.true.i.i.i:                               ; preds = %forbody.i.i
   %43 = load ptr, ptr %19, align 8
   %44 = getelementptr ptr, ptr %43, i64 %42
   %45 = load ptr, ptr %44, align 8
-  %46 = getelementptr i8, ptr %45, i64 356
+  %46 = getelementptr i8, ptr %45, i64 348
   %47 = load i32, ptr %46, align 4
-  %48 = getelementptr i8, ptr %45, i64 352
+  %48 = getelementptr i8, ptr %45, i64 344
   %49 = load i32, ptr %48, align 4
   %50 = icmp slt i32 %47, %49
   br i1 %50, label %and.lhs.true.i.i.i.1, label %"$Sequence.take_mask.exit.i.i.1"
@@ -2448,16 +2449,16 @@ and.lhs.true.i.i.i.1:                             ; preds = %"$Sequence.take_mas
   %51 = load i64, ptr %23, align 8
   %52 = sdiv i64 %51, 4
   %53 = add i64 %52, %51
-  %54 = getelementptr i8, ptr %45, i64 376
+  %54 = getelementptr i8, ptr %45, i64 368
   %55 = load i64, ptr %54, align 8
-  %56 = getelementptr i8, ptr %45, i64 368
+  %56 = getelementptr i8, ptr %45, i64 360
   %57 = load i64, ptr %56, align 8
   %58 = sub i64 %55, %57
   %.not.i.i31.i.1 = icmp sgt i64 %58, %53
   br i1 %.not.i.i31.i.1, label %"$Sequence.take_mask.exit.i.i.1", label %then.i.i32.i.1
 
 then.i.i32.i.1:                                   ; preds = %and.lhs.true.i.i.i.1
-  %59 = getelementptr i8, ptr %45, i64 384
+  %59 = getelementptr i8, ptr %45, i64 376
   store i8 0, ptr %59, align 1
   br label %"$Sequence.take_mask.exit.i.i.1"
 
@@ -2477,9 +2478,9 @@ forbody.i.i.epil:                                 ; preds = %"$Loop.take_masks.e
   %61 = load ptr, ptr %19, align 8
   %62 = getelementptr ptr, ptr %61, i64 %i.06.i.i.unr
   %63 = load ptr, ptr %62, align 8
-  %64 = getelementptr i8, ptr %63, i64 356
+  %64 = getelementptr i8, ptr %63, i64 348
   %65 = load i32, ptr %64, align 4
-  %66 = getelementptr i8, ptr %63, i64 352
+  %66 = getelementptr i8, ptr %63, i64 344
   %67 = load i32, ptr %66, align 4
   %68 = icmp slt i32 %65, %67
   br i1 %68, label %and.lhs.true.i.i.i.epil, label %"$Sequence.take_mask.exit.i.i.epil"
@@ -2488,16 +2489,16 @@ and.lhs.true.i.i.i.epil:                          ; preds = %forbody.i.i.epil
   %69 = load i64, ptr %23, align 8
   %70 = sdiv i64 %69, 4
   %71 = add i64 %70, %69
-  %72 = getelementptr i8, ptr %63, i64 376
+  %72 = getelementptr i8, ptr %63, i64 368
   %73 = load i64, ptr %72, align 8
-  %74 = getelementptr i8, ptr %63, i64 368
+  %74 = getelementptr i8, ptr %63, i64 360
   %75 = load i64, ptr %74, align 8
   %76 = sub i64 %73, %75
   %.not.i.i31.i.epil = icmp sgt i64 %76, %71
   br i1 %.not.i.i31.i.epil, label %"$Sequence.take_mask.exit.i.i.epil", label %then.i.i32.i.epil
 
 then.i.i32.i.epil:                                ; preds = %and.lhs.true.i.i.i.epil
-  %77 = getelementptr i8, ptr %63, i64 384
+  %77 = getelementptr i8, ptr %63, i64 376
   store i8 0, ptr %77, align 1
   br label %"$Sequence.take_mask.exit.i.i.epil"
 
@@ -2506,32 +2507,32 @@ then.i.i32.i.epil:                                ; preds = %and.lhs.true.i.i.i.
   br label %"$Loop.take_masks.exit.i"
 
 "$Loop.take_masks.exit.i":                        ; preds = %"$Sequence.take_mask.exit.i.i.epil", %"$Loop.take_masks.exit.i.loopexit.unr-lcssa", %merge.i
-  %78 = getelementptr i8, ptr %0, i64 2988
+  %78 = getelementptr i8, ptr %0, i64 2572
   store i8 0, ptr %78, align 1
   %79 = call i32 @pthread_mutex_unlock(ptr %17)
   %80 = load i8, ptr %5, align 1
   %.not.i = icmp eq i8 %80, 0
-  %81 = getelementptr i8, ptr %0, i64 2224
-  %82 = getelementptr i8, ptr %0, i64 2232
+  %81 = getelementptr i8, ptr %0, i64 1808
+  %82 = getelementptr i8, ptr %0, i64 1816
   %83 = load i64, ptr %82, align 8
   %84 = icmp sgt i64 %83, 0
   br i1 %84, label %forbody.lr.ph.i33.i, label %"$Scheduler.write_awaited_masks.exit.i"
 
 forbody.lr.ph.i33.i:                              ; preds = %"$Loop.take_masks.exit.i"
-  %85 = getelementptr i8, ptr %0, i64 1976
-  %86 = getelementptr i8, ptr %0, i64 2368
-  %87 = getelementptr i8, ptr %0, i64 2200
-  %88 = getelementptr i8, ptr %0, i64 2208
-  %89 = getelementptr i8, ptr %0, i64 2360
-  %90 = getelementptr i8, ptr %0, i64 916
-  %91 = getelementptr i8, ptr %0, i64 1824
-  %92 = getelementptr i8, ptr %0, i64 1808
-  %93 = getelementptr i8, ptr %0, i64 1776
-  %94 = getelementptr i8, ptr %0, i64 1840
-  %95 = getelementptr i8, ptr %0, i64 1772
-  %96 = getelementptr i8, ptr %0, i64 1788
-  %97 = getelementptr i8, ptr %0, i64 1792
-  %98 = getelementptr i8, ptr %0, i64 1780
+  %85 = getelementptr i8, ptr %0, i64 1560
+  %86 = getelementptr i8, ptr %0, i64 1952
+  %87 = getelementptr i8, ptr %0, i64 1784
+  %88 = getelementptr i8, ptr %0, i64 1792
+  %89 = getelementptr i8, ptr %0, i64 1944
+  %90 = getelementptr i8, ptr %0, i64 708
+  %91 = getelementptr i8, ptr %0, i64 1408
+  %92 = getelementptr i8, ptr %0, i64 1392
+  %93 = getelementptr i8, ptr %0, i64 1360
+  %94 = getelementptr i8, ptr %0, i64 1424
+  %95 = getelementptr i8, ptr %0, i64 1356
+  %96 = getelementptr i8, ptr %0, i64 1372
+  %97 = getelementptr i8, ptr %0, i64 1376
+  %98 = getelementptr i8, ptr %0, i64 1364
   br label %forbody.i34.i
 
 forbody.i34.i:                                    ; preds = %merge1.i.i, %forbody.lr.ph.i33.i
@@ -2560,13 +2561,13 @@ then.i.i37.i:                                     ; preds = %then.i.i
   br label %merge1.i.i
 
 else.i.i.i:                                       ; preds = %then.i.i
-  %112 = getelementptr i8, ptr %104, i64 336
+  %112 = getelementptr i8, ptr %104, i64 328
   %.val.i.i.i.i = load ptr, ptr %112, align 8
   %.not.i.i.i.i = icmp eq ptr %.val.i.i.i.i, null
   br i1 %.not.i.i.i.i, label %merge1.i.i, label %"$Sequence.lacks_a_mask.exit.i.i.i"
 
 "$Sequence.lacks_a_mask.exit.i.i.i":              ; preds = %else.i.i.i
-  %113 = getelementptr i8, ptr %104, i64 356
+  %113 = getelementptr i8, ptr %104, i64 348
   %114 = load i32, ptr %113, align 4
   %115 = getelementptr i8, ptr %104, i64 24
   %.val3.i.i.i.i = load i64, ptr %115, align 8
@@ -2589,14 +2590,14 @@ then1.i.i.i:                                      ; preds = %"$Sequence.lacks_a_
   br i1 %.not.i, label %or.rhs.i.i.i, label %or.end.i.i.i
 
 or.rhs.i.i.i:                                     ; preds = %then1.i.i.i
-  %125 = getelementptr i8, ptr %104, i64 384
+  %125 = getelementptr i8, ptr %104, i64 376
   %126 = load i8, ptr %125, align 1
   %127 = and i8 %126, 1
   br label %or.end.i.i.i
 
 or.end.i.i.i:                                     ; preds = %or.rhs.i.i.i, %then1.i.i.i
   %128 = phi i8 [ 1, %then1.i.i.i ], [ %127, %or.rhs.i.i.i ]
-  %129 = getelementptr i8, ptr %104, i64 384
+  %129 = getelementptr i8, ptr %104, i64 376
   store i8 %128, ptr %129, align 1
   %130 = load i64, ptr %86, align 8
   %131 = add i64 %130, 1
@@ -2959,7 +2960,7 @@ else4.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
   br i1 %286, label %whilebody.i.i.i.i, label %merge1.i.i
 
 "$Sequence.is_restricted.exit.i.i.i":             ; preds = %"$Sequence.lacks_a_mask.exit.i.i.i"
-  %287 = getelementptr i8, ptr %104, i64 348
+  %287 = getelementptr i8, ptr %104, i64 340
   %288 = load i8, ptr %287, align 1
   %289 = icmp eq i8 %288, 0
   br i1 %289, label %then3.i.i.i, label %merge1.i.i
@@ -3008,7 +3009,7 @@ merge1.i.i:                                       ; preds = %"$PagePool.release.
   %317 = add i64 %314, %316
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i)
   %318 = load ptr, ptr %0, align 8
-  %319 = getelementptr i8, ptr %0, i64 2384
+  %319 = getelementptr i8, ptr %0, i64 1968
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %launch.i.i)
   %320 = getelementptr i8, ptr %318, i64 296
   %321 = load i64, ptr %320, align 8
@@ -3033,13 +3034,13 @@ merge1.i.i:                                       ; preds = %"$PagePool.release.
   br i1 %332, label %and.lhs.true.i.i42.i, label %"$StepPlan.is_decode.exit.thread.i.i"
 
 and.lhs.true.i.i42.i:                             ; preds = %"$Scheduler.write_awaited_masks.exit.i"
-  %333 = getelementptr i8, ptr %0, i64 2388
+  %333 = getelementptr i8, ptr %0, i64 1972
   %334 = load i32, ptr %333, align 4
   %335 = icmp eq i32 %331, %334
   br i1 %335, label %"$StepPlan.is_decode.exit.i.i", label %"$StepPlan.is_decode.exit.thread.i.i"
 
 "$StepPlan.is_decode.exit.i.i":                   ; preds = %and.lhs.true.i.i42.i
-  %336 = getelementptr i8, ptr %0, i64 2404
+  %336 = getelementptr i8, ptr %0, i64 1988
   %337 = load i32, ptr %336, align 4
   %338 = icmp eq i32 %337, %331
   %cond.fr.i.i = freeze i1 %338
@@ -3051,16 +3052,16 @@ and.lhs.true.i.i42.i:                             ; preds = %"$Scheduler.write_a
   %340 = getelementptr i8, ptr %328, i64 %339
   %341 = getelementptr i8, ptr %340, i64 152
   %342 = load ptr, ptr %341, align 8
-  %343 = getelementptr i8, ptr %0, i64 2608
+  %343 = getelementptr i8, ptr %0, i64 2192
   %344 = load ptr, ptr %343, align 8
-  %345 = getelementptr i8, ptr %0, i64 2404
+  %345 = getelementptr i8, ptr %0, i64 1988
   %346 = load i32, ptr %345, align 4
   %347 = sext i32 %346 to i64
   %348 = shl nsw i64 %347, 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %342, ptr align 1 %344, i64 %348, i1 false)
   %349 = getelementptr i8, ptr %340, i64 160
   %350 = load ptr, ptr %349, align 8
-  %351 = getelementptr i8, ptr %0, i64 2616
+  %351 = getelementptr i8, ptr %0, i64 2200
   %352 = load ptr, ptr %351, align 8
   %353 = load i32, ptr %345, align 4
   %354 = sext i32 %353 to i64
@@ -3068,11 +3069,11 @@ and.lhs.true.i.i42.i:                             ; preds = %"$Scheduler.write_a
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %350, ptr align 1 %352, i64 %355, i1 false)
   %356 = getelementptr i8, ptr %340, i64 200
   %357 = load ptr, ptr %356, align 8
-  %358 = getelementptr i8, ptr %0, i64 2656
+  %358 = getelementptr i8, ptr %0, i64 2240
   %359 = load ptr, ptr %358, align 8
-  %360 = getelementptr i8, ptr %0, i64 2412
+  %360 = getelementptr i8, ptr %0, i64 1996
   %.val.i.i38.i = load i32, ptr %360, align 4
-  %361 = getelementptr i8, ptr %0, i64 2452
+  %361 = getelementptr i8, ptr %0, i64 2036
   %.val8.i.i.i = load i32, ptr %361, align 4
   %362 = sext i32 %.val.i.i38.i to i64
   %363 = sext i32 %.val8.i.i.i to i64
@@ -3109,16 +3110,16 @@ or.rhs.i.i39.i:                                   ; preds = %"$StepPlan.is_decod
 
 "$Loop.sample_launched.exit":                     ; preds = %"$RankGroup.run_launch.exit.i.i"
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %launch.i.i)
-  %378 = getelementptr i8, ptr %0, i64 4336
+  %378 = getelementptr i8, ptr %0, i64 3920
   %379 = load i64, ptr %378, align 8
   %380 = sub i64 %317, %379
-  %381 = getelementptr i8, ptr %0, i64 4512
+  %381 = getelementptr i8, ptr %0, i64 4096
   store i64 %380, ptr %381, align 8
-  %382 = getelementptr i8, ptr %0, i64 4328
+  %382 = getelementptr i8, ptr %0, i64 3912
   %383 = load i64, ptr %382, align 8
   %384 = add i64 %383, %380
   store i64 %384, ptr %382, align 8
-  %385 = getelementptr i8, ptr %0, i64 4304
+  %385 = getelementptr i8, ptr %0, i64 3888
   %386 = load i64, ptr %385, align 8
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i43.i)
   %387 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i43.i)
@@ -3132,27 +3133,27 @@ or.rhs.i.i39.i:                                   ; preds = %"$StepPlan.is_decod
   %394 = add i64 %393, %389
   store i64 %394, ptr %385, align 8
   store i8 0, ptr %5, align 1
-  %395 = getelementptr i8, ptr %0, i64 4360
+  %395 = getelementptr i8, ptr %0, i64 3944
   br label %common.ret.sink.split
 
 then2:                                            ; preds = %"$RankGroup.await_forward.exit.i", %"$RankGroup.sample.exit.i"
   %common.ret.op.i.ph = phi i32 [ %375, %"$RankGroup.sample.exit.i" ], [ %14, %"$RankGroup.await_forward.exit.i" ]
   store i8 0, ptr %5, align 1
-  %396 = getelementptr i8, ptr %0, i64 4360
+  %396 = getelementptr i8, ptr %0, i64 3944
   store i64 0, ptr %396, align 8
-  %397 = getelementptr i8, ptr %0, i64 2990
+  %397 = getelementptr i8, ptr %0, i64 2574
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %397, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
   store i8 0, ptr %2, align 1
-  %398 = getelementptr i8, ptr %0, i64 2224
-  %399 = getelementptr i8, ptr %0, i64 2232
+  %398 = getelementptr i8, ptr %0, i64 1808
+  %399 = getelementptr i8, ptr %0, i64 1816
   %400 = load i64, ptr %399, align 8
   %401 = icmp sgt i64 %400, 0
   br i1 %401, label %forbody.lr.ph.i.i10, label %common.ret.sink.split
 
 forbody.lr.ph.i.i10:                              ; preds = %then2
-  %402 = getelementptr i8, ptr %0, i64 2080
-  %403 = getelementptr i8, ptr %0, i64 2088
-  %404 = getelementptr i8, ptr %0, i64 2312
+  %402 = getelementptr i8, ptr %0, i64 1664
+  %403 = getelementptr i8, ptr %0, i64 1672
+  %404 = getelementptr i8, ptr %0, i64 1896
   br label %forbody.i.i11
 
 forbody.i.i11:                                    ; preds = %merge1.i.i15, %forbody.lr.ph.i.i10
@@ -5600,8 +5601,8 @@ then24:                                           ; preds = %merge14
 ; Function Attrs: nounwind
 define internal fastcc void @"$Scheduler.retire"(ptr nocapture %0, ptr %1) unnamed_addr #3 {
 entry:
-  %2 = getelementptr i8, ptr %0, i64 1288
-  %3 = getelementptr i8, ptr %0, i64 1296
+  %2 = getelementptr i8, ptr %0, i64 1080
+  %3 = getelementptr i8, ptr %0, i64 1088
   %4 = load i64, ptr %3, align 8
   %5 = icmp sgt i64 %4, 0
   br i1 %5, label %forbody.preheader.i.i, label %"$SegmentList.forget.exit.i"
@@ -5729,8 +5730,8 @@ merge1.i.i.epil:                                  ; preds = %then.i.i.epil, %for
 
 "$SegmentList.forget.exit.i":                     ; preds = %"$SegmentList.forget.exit.i.loopexit.unr-lcssa", %merge1.i.i.epil, %entry
   %count.0.lcssa.i.i = phi i32 [ 0, %entry ], [ %count.1.i.i.lcssa.ph, %"$SegmentList.forget.exit.i.loopexit.unr-lcssa" ], [ %count.1.i.i.epil, %merge1.i.i.epil ]
-  %54 = getelementptr i8, ptr %0, i64 1312
-  %55 = getelementptr i8, ptr %0, i64 1320
+  %54 = getelementptr i8, ptr %0, i64 1104
+  %55 = getelementptr i8, ptr %0, i64 1112
   %56 = load i64, ptr %55, align 8
   %57 = icmp sgt i64 %56, 0
   br i1 %57, label %forbody.preheader.i6.i, label %"$Scheduler.forget.exit"
@@ -5859,7 +5860,7 @@ merge1.i11.i.epil:                                ; preds = %then.i14.i.epil, %f
 "$Scheduler.forget.exit":                         ; preds = %"$Scheduler.forget.exit.loopexit.unr-lcssa", %merge1.i11.i.epil, %"$SegmentList.forget.exit.i"
   %count.0.lcssa.i5.i = phi i32 [ 0, %"$SegmentList.forget.exit.i" ], [ %count.1.i12.i.lcssa.ph, %"$Scheduler.forget.exit.loopexit.unr-lcssa" ], [ %count.1.i12.i.epil, %merge1.i11.i.epil ]
   %106 = add i32 %count.0.lcssa.i5.i, %count.0.lcssa.i.i
-  %107 = getelementptr i8, ptr %0, i64 1448
+  %107 = getelementptr i8, ptr %0, i64 1240
   %108 = load i64, ptr %107, align 8
   %109 = sext i32 %106 to i64
   %110 = add i64 %108, %109
@@ -5870,13 +5871,13 @@ merge1.i11.i.epil:                                ; preds = %then.i14.i.epil, %f
   br i1 %113, label %then.i, label %else.i
 
 then.i:                                           ; preds = %"$Scheduler.forget.exit"
-  %114 = getelementptr i8, ptr %0, i64 1104
+  %114 = getelementptr i8, ptr %0, i64 896
   %115 = load i64, ptr %114, align 8
   %116 = icmp sgt i64 %115, 0
   br i1 %116, label %forbody.lr.ph.i.i.i, label %"$Scheduler.leave_lists.exit"
 
 forbody.lr.ph.i.i.i:                              ; preds = %then.i
-  %117 = getelementptr i8, ptr %0, i64 1096
+  %117 = getelementptr i8, ptr %0, i64 888
   %118 = load ptr, ptr %117, align 8
   br label %forbody.i.i.i
 
@@ -5893,13 +5894,13 @@ merge1.i.i.i:                                     ; preds = %forbody.i.i.i
   br i1 %exitcond.not.i.i.i, label %"$Scheduler.leave_lists.exit", label %forbody.i.i.i
 
 else.i:                                           ; preds = %"$Scheduler.forget.exit"
-  %123 = getelementptr i8, ptr %0, i64 1080
+  %123 = getelementptr i8, ptr %0, i64 872
   %124 = load i64, ptr %123, align 8
   %125 = icmp sgt i64 %124, 0
   br i1 %125, label %forbody.lr.ph.i.i10.i, label %merge.i
 
 forbody.lr.ph.i.i10.i:                            ; preds = %else.i
-  %126 = getelementptr i8, ptr %0, i64 1072
+  %126 = getelementptr i8, ptr %0, i64 864
   %127 = load ptr, ptr %126, align 8
   br label %forbody.i.i11.i
 
@@ -5945,7 +5946,7 @@ merge.i:                                          ; preds = %merge1.i.i13.i, %me
   br i1 %141, label %then2.i, label %"$Scheduler.leave_lists.exit"
 
 then2.i:                                          ; preds = %merge.i
-  %142 = getelementptr i8, ptr %0, i64 1392
+  %142 = getelementptr i8, ptr %0, i64 1184
   %143 = load i32, ptr %142, align 4
   %144 = add i32 %143, -1
   store i32 %144, ptr %142, align 4
@@ -5959,14 +5960,14 @@ then2.i:                                          ; preds = %merge.i
 
 whilebody.lr.ph.i:                                ; preds = %"$Scheduler.leave_lists.exit"
   %148 = getelementptr i8, ptr %1, i64 80
-  %149 = getelementptr i8, ptr %0, i64 912
-  %150 = getelementptr i8, ptr %0, i64 896
-  %151 = getelementptr i8, ptr %0, i64 864
-  %152 = getelementptr i8, ptr %0, i64 928
-  %153 = getelementptr i8, ptr %0, i64 860
-  %154 = getelementptr i8, ptr %0, i64 876
-  %155 = getelementptr i8, ptr %0, i64 880
-  %156 = getelementptr i8, ptr %0, i64 868
+  %149 = getelementptr i8, ptr %0, i64 704
+  %150 = getelementptr i8, ptr %0, i64 688
+  %151 = getelementptr i8, ptr %0, i64 656
+  %152 = getelementptr i8, ptr %0, i64 720
+  %153 = getelementptr i8, ptr %0, i64 652
+  %154 = getelementptr i8, ptr %0, i64 668
+  %155 = getelementptr i8, ptr %0, i64 672
+  %156 = getelementptr i8, ptr %0, i64 660
   br label %whilebody.i
 
 whilebody.i:                                      ; preds = %"$PagePool.release.exit.i", %whilebody.lr.ph.i
@@ -6050,11 +6051,11 @@ else4.i.i:                                        ; preds = %merge.i.i14
   br i1 %194, label %then.i17, label %"$Scheduler.give_row.exit"
 
 then.i17:                                         ; preds = %"$Scheduler.release_pages.exit"
-  %195 = getelementptr i8, ptr %0, i64 1264
-  %196 = getelementptr i8, ptr %0, i64 1272
+  %195 = getelementptr i8, ptr %0, i64 1056
+  %196 = getelementptr i8, ptr %0, i64 1064
   %197 = load i64, ptr %196, align 8
   %198 = add i64 %197, 1
-  %199 = getelementptr i8, ptr %0, i64 1280
+  %199 = getelementptr i8, ptr %0, i64 1072
   %200 = load i64, ptr %199, align 8
   %.not.i.i.i = icmp slt i64 %200, %198
   %.pre.i.i18 = load ptr, ptr %195, align 8
@@ -6090,13 +6091,13 @@ merge.i.i19:                                      ; preds = %merge7.i.i.i, %then
   br label %"$Scheduler.give_row.exit"
 
 "$Scheduler.give_row.exit":                       ; preds = %"$Scheduler.release_pages.exit", %"$Vector.push.exit.i"
-  %210 = getelementptr i8, ptr %1, i64 312
+  %210 = getelementptr i8, ptr %1, i64 304
   %211 = load i64, ptr %210, align 8
   %212 = icmp sgt i64 %211, 0
   br i1 %212, label %then, label %merge
 
 then:                                             ; preds = %"$Scheduler.give_row.exit"
-  %213 = getelementptr i8, ptr %0, i64 1396
+  %213 = getelementptr i8, ptr %0, i64 1188
   %214 = load i32, ptr %213, align 4
   %215 = add i32 %214, -1
   store i32 %215, ptr %213, align 4
@@ -6104,9 +6105,9 @@ then:                                             ; preds = %"$Scheduler.give_ro
 
 merge:                                            ; preds = %"$Scheduler.give_row.exit", %then
   store i32 3, ptr %111, align 4
-  %216 = getelementptr i8, ptr %0, i64 1144
+  %216 = getelementptr i8, ptr %0, i64 936
   %217 = load ptr, ptr %216, align 8
-  %218 = getelementptr i8, ptr %0, i64 1152
+  %218 = getelementptr i8, ptr %0, i64 944
   %219 = load i64, ptr %218, align 8
   %220 = getelementptr ptr, ptr %217, i64 %219
   store ptr %1, ptr %220, align 8
@@ -6964,7 +6965,7 @@ then:                                             ; preds = %or.lhs.false, %entr
   br i1 %.not27, label %common.ret, label %then2
 
 or.lhs.false:                                     ; preds = %entry
-  %5 = getelementptr i8, ptr %1, i64 392
+  %5 = getelementptr i8, ptr %1, i64 384
   %6 = load ptr, ptr %5, align 8
   %.not = icmp eq ptr %6, %0
   br i1 %.not, label %merge, label %then
@@ -7121,7 +7122,7 @@ merge5:                                           ; preds = %forbody
 define internal fastcc noundef i32 @"$Loop.grow_state"(ptr %0, ptr nocapture %1, i32 %2, ptr %3) unnamed_addr {
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
-  %4 = getelementptr i8, ptr %0, i64 916
+  %4 = getelementptr i8, ptr %0, i64 708
   %.val = load i32, ptr %4, align 4
   %5 = getelementptr i8, ptr %1, i64 88
   %.val9 = load i64, ptr %5, align 8
@@ -7131,9 +7132,9 @@ entry:
   %9 = trunc i64 %.val9 to i32
   %10 = sub i32 %8, %9
   %11 = tail call i32 @llvm.smax.i32(i32 %10, i32 0)
-  %12 = getelementptr i8, ptr %0, i64 1772
+  %12 = getelementptr i8, ptr %0, i64 1356
   %.val12.i = load i32, ptr %12, align 4
-  %13 = getelementptr i8, ptr %0, i64 1780
+  %13 = getelementptr i8, ptr %0, i64 1364
   %.val13.i = load i32, ptr %13, align 4
   %14 = add i32 %.val13.i, %.val12.i
   %15 = icmp slt i32 %14, %11
@@ -7144,15 +7145,15 @@ forcond.preheader:                                ; preds = %entry
   br i1 %16, label %forbody.lr.ph, label %common.ret
 
 forbody.lr.ph:                                    ; preds = %forcond.preheader
-  %17 = getelementptr i8, ptr %0, i64 1760
-  %18 = getelementptr i8, ptr %0, i64 1840
-  %19 = getelementptr i8, ptr %0, i64 1824
-  %20 = getelementptr i8, ptr %0, i64 1776
+  %17 = getelementptr i8, ptr %0, i64 1344
+  %18 = getelementptr i8, ptr %0, i64 1424
+  %19 = getelementptr i8, ptr %0, i64 1408
+  %20 = getelementptr i8, ptr %0, i64 1360
   %21 = getelementptr i8, ptr %1, i64 80
-  %22 = getelementptr i8, ptr %0, i64 1976
+  %22 = getelementptr i8, ptr %0, i64 1560
   %23 = getelementptr i8, ptr %1, i64 72
-  %24 = getelementptr i8, ptr %0, i64 2296
-  %25 = getelementptr i8, ptr %0, i64 2300
+  %24 = getelementptr i8, ptr %0, i64 1880
+  %25 = getelementptr i8, ptr %0, i64 1884
   br label %forbody
 
 then.i:                                           ; preds = %entry
@@ -7160,7 +7161,7 @@ then.i:                                           ; preds = %entry
   br i1 %.not.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %26 = getelementptr i8, ptr %0, i64 1764
+  %26 = getelementptr i8, ptr %0, i64 1348
   %27 = load i32, ptr %26, align 4
   %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.29", i32 %11, i32 %14, i32 %27)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
@@ -7357,14 +7358,14 @@ then.i:                                           ; preds = %merge.i
 define internal fastcc i32 @"$Loop.decode_last_token"(ptr %0, ptr nocapture %1, ptr %2, ptr %3) unnamed_addr {
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
-  %4 = getelementptr i8, ptr %0, i64 2384
-  %5 = getelementptr i8, ptr %0, i64 2728
+  %4 = getelementptr i8, ptr %0, i64 1968
+  %5 = getelementptr i8, ptr %0, i64 2312
   store ptr null, ptr %5, align 8
-  %6 = getelementptr i8, ptr %0, i64 2504
+  %6 = getelementptr i8, ptr %0, i64 2088
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %4, i8 0, i64 44, i1 false)
   %7 = load ptr, ptr %6, align 8
   store i32 0, ptr %7, align 4
-  %8 = getelementptr i8, ptr %0, i64 2632
+  %8 = getelementptr i8, ptr %0, i64 2216
   %9 = load ptr, ptr %8, align 8
   store i32 0, ptr %9, align 4
   %10 = getelementptr i8, ptr %1, i64 72
@@ -7375,23 +7376,23 @@ entry:
   %15 = load ptr, ptr %14, align 8
   %16 = getelementptr i8, ptr %0, i64 20
   %17 = load i32, ptr %16, align 4
-  %18 = getelementptr i8, ptr %0, i64 2496
+  %18 = getelementptr i8, ptr %0, i64 2080
   %19 = load ptr, ptr %18, align 8
   %20 = load i32, ptr %4, align 4
   %21 = sext i32 %20 to i64
   %22 = getelementptr i32, ptr %19, i64 %21
   store i32 -1, ptr %22, align 4
-  %23 = getelementptr i8, ptr %0, i64 2436
+  %23 = getelementptr i8, ptr %0, i64 2020
   %.val.i.i = load i32, ptr %23, align 4
-  %24 = getelementptr i8, ptr %0, i64 2664
+  %24 = getelementptr i8, ptr %0, i64 2248
   %.val29.i.i = load ptr, ptr %24, align 8
   %25 = sext i32 %11 to i64
   %26 = sext i32 %.val.i.i to i64
   %27 = mul nsw i64 %26, %25
   %28 = getelementptr i32, ptr %.val29.i.i, i64 %27
-  %29 = getelementptr i8, ptr %0, i64 2472
-  %30 = getelementptr i8, ptr %0, i64 2480
-  %31 = getelementptr i8, ptr %0, i64 2488
+  %29 = getelementptr i8, ptr %0, i64 2056
+  %30 = getelementptr i8, ptr %0, i64 2064
+  %31 = getelementptr i8, ptr %0, i64 2072
   %32 = load i32, ptr %4, align 4
   %33 = sext i32 %13 to i64
   %34 = getelementptr i32, ptr %15, i64 %33
@@ -7417,14 +7418,14 @@ entry:
   %51 = add i32 %50, 1
   store i32 %51, ptr %4, align 4
   %52 = add i32 %13, 1
-  %53 = getelementptr i8, ptr %0, i64 2512
+  %53 = getelementptr i8, ptr %0, i64 2096
   %54 = load ptr, ptr %53, align 8
-  %55 = getelementptr i8, ptr %0, i64 2392
+  %55 = getelementptr i8, ptr %0, i64 1976
   %56 = load i32, ptr %55, align 4
   %57 = sext i32 %56 to i64
   %58 = getelementptr i32, ptr %54, i64 %57
   store i32 %52, ptr %58, align 4
-  %59 = getelementptr i8, ptr %0, i64 2520
+  %59 = getelementptr i8, ptr %0, i64 2104
   %60 = load ptr, ptr %59, align 8
   %61 = load i32, ptr %55, align 4
   %62 = sext i32 %61 to i64
@@ -7438,11 +7439,11 @@ entry:
   %68 = sext i32 %65 to i64
   %69 = getelementptr i32, ptr %67, i64 %68
   store i32 %66, ptr %69, align 4
-  %70 = getelementptr i8, ptr %0, i64 2396
+  %70 = getelementptr i8, ptr %0, i64 1980
   %71 = load i32, ptr %70, align 4
   %72 = add i32 %71, 1
   store i32 %72, ptr %70, align 4
-  %73 = getelementptr i8, ptr %0, i64 2388
+  %73 = getelementptr i8, ptr %0, i64 1972
   %74 = load i32, ptr %73, align 4
   %75 = add i32 %74, 1
   store i32 %75, ptr %73, align 4
@@ -7450,9 +7451,9 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %76 = getelementptr i8, ptr %0, i64 2400
+  %76 = getelementptr i8, ptr %0, i64 1984
   %77 = load i32, ptr %76, align 4
-  %78 = getelementptr i8, ptr %0, i64 2528
+  %78 = getelementptr i8, ptr %0, i64 2112
   %79 = load ptr, ptr %78, align 8
   %80 = sext i32 %77 to i64
   %81 = getelementptr i32, ptr %79, i64 %80
@@ -7463,15 +7464,15 @@ then:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %entry, %then
-  %83 = getelementptr i8, ptr %0, i64 2296
+  %83 = getelementptr i8, ptr %0, i64 1880
   %84 = load i32, ptr %83, align 4
-  %85 = getelementptr i8, ptr %0, i64 2300
+  %85 = getelementptr i8, ptr %0, i64 1884
   %86 = load i32, ptr %85, align 4
   %87 = icmp slt i32 %84, %86
   br i1 %87, label %then.i.i, label %"$Scheduler.write_table_range.exit.i"
 
 then.i.i:                                         ; preds = %merge
-  %88 = getelementptr i8, ptr %0, i64 1976
+  %88 = getelementptr i8, ptr %0, i64 1560
   %89 = load ptr, ptr %88, align 8
   %90 = getelementptr i8, ptr %89, i64 36
   store i32 %84, ptr %90, align 4
@@ -7488,7 +7489,7 @@ then.i.i:                                         ; preds = %merge
   br i1 %.not.i.i, label %"$RankGroup.step.exit.i", label %then.i
 
 "$RankGroup.step.exit.i":                         ; preds = %"$Scheduler.write_table_range.exit.i"
-  %96 = getelementptr i8, ptr %0, i64 2672
+  %96 = getelementptr i8, ptr %0, i64 2256
   %97 = tail call fastcc i32 @"$RankGroup.land"(ptr %94, ptr %96, ptr %3)
   %.not.i = icmp eq i32 %97, 0
   br i1 %.not.i, label %merge1, label %then.i
@@ -7499,7 +7500,7 @@ then.i:                                           ; preds = %"$RankGroup.step.ex
   br i1 %.not23.i, label %"$Loop.run_step.exit", label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %98 = getelementptr i8, ptr %0, i64 2990
+  %98 = getelementptr i8, ptr %0, i64 2574
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %98, ptr noundef nonnull align 1 dereferenceable(1024) %3, i64 1024, i1 false)
   br label %"$Loop.run_step.exit"
 
@@ -7512,21 +7513,21 @@ common.ret:                                       ; preds = %forcond1.merge3_cri
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %"$RankGroup.step.exit.i"
-  %99 = getelementptr i8, ptr %0, i64 2320
-  %100 = getelementptr i8, ptr %0, i64 924
+  %99 = getelementptr i8, ptr %0, i64 1904
+  %100 = getelementptr i8, ptr %0, i64 716
   %101 = load i32, ptr %100, align 4
   store i32 %101, ptr %83, align 4
   store i32 0, ptr %85, align 4
   %102 = load i64, ptr %99, align 8
   %103 = add i64 %102, 1
   store i64 %103, ptr %99, align 8
-  %104 = getelementptr i8, ptr %0, i64 2336
+  %104 = getelementptr i8, ptr %0, i64 1920
   %105 = load i64, ptr %104, align 8
   %106 = load i32, ptr %73, align 4
   %107 = sext i32 %106 to i64
   %108 = add i64 %105, %107
   store i64 %108, ptr %104, align 8
-  %109 = getelementptr i8, ptr %0, i64 2328
+  %109 = getelementptr i8, ptr %0, i64 1912
   %110 = load i64, ptr %109, align 8
   %111 = load i32, ptr %4, align 4
   %112 = sext i32 %111 to i64
@@ -7536,11 +7537,11 @@ merge1:                                           ; preds = %"$RankGroup.step.ex
   %115 = load i32, ptr %12, align 4
   %116 = add i32 %115, 1
   store i32 %116, ptr %12, align 4
-  %117 = getelementptr i8, ptr %1, i64 387
+  %117 = getelementptr i8, ptr %1, i64 379
   store i8 0, ptr %117, align 1
-  %118 = getelementptr i8, ptr %0, i64 2400
+  %118 = getelementptr i8, ptr %0, i64 1984
   %119 = load i32, ptr %118, align 4
-  %120 = getelementptr i8, ptr %0, i64 2452
+  %120 = getelementptr i8, ptr %0, i64 2036
   %.val = load i32, ptr %120, align 4
   %121 = icmp sgt i32 %119, 0
   br i1 %121, label %forbody.lr.ph.i.i, label %common.ret
@@ -10861,31 +10862,31 @@ common.ret:                                       ; preds = %entry, %then2, %"$S
   ret void
 
 merge:                                            ; preds = %entry
-  %5 = getelementptr i8, ptr %0, i64 912
-  %6 = getelementptr i8, ptr %0, i64 2990
-  %7 = getelementptr i8, ptr %0, i64 2016
+  %5 = getelementptr i8, ptr %0, i64 704
+  %6 = getelementptr i8, ptr %0, i64 2574
+  %7 = getelementptr i8, ptr %0, i64 1600
   %8 = load i64, ptr %7, align 8
   %9 = icmp sgt i64 %8, 0
   br i1 %9, label %whilebody.lr.ph.i, label %condition1.preheader.i
 
 whilebody.lr.ph.i:                                ; preds = %merge
-  %10 = getelementptr i8, ptr %0, i64 2008
-  %11 = getelementptr i8, ptr %0, i64 2080
-  %12 = getelementptr i8, ptr %0, i64 2088
-  %13 = getelementptr i8, ptr %0, i64 2312
+  %10 = getelementptr i8, ptr %0, i64 1592
+  %11 = getelementptr i8, ptr %0, i64 1664
+  %12 = getelementptr i8, ptr %0, i64 1672
+  %13 = getelementptr i8, ptr %0, i64 1896
   br label %whilebody.i
 
 condition1.preheader.i:                           ; preds = %whilebody.i, %merge
-  %14 = getelementptr i8, ptr %0, i64 1992
+  %14 = getelementptr i8, ptr %0, i64 1576
   %15 = load i64, ptr %14, align 8
   %16 = icmp sgt i64 %15, 0
   br i1 %16, label %whilebody2.lr.ph.i, label %"$Scheduler.fail_all.exit"
 
 whilebody2.lr.ph.i:                               ; preds = %condition1.preheader.i
-  %17 = getelementptr i8, ptr %0, i64 1984
-  %18 = getelementptr i8, ptr %0, i64 2080
-  %19 = getelementptr i8, ptr %0, i64 2088
-  %20 = getelementptr i8, ptr %0, i64 2312
+  %17 = getelementptr i8, ptr %0, i64 1568
+  %18 = getelementptr i8, ptr %0, i64 1664
+  %19 = getelementptr i8, ptr %0, i64 1672
+  %20 = getelementptr i8, ptr %0, i64 1896
   br label %whilebody2.i
 
 whilebody.i:                                      ; preds = %whilebody.i, %whilebody.lr.ph.i
@@ -10987,13 +10988,13 @@ whilebody2.i:                                     ; preds = %whilebody2.i, %whil
   br i1 %78, label %whilebody2.i, label %"$Scheduler.fail_all.exit"
 
 "$Scheduler.fail_all.exit":                       ; preds = %whilebody2.i, %condition1.preheader.i
-  %79 = getelementptr i8, ptr %0, i64 2989
+  %79 = getelementptr i8, ptr %0, i64 2573
   %80 = load i8, ptr %79, align 1
   %81 = trunc i8 %80 to i1
   br i1 %81, label %then2, label %common.ret
 
 then2:                                            ; preds = %"$Scheduler.fail_all.exit"
-  %82 = getelementptr i8, ptr %0, i64 2840
+  %82 = getelementptr i8, ptr %0, i64 2424
   %83 = tail call i32 @pthread_mutex_lock(ptr %82)
   store i8 0, ptr %79, align 1
   %84 = tail call i32 @pthread_mutex_unlock(ptr %82)
@@ -11004,20 +11005,20 @@ define internal fastcc void @"$Loop.publish"(ptr %0) unnamed_addr {
 entry:
   %time.i.i = alloca %6, align 8
   %one.i.i = alloca i64, align 8
-  %1 = getelementptr i8, ptr %0, i64 2840
+  %1 = getelementptr i8, ptr %0, i64 2424
   %2 = tail call i32 @pthread_mutex_lock(ptr %1)
-  %3 = getelementptr i8, ptr %0, i64 2080
-  %4 = getelementptr i8, ptr %0, i64 4112
-  %5 = getelementptr i8, ptr %0, i64 2088
+  %3 = getelementptr i8, ptr %0, i64 1664
+  %4 = getelementptr i8, ptr %0, i64 3696
+  %5 = getelementptr i8, ptr %0, i64 1672
   %6 = load i64, ptr %5, align 8
   %7 = icmp sgt i64 %6, 0
   br i1 %7, label %and.lhs.true.lr.ph.i, label %merge.i
 
 and.lhs.true.lr.ph.i:                             ; preds = %entry
-  %8 = getelementptr i8, ptr %0, i64 4096
-  %9 = getelementptr i8, ptr %0, i64 4128
-  %10 = getelementptr i8, ptr %0, i64 4104
-  %11 = getelementptr i8, ptr %0, i64 4120
+  %8 = getelementptr i8, ptr %0, i64 3680
+  %9 = getelementptr i8, ptr %0, i64 3712
+  %10 = getelementptr i8, ptr %0, i64 3688
+  %11 = getelementptr i8, ptr %0, i64 3704
   %.pre.i = load i64, ptr %9, align 8
   br label %and.lhs.true.i
 
@@ -11162,26 +11163,26 @@ merge1.i.i.i:                                     ; preds = %merge1.i.i.i.loopex
 then.i:                                           ; preds = %merge.i
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %one.i.i)
   store i64 1, ptr %one.i.i, align 8
-  %73 = getelementptr i8, ptr %0, i64 4136
+  %73 = getelementptr i8, ptr %0, i64 3720
   %74 = load i32, ptr %73, align 4
   %75 = call i64 @write(i32 %74, ptr nonnull %one.i.i, i64 8)
-  %76 = getelementptr i8, ptr %0, i64 2928
+  %76 = getelementptr i8, ptr %0, i64 2512
   %77 = tail call i32 @pthread_cond_broadcast(ptr %76)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %one.i.i)
   br label %"$Loop.publish_events.exit"
 
 "$Loop.publish_events.exit":                      ; preds = %merge.i, %then.i
-  %78 = getelementptr i8, ptr %0, i64 2056
-  %79 = getelementptr i8, ptr %0, i64 2064
+  %78 = getelementptr i8, ptr %0, i64 1640
+  %79 = getelementptr i8, ptr %0, i64 1648
   %80 = load i64, ptr %79, align 8
   %81 = icmp sgt i64 %80, 0
   br i1 %81, label %forbody.lr.ph.i, label %"$Loop.remove_ended.exit"
 
 forbody.lr.ph.i:                                  ; preds = %"$Loop.publish_events.exit"
-  %82 = getelementptr i8, ptr %0, i64 4048
-  %83 = getelementptr i8, ptr %0, i64 4040
-  %84 = getelementptr i8, ptr %0, i64 4072
-  %85 = getelementptr i8, ptr %0, i64 4064
+  %82 = getelementptr i8, ptr %0, i64 3632
+  %83 = getelementptr i8, ptr %0, i64 3624
+  %84 = getelementptr i8, ptr %0, i64 3656
+  %85 = getelementptr i8, ptr %0, i64 3648
   br label %forbody.i
 
 forbody.i:                                        ; preds = %"$remove.exit13.i", %forbody.lr.ph.i
@@ -11272,8 +11273,8 @@ merge.i12.i:                                      ; preds = %forbody.i.i8.i
   %123 = load i64, ptr %122, align 8
   %124 = add i64 %121, %123
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i)
-  %125 = getelementptr i8, ptr %0, i64 4064
-  %126 = getelementptr i8, ptr %0, i64 4072
+  %125 = getelementptr i8, ptr %0, i64 3648
+  %126 = getelementptr i8, ptr %0, i64 3656
   %127 = load i64, ptr %126, align 8
   %128 = icmp sgt i64 %127, 0
   br i1 %128, label %forbody.i19.preheader, label %"$Loop.publish_outputs.exit"
@@ -11293,7 +11294,7 @@ forbody.i19:                                      ; preds = %"$Sequence.publish_
   %130 = load ptr, ptr %125, align 8
   %131 = getelementptr ptr, ptr %130, i64 %i.03.i
   %132 = load ptr, ptr %131, align 8
-  %133 = getelementptr i8, ptr %132, i64 360
+  %133 = getelementptr i8, ptr %132, i64 352
   %134 = load i32, ptr %133, align 4
   %135 = getelementptr i8, ptr %132, i64 24
   %.val6.i.i = load i64, ptr %135, align 8
@@ -11306,7 +11307,7 @@ forbody.i19:                                      ; preds = %"$Sequence.publish_
 
 then.i.i:                                         ; preds = %forbody.i19
   store i32 %138, ptr %133, align 4
-  %139 = getelementptr i8, ptr %132, i64 368
+  %139 = getelementptr i8, ptr %132, i64 360
   store i64 %124, ptr %139, align 8
   br label %"$Sequence.publish_outputs.exit.i"
 
@@ -11315,7 +11316,7 @@ then.i.i:                                         ; preds = %forbody.i19
   %141 = load ptr, ptr %125, align 8
   %142 = getelementptr ptr, ptr %141, i64 %140
   %143 = load ptr, ptr %142, align 8
-  %144 = getelementptr i8, ptr %143, i64 360
+  %144 = getelementptr i8, ptr %143, i64 352
   %145 = load i32, ptr %144, align 4
   %146 = getelementptr i8, ptr %143, i64 24
   %.val6.i.i.1 = load i64, ptr %146, align 8
@@ -11328,7 +11329,7 @@ then.i.i:                                         ; preds = %forbody.i19
 
 then.i.i.1:                                       ; preds = %"$Sequence.publish_outputs.exit.i"
   store i32 %149, ptr %144, align 4
-  %150 = getelementptr i8, ptr %143, i64 368
+  %150 = getelementptr i8, ptr %143, i64 360
   store i64 %124, ptr %150, align 8
   br label %"$Sequence.publish_outputs.exit.i.1"
 
@@ -11337,7 +11338,7 @@ then.i.i.1:                                       ; preds = %"$Sequence.publish_
   %152 = load ptr, ptr %125, align 8
   %153 = getelementptr ptr, ptr %152, i64 %151
   %154 = load ptr, ptr %153, align 8
-  %155 = getelementptr i8, ptr %154, i64 360
+  %155 = getelementptr i8, ptr %154, i64 352
   %156 = load i32, ptr %155, align 4
   %157 = getelementptr i8, ptr %154, i64 24
   %.val6.i.i.2 = load i64, ptr %157, align 8
@@ -11350,7 +11351,7 @@ then.i.i.1:                                       ; preds = %"$Sequence.publish_
 
 then.i.i.2:                                       ; preds = %"$Sequence.publish_outputs.exit.i.1"
   store i32 %160, ptr %155, align 4
-  %161 = getelementptr i8, ptr %154, i64 368
+  %161 = getelementptr i8, ptr %154, i64 360
   store i64 %124, ptr %161, align 8
   br label %"$Sequence.publish_outputs.exit.i.2"
 
@@ -11359,7 +11360,7 @@ then.i.i.2:                                       ; preds = %"$Sequence.publish_
   %163 = load ptr, ptr %125, align 8
   %164 = getelementptr ptr, ptr %163, i64 %162
   %165 = load ptr, ptr %164, align 8
-  %166 = getelementptr i8, ptr %165, i64 360
+  %166 = getelementptr i8, ptr %165, i64 352
   %167 = load i32, ptr %166, align 4
   %168 = getelementptr i8, ptr %165, i64 24
   %.val6.i.i.3 = load i64, ptr %168, align 8
@@ -11372,7 +11373,7 @@ then.i.i.2:                                       ; preds = %"$Sequence.publish_
 
 then.i.i.3:                                       ; preds = %"$Sequence.publish_outputs.exit.i.2"
   store i32 %171, ptr %166, align 4
-  %172 = getelementptr i8, ptr %165, i64 368
+  %172 = getelementptr i8, ptr %165, i64 360
   store i64 %124, ptr %172, align 8
   br label %"$Sequence.publish_outputs.exit.i.3"
 
@@ -11393,7 +11394,7 @@ forbody.i19.epil:                                 ; preds = %"$Loop.publish_outp
   %174 = load ptr, ptr %125, align 8
   %175 = getelementptr ptr, ptr %174, i64 %i.03.i.epil
   %176 = load ptr, ptr %175, align 8
-  %177 = getelementptr i8, ptr %176, i64 360
+  %177 = getelementptr i8, ptr %176, i64 352
   %178 = load i32, ptr %177, align 4
   %179 = getelementptr i8, ptr %176, i64 24
   %.val6.i.i.epil = load i64, ptr %179, align 8
@@ -11406,7 +11407,7 @@ forbody.i19.epil:                                 ; preds = %"$Loop.publish_outp
 
 then.i.i.epil:                                    ; preds = %forbody.i19.epil
   store i32 %182, ptr %177, align 4
-  %183 = getelementptr i8, ptr %176, i64 368
+  %183 = getelementptr i8, ptr %176, i64 360
   store i64 %124, ptr %183, align 8
   br label %"$Sequence.publish_outputs.exit.i.epil"
 
@@ -11417,51 +11418,51 @@ then.i.i.epil:                                    ; preds = %forbody.i19.epil
   br i1 %epil.iter45.cmp.not, label %"$Loop.publish_outputs.exit", label %forbody.i19.epil, !llvm.loop !48
 
 "$Loop.publish_outputs.exit":                     ; preds = %"$Loop.publish_outputs.exit.loopexit.unr-lcssa", %"$Sequence.publish_outputs.exit.i.epil", %"$Loop.remove_ended.exit"
-  %185 = getelementptr i8, ptr %0, i64 4168
-  %186 = getelementptr i8, ptr %0, i64 2320
+  %185 = getelementptr i8, ptr %0, i64 3752
+  %186 = getelementptr i8, ptr %0, i64 1904
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %185, ptr noundef nonnull align 8 dereferenceable(64) %186, i64 64, i1 false)
-  %187 = getelementptr i8, ptr %0, i64 1764
+  %187 = getelementptr i8, ptr %0, i64 1348
   %188 = load i32, ptr %187, align 4
-  %189 = getelementptr i8, ptr %0, i64 4232
+  %189 = getelementptr i8, ptr %0, i64 3816
   store i32 %188, ptr %189, align 4
-  %190 = getelementptr i8, ptr %0, i64 1772
-  %191 = getelementptr i8, ptr %0, i64 4236
+  %190 = getelementptr i8, ptr %0, i64 1356
+  %191 = getelementptr i8, ptr %0, i64 3820
   %192 = load <2 x i32>, ptr %190, align 4
   store <2 x i32> %192, ptr %191, align 4
-  %193 = getelementptr i8, ptr %0, i64 1780
+  %193 = getelementptr i8, ptr %0, i64 1364
   %194 = load i32, ptr %193, align 4
-  %195 = getelementptr i8, ptr %0, i64 4244
+  %195 = getelementptr i8, ptr %0, i64 3828
   store i32 %194, ptr %195, align 4
-  %196 = getelementptr i8, ptr %0, i64 1816
+  %196 = getelementptr i8, ptr %0, i64 1400
   %197 = load i64, ptr %196, align 8
-  %198 = getelementptr i8, ptr %0, i64 4248
+  %198 = getelementptr i8, ptr %0, i64 3832
   store i64 %197, ptr %198, align 8
-  %199 = getelementptr i8, ptr %0, i64 1992
+  %199 = getelementptr i8, ptr %0, i64 1576
   %200 = load i64, ptr %199, align 8
   %201 = trunc i64 %200 to i32
-  %202 = getelementptr i8, ptr %0, i64 4256
+  %202 = getelementptr i8, ptr %0, i64 3840
   store i32 %201, ptr %202, align 4
-  %203 = getelementptr i8, ptr %0, i64 2016
+  %203 = getelementptr i8, ptr %0, i64 1600
   %204 = load i64, ptr %203, align 8
   %205 = trunc i64 %204 to i32
-  %206 = getelementptr i8, ptr %0, i64 4260
+  %206 = getelementptr i8, ptr %0, i64 3844
   store i32 %205, ptr %206, align 4
-  %207 = getelementptr i8, ptr %0, i64 2304
+  %207 = getelementptr i8, ptr %0, i64 1888
   %208 = load i32, ptr %207, align 4
-  %209 = getelementptr i8, ptr %0, i64 4264
+  %209 = getelementptr i8, ptr %0, i64 3848
   store i32 %208, ptr %209, align 4
-  %210 = getelementptr i8, ptr %0, i64 4304
-  %211 = getelementptr i8, ptr %0, i64 4272
+  %210 = getelementptr i8, ptr %0, i64 3888
+  %211 = getelementptr i8, ptr %0, i64 3856
   %212 = load <4 x i64>, ptr %210, align 8
   store <4 x i64> %212, ptr %211, align 8
-  %213 = getelementptr i8, ptr %0, i64 2308
+  %213 = getelementptr i8, ptr %0, i64 1892
   %214 = load i32, ptr %213, align 4
   %215 = icmp eq i32 %214, 0
   br i1 %215, label %"$Scheduler.nearest_deadline.exit.thread.i", label %merge.i.i22
 
 merge.i.i22:                                      ; preds = %"$Loop.publish_outputs.exit"
-  %216 = getelementptr i8, ptr %0, i64 2008
-  %217 = getelementptr i8, ptr %0, i64 1984
+  %216 = getelementptr i8, ptr %0, i64 1592
+  %217 = getelementptr i8, ptr %0, i64 1568
   %218 = add i64 %204, %200
   %219 = icmp sgt i64 %218, 0
   br i1 %219, label %forbody.i.i.preheader, label %"$Scheduler.nearest_deadline.exit.thread.i"
@@ -11497,7 +11498,7 @@ else4.i.i:                                        ; preds = %forbody.i.i
 merge2.i.i:                                       ; preds = %else4.i.i, %then3.i.i
   %item.0.in.i.i = phi ptr [ %224, %then3.i.i ], [ %227, %else4.i.i ]
   %item.0.i.i = load ptr, ptr %item.0.in.i.i, align 8
-  %228 = getelementptr i8, ptr %item.0.i.i, i64 312
+  %228 = getelementptr i8, ptr %item.0.i.i, i64 304
   %229 = load i64, ptr %228, align 8
   %230 = icmp sgt i64 %229, 0
   %231 = icmp eq i64 %nearest.025.i.i, 0
@@ -11523,7 +11524,7 @@ then3.i.i.1:                                      ; preds = %merge2.i.i
 merge2.i.i.1:                                     ; preds = %then3.i.i.1, %else4.i.i.1
   %item.0.in.i.i.1 = phi ptr [ %239, %then3.i.i.1 ], [ %237, %else4.i.i.1 ]
   %item.0.i.i.1 = load ptr, ptr %item.0.in.i.i.1, align 8
-  %240 = getelementptr i8, ptr %item.0.i.i.1, i64 312
+  %240 = getelementptr i8, ptr %item.0.i.i.1, i64 304
   %241 = load i64, ptr %240, align 8
   %242 = icmp sgt i64 %241, 0
   %243 = icmp eq i64 %nearest.1.i.fr.i, 0
@@ -11537,7 +11538,7 @@ merge2.i.i.1:                                     ; preds = %then3.i.i.1, %else4
   br i1 %niter54.ncmp.1, label %"$Scheduler.nearest_deadline.exit.i.unr-lcssa", label %forbody.i.i
 
 "$Scheduler.nearest_deadline.exit.thread.i":      ; preds = %merge.i.i22, %"$Loop.publish_outputs.exit"
-  %246 = getelementptr i8, ptr %0, i64 4360
+  %246 = getelementptr i8, ptr %0, i64 3944
   %247 = load i64, ptr %246, align 8
   br label %"$Loop.next_wake.exit"
 
@@ -11566,7 +11567,7 @@ then3.i.i.epil:                                   ; preds = %forbody.i.i.epil
 merge2.i.i.epil:                                  ; preds = %then3.i.i.epil, %else4.i.i.epil
   %item.0.in.i.i.epil = phi ptr [ %253, %then3.i.i.epil ], [ %251, %else4.i.i.epil ]
   %item.0.i.i.epil = load ptr, ptr %item.0.in.i.i.epil, align 8
-  %254 = getelementptr i8, ptr %item.0.i.i.epil, i64 312
+  %254 = getelementptr i8, ptr %item.0.i.i.epil, i64 304
   %255 = load i64, ptr %254, align 8
   %256 = icmp sgt i64 %255, 0
   %257 = icmp eq i64 %nearest.025.i.i.unr, 0
@@ -11578,7 +11579,7 @@ merge2.i.i.epil:                                  ; preds = %then3.i.i.epil, %el
 
 "$Scheduler.nearest_deadline.exit.i":             ; preds = %"$Scheduler.nearest_deadline.exit.i.unr-lcssa", %merge2.i.i.epil
   %nearest.1.i.fr.i.lcssa = phi i64 [ %nearest.1.i.fr.i.lcssa.ph, %"$Scheduler.nearest_deadline.exit.i.unr-lcssa" ], [ %nearest.1.i.fr.i.epil, %merge2.i.i.epil ]
-  %259 = getelementptr i8, ptr %0, i64 4360
+  %259 = getelementptr i8, ptr %0, i64 3944
   %260 = load i64, ptr %259, align 8
   %261 = icmp eq i64 %nearest.1.i.fr.i.lcssa, 0
   %262 = call i64 @llvm.smin.i64(i64 %260, i64 %nearest.1.i.fr.i.lcssa)
@@ -11591,7 +11592,7 @@ merge2.i.i.epil:                                  ; preds = %then3.i.i.epil, %el
   %263 = phi i64 [ %247, %"$Scheduler.nearest_deadline.exit.thread.i" ], [ %spec.select.i, %"$Scheduler.nearest_deadline.exit.i" ]
   %264 = icmp sgt i64 %.in.i, 0
   %common.ret.op.i = select i1 %264, i64 %263, i64 %common.ret.op.i10.i
-  %265 = getelementptr i8, ptr %0, i64 4152
+  %265 = getelementptr i8, ptr %0, i64 3736
   store i64 %common.ret.op.i, ptr %265, align 8
   %266 = call i32 @pthread_mutex_unlock(ptr %1)
   %267 = load i64, ptr %79, align 8
@@ -11659,7 +11660,7 @@ entry:
   %18 = load ptr, ptr %17, align 8
   tail call void @free(ptr %18)
   store ptr null, ptr %17, align 8
-  %19 = getelementptr i8, ptr %0, i64 336
+  %19 = getelementptr i8, ptr %0, i64 328
   %20 = load ptr, ptr %19, align 8
   tail call void @free(ptr %20)
   store ptr null, ptr %19, align 8
@@ -11767,15 +11768,15 @@ then.i:                                           ; preds = %entry
   br label %"$status.clear.exit"
 
 "$status.clear.exit":                             ; preds = %entry, %then.i
-  %4 = getelementptr i8, ptr %0, i64 2840
+  %4 = getelementptr i8, ptr %0, i64 2424
   %5 = tail call i32 @pthread_mutex_lock(ptr %4)
-  %6 = getelementptr i8, ptr %0, i64 4048
+  %6 = getelementptr i8, ptr %0, i64 3632
   %7 = load i64, ptr %6, align 8
   %8 = icmp sgt i64 %7, 0
   br i1 %8, label %forbody.lr.ph.i, label %then
 
 forbody.lr.ph.i:                                  ; preds = %"$status.clear.exit"
-  %9 = getelementptr i8, ptr %0, i64 4040
+  %9 = getelementptr i8, ptr %0, i64 3624
   %10 = load ptr, ptr %9, align 8
   br label %forbody.i
 
@@ -11822,12 +11823,12 @@ common.ret:                                       ; preds = %"$printable.clean.e
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %forbody.i
-  %. = select i1 %2, i64 385, i64 386
+  %. = select i1 %2, i64 377, i64 378
   %23 = getelementptr i8, ptr %13, i64 %.
   store i8 1, ptr %23, align 1
-  %24 = getelementptr i8, ptr %0, i64 2987
+  %24 = getelementptr i8, ptr %0, i64 2571
   store i8 1, ptr %24, align 1
-  %25 = getelementptr i8, ptr %0, i64 2880
+  %25 = getelementptr i8, ptr %0, i64 2464
   %26 = tail call i32 @pthread_cond_signal(ptr %25)
   %27 = tail call i32 @pthread_mutex_unlock(ptr %4)
   br label %common.ret
@@ -11955,7 +11956,7 @@ common.ret:                                       ; preds = %"$find_engine.exit.
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 10592
+  %28 = getelementptr i8, ptr %22, i64 10176
   %29 = load i32, ptr %28, align 4
   br label %common.ret
 }
@@ -17688,7 +17689,7 @@ then6.i.i:                                        ; preds = %then2.i.i
 
 switch.lookup:                                    ; preds = %then6.i.i
   %17 = zext nneg i32 %15 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.888", i64 0, i64 %17
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.889", i64 0, i64 %17
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).exit.i.i"
 
@@ -21895,7 +21896,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %11 = zext nneg i32 %8 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.888", i64 0, i64 %11
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.889", i64 0, i64 %11
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).exit"
 
@@ -29816,7 +29817,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.888", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.889", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).exit.i.i.i"
 
@@ -30075,7 +30076,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.888", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.889", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$anon (./terra/base/codes.t:4).exit.i.i.i.i"
 
@@ -30670,7 +30671,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.891", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.892", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).326.exit125.i.i.i.i.i.i"
 
@@ -33045,13 +33046,13 @@ common.ret:                                       ; preds = %merge.i, %merge, %"
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 8336
+  %28 = getelementptr i8, ptr %22, i64 7920
   %.val.i = load i64, ptr %28, align 8
   %29 = icmp sgt i64 %.val.i, 0
   br i1 %29, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
-  %30 = getelementptr i8, ptr %22, i64 8364
+  %30 = getelementptr i8, ptr %22, i64 7948
   %31 = load i32, ptr %30, align 4
   br label %common.ret
 }
@@ -43817,10 +43818,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
 
 merge:                                            ; preds = %or.lhs.false1
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i)
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 9296
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 8880
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10552
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10584
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10136
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10168
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = icmp slt i64 %39, %40
@@ -43830,8 +43831,8 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %44, label %forbody.lr.ph.i.i, label %"$EventRing.take.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %45 = getelementptr i8, ptr %spec.select.i.i, i64 10576
-  %46 = getelementptr i8, ptr %spec.select.i.i, i64 10560
+  %45 = getelementptr i8, ptr %spec.select.i.i, i64 10160
+  %46 = getelementptr i8, ptr %spec.select.i.i, i64 10144
   %wide.trip.count.i.i = zext nneg i32 %43 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %47 = icmp eq i32 %43, 1
@@ -43891,11 +43892,11 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$EventRing.take.exit.i":                         ; preds = %merge.loopexit.i.i, %merge
   %72 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %73 = getelementptr i8, ptr %spec.select.i.i, i64 10576
+  %73 = getelementptr i8, ptr %spec.select.i.i, i64 10160
   %74 = load i64, ptr %73, align 8
   %75 = sext i32 %43 to i64
   %76 = add i64 %74, %75
-  %77 = getelementptr i8, ptr %spec.select.i.i, i64 10560
+  %77 = getelementptr i8, ptr %spec.select.i.i, i64 10144
   %78 = load i64, ptr %77, align 8
   %79 = add i64 %78, -1
   %80 = and i64 %79, %76
@@ -43908,13 +43909,13 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
   br i1 %83, label %then3.i, label %"$Loop.poll.exit"
 
 then3.i:                                          ; preds = %"$EventRing.take.exit.i"
-  %84 = getelementptr i8, ptr %spec.select.i.i, i64 10592
+  %84 = getelementptr i8, ptr %spec.select.i.i, i64 10176
   %85 = load i32, ptr %84, align 4
   %86 = call i64 @read(i32 %85, ptr nonnull %value.i, i64 8)
   br label %"$Loop.poll.exit"
 
 "$Loop.poll.exit":                                ; preds = %"$EventRing.take.exit.i", %then3.i
-  %87 = getelementptr i8, ptr %spec.select.i.i, i64 9336
+  %87 = getelementptr i8, ptr %spec.select.i.i, i64 8920
   %88 = tail call i32 @pthread_cond_signal(ptr %87)
   %89 = tail call i32 @pthread_mutex_unlock(ptr %35)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %value.i)
@@ -44091,19 +44092,19 @@ common.ret:                                       ; preds = %"$printable.clean.e
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %33 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
   %34 = getelementptr i8, ptr %23, i64 6456
-  %35 = getelementptr i8, ptr %23, i64 9192
+  %35 = getelementptr i8, ptr %23, i64 8776
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %23, i64 9280
+  %37 = getelementptr i8, ptr %23, i64 8864
   %38 = load i64, ptr %37, align 8
   %39 = add i64 %38, 1
   store i64 %39, ptr %37, align 8
-  %40 = getelementptr i8, ptr %23, i64 9288
+  %40 = getelementptr i8, ptr %23, i64 8872
   %41 = load i64, ptr %40, align 8
   %.not8.i.i.i = icmp eq i64 %41, %38
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %42 = getelementptr i8, ptr %23, i64 9232
+  %42 = getelementptr i8, ptr %23, i64 8816
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -44341,21 +44342,21 @@ merge4.i.i:                                       ; preds = %forcond.i.i.i.i, %m
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i.ph.i.i, %"$Profile.free.exit.i.i" ], [ 0, %merge4.i.i ], [ 3, %then.i.i ], [ 3, %"$printable.clean.exit.i.i" ]
   %113 = icmp eq i32 %common.ret.op.i.i, 0
   %114 = zext i1 %113 to i8
-  %115 = getelementptr i8, ptr %23, i64 11008
+  %115 = getelementptr i8, ptr %23, i64 10592
   store i8 %114, ptr %115, align 1
   call fastcc void @"$Loop.publish"(ptr %34)
-  %116 = getelementptr i8, ptr %23, i64 9296
+  %116 = getelementptr i8, ptr %23, i64 8880
   %117 = call i32 @pthread_mutex_lock(ptr %116)
-  %118 = getelementptr i8, ptr %23, i64 9443
+  %118 = getelementptr i8, ptr %23, i64 9027
   store i8 1, ptr %118, align 1
-  %119 = getelementptr i8, ptr %23, i64 9336
+  %119 = getelementptr i8, ptr %23, i64 8920
   %120 = call i32 @pthread_cond_signal(ptr %119)
   %121 = call i32 @pthread_mutex_unlock(ptr %116)
   %122 = call i32 @pthread_mutex_lock(ptr %35)
   %123 = load i64, ptr %40, align 8
   %124 = add i64 %123, 1
   store i64 %124, ptr %40, align 8
-  %125 = getelementptr i8, ptr %23, i64 9232
+  %125 = getelementptr i8, ptr %23, i64 8816
   %126 = call i32 @pthread_cond_broadcast(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %35)
   br label %common.ret
@@ -44562,19 +44563,19 @@ then2.i.i29:                                      ; preds = %then10
 merge5:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
   %42 = getelementptr i8, ptr %31, i64 6456
-  %43 = getelementptr i8, ptr %31, i64 9192
+  %43 = getelementptr i8, ptr %31, i64 8776
   %44 = tail call i32 @pthread_mutex_lock(ptr %43)
-  %45 = getelementptr i8, ptr %31, i64 9280
+  %45 = getelementptr i8, ptr %31, i64 8864
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %46, 1
   store i64 %47, ptr %45, align 8
-  %48 = getelementptr i8, ptr %31, i64 9288
+  %48 = getelementptr i8, ptr %31, i64 8872
   %49 = load i64, ptr %48, align 8
   %.not8.i.i.i = icmp eq i64 %49, %46
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge5
-  %50 = getelementptr i8, ptr %31, i64 9232
+  %50 = getelementptr i8, ptr %31, i64 8816
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -45208,21 +45209,21 @@ then.i.i.i61.i.i:                                 ; preds = %merge.i.i.i.i.i56.i
   %code.0.i = phi i32 [ %227, %"$write_profile.exit.i" ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ]
   %.val.i = load ptr, ptr %54, align 8
   call fastcc void @"$Rank.stop_profile"(ptr %.val.i)
-  %228 = getelementptr i8, ptr %31, i64 11008
+  %228 = getelementptr i8, ptr %31, i64 10592
   store i8 0, ptr %228, align 1
   call fastcc void @"$Loop.publish"(ptr %42)
-  %229 = getelementptr i8, ptr %31, i64 9296
+  %229 = getelementptr i8, ptr %31, i64 8880
   %230 = call i32 @pthread_mutex_lock(ptr %229)
-  %231 = getelementptr i8, ptr %31, i64 9443
+  %231 = getelementptr i8, ptr %31, i64 9027
   store i8 1, ptr %231, align 1
-  %232 = getelementptr i8, ptr %31, i64 9336
+  %232 = getelementptr i8, ptr %31, i64 8920
   %233 = call i32 @pthread_cond_signal(ptr %232)
   %234 = call i32 @pthread_mutex_unlock(ptr %229)
   %235 = call i32 @pthread_mutex_lock(ptr %43)
   %236 = load i64, ptr %48, align 8
   %237 = add i64 %236, 1
   store i64 %237, ptr %48, align 8
-  %238 = getelementptr i8, ptr %31, i64 9232
+  %238 = getelementptr i8, ptr %31, i64 8816
   %239 = call i32 @pthread_cond_broadcast(ptr %238)
   %240 = call i32 @pthread_mutex_unlock(ptr %43)
   br label %common.ret
@@ -45339,19 +45340,19 @@ then2.i.i27:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 9192
+  %42 = getelementptr i8, ptr %31, i64 8776
   %43 = tail call i32 @pthread_mutex_lock(ptr %42)
-  %44 = getelementptr i8, ptr %31, i64 9280
+  %44 = getelementptr i8, ptr %31, i64 8864
   %45 = load i64, ptr %44, align 8
   %46 = add i64 %45, 1
   store i64 %46, ptr %44, align 8
-  %47 = getelementptr i8, ptr %31, i64 9288
+  %47 = getelementptr i8, ptr %31, i64 8872
   %48 = load i64, ptr %47, align 8
   %.not8.i.i.i = icmp eq i64 %48, %45
   br i1 %.not8.i.i.i, label %"$Engine.measure_read.exit", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %49 = getelementptr i8, ptr %31, i64 9232
+  %49 = getelementptr i8, ptr %31, i64 8816
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -45367,18 +45368,18 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   %54 = getelementptr i8, ptr %31, i64 6128
   %55 = tail call fastcc i32 @"$RankGroup.run"(ptr %54, ptr nonnull @"$measure_job", ptr nonnull %1, ptr %2)
   tail call fastcc void @"$Loop.publish"(ptr %52)
-  %56 = getelementptr i8, ptr %31, i64 9296
+  %56 = getelementptr i8, ptr %31, i64 8880
   %57 = tail call i32 @pthread_mutex_lock(ptr %56)
-  %58 = getelementptr i8, ptr %31, i64 9443
+  %58 = getelementptr i8, ptr %31, i64 9027
   store i8 1, ptr %58, align 1
-  %59 = getelementptr i8, ptr %31, i64 9336
+  %59 = getelementptr i8, ptr %31, i64 8920
   %60 = tail call i32 @pthread_cond_signal(ptr %59)
   %61 = tail call i32 @pthread_mutex_unlock(ptr %56)
   %62 = tail call i32 @pthread_mutex_lock(ptr %42)
   %63 = load i64, ptr %47, align 8
   %64 = add i64 %63, 1
   store i64 %64, ptr %47, align 8
-  %65 = getelementptr i8, ptr %31, i64 9232
+  %65 = getelementptr i8, ptr %31, i64 8816
   %66 = tail call i32 @pthread_cond_broadcast(ptr %65)
   %67 = tail call i32 @pthread_mutex_unlock(ptr %42)
   br label %common.ret
@@ -45530,19 +45531,19 @@ merge:                                            ; preds = %or.lhs.false5.i.i.i
   %36 = icmp eq ptr %2, null
   %spec.select.i = select i1 %36, ptr %own.i, ptr %2
   store i8 0, ptr %spec.select.i, align 1
-  %37 = getelementptr i8, ptr %24, i64 9192
+  %37 = getelementptr i8, ptr %24, i64 8776
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %24, i64 9280
+  %39 = getelementptr i8, ptr %24, i64 8864
   %40 = load i64, ptr %39, align 8
   %41 = add i64 %40, 1
   store i64 %41, ptr %39, align 8
-  %42 = getelementptr i8, ptr %24, i64 9288
+  %42 = getelementptr i8, ptr %24, i64 8872
   %43 = load i64, ptr %42, align 8
   %.not8.i.i.i = icmp eq i64 %43, %40
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %44 = getelementptr i8, ptr %24, i64 9232
+  %44 = getelementptr i8, ptr %24, i64 8816
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -45554,7 +45555,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %47 = tail call i32 @pthread_mutex_unlock(ptr nonnull %37)
   tail call fastcc void @"$Loop.land"(ptr nonnull %35)
-  %48 = getelementptr i8, ptr %24, i64 9296
+  %48 = getelementptr i8, ptr %24, i64 8880
   %49 = tail call i32 @pthread_mutex_lock(ptr %48)
   %50 = icmp slt i32 %1, 0
   %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 6472
@@ -45585,13 +45586,13 @@ then2.i.i.i.i.i.i:                                ; preds = %then.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$Loop.enter_turn.exit.i"
-  %58 = getelementptr i8, ptr %24, i64 8496
+  %58 = getelementptr i8, ptr %24, i64 8080
   %59 = load i64, ptr %58, align 8
   %60 = icmp sgt i64 %59, 0
   br i1 %60, label %forbody.lr.ph.i.i.i.i.i, label %merge4.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i.i.i
-  %61 = getelementptr i8, ptr %24, i64 8488
+  %61 = getelementptr i8, ptr %24, i64 8072
   %62 = load ptr, ptr %61, align 8
   %min.iters.check = icmp ult i64 %59, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.i.preheader, label %vector.ph
@@ -45762,15 +45763,15 @@ then2.i.i58.i.i.i.i:                              ; preds = %then5.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
-  %178 = getelementptr i8, ptr %24, i64 10552
-  %179 = getelementptr i8, ptr %24, i64 10544
+  %178 = getelementptr i8, ptr %24, i64 10136
+  %179 = getelementptr i8, ptr %24, i64 10128
   %180 = load i32, ptr %179, align 4
   %181 = shl i32 %180, 1
   %182 = sext i32 %181 to i64
-  %183 = getelementptr i8, ptr %24, i64 10584
+  %183 = getelementptr i8, ptr %24, i64 10168
   %184 = load i64, ptr %183, align 8
   %185 = add i64 %184, %182
-  %186 = getelementptr i8, ptr %24, i64 10560
+  %186 = getelementptr i8, ptr %24, i64 10144
   %187 = load i64, ptr %186, align 8
   %.not.i.i.i.i.i = icmp sgt i64 %185, %187
   br i1 %.not.i.i.i.i.i, label %condition.i.i.i.i.i.i, label %merge12.i.i.i.i
@@ -45782,7 +45783,7 @@ condition.i.i.i.i.i.i:                            ; preds = %merge4.i.i.i.i, %co
   br i1 %188, label %condition.i.i.i.i.i.i, label %"$power_above.exit.i.i.i.i.i"
 
 "$power_above.exit.i.i.i.i.i":                    ; preds = %condition.i.i.i.i.i.i
-  %190 = getelementptr i8, ptr %24, i64 10568
+  %190 = getelementptr i8, ptr %24, i64 10152
   %191 = load i64, ptr %190, align 8
   %.not9.i.i.i.i.i = icmp sgt i64 %power.0.i.i.i.i.i.i, %191
   br i1 %.not9.i.i.i.i.i, label %then13.i.i.i.i, label %and.rhs.i.i.i.i.i
@@ -45799,7 +45800,7 @@ merge.i.i.i.i.i.i:                                ; preds = %and.rhs.i.i.i.i.i
   br i1 %194, label %forbody.lr.ph.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i.i.i.i.i.i
-  %195 = getelementptr i8, ptr %24, i64 10576
+  %195 = getelementptr i8, ptr %24, i64 10160
   %196 = load i64, ptr %195, align 8
   %197 = add i64 %187, -1
   %xtraiter = and i64 %184, 3
@@ -45863,7 +45864,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
   store ptr %193, ptr %178, align 8
   store i64 %power.0.i.i.i.i.i.i, ptr %186, align 8
-  %224 = getelementptr i8, ptr %24, i64 10576
+  %224 = getelementptr i8, ptr %24, i64 10160
   store i64 0, ptr %224, align 8
   br label %merge12.i.i.i.i
 
@@ -45889,13 +45890,13 @@ then2.i.i62.i.i.i.i:                              ; preds = %then13.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
-  %231 = getelementptr i8, ptr %24, i64 9445
+  %231 = getelementptr i8, ptr %24, i64 9029
   %232 = load i8, ptr %231, align 1
   %233 = trunc i8 %232 to i1
   br i1 %233, label %merge20.i.i.i.i, label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %merge12.i.i.i.i
-  %234 = getelementptr i8, ptr %24, i64 9446
+  %234 = getelementptr i8, ptr %24, i64 9030
   %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.23", ptr %234)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %236 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -45917,13 +45918,13 @@ then2.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge20.i.i.i.i:                                  ; preds = %merge12.i.i.i.i
-  %241 = getelementptr i8, ptr %24, i64 10504
+  %241 = getelementptr i8, ptr %24, i64 10088
   %242 = load i64, ptr %241, align 8
   %243 = icmp sgt i64 %242, 0
   br i1 %243, label %forbody.lr.ph.i68.i.i.i.i, label %and.lhs.true.i.i.i
 
 forbody.lr.ph.i68.i.i.i.i:                        ; preds = %merge20.i.i.i.i
-  %244 = getelementptr i8, ptr %24, i64 10496
+  %244 = getelementptr i8, ptr %24, i64 10080
   %245 = load ptr, ptr %244, align 8
   %246 = getelementptr i8, ptr %24, i64 6476
   %247 = load i32, ptr %246, align 4
@@ -45976,7 +45977,7 @@ then.i.i.i15:                                     ; preds = %and.lhs.true.i.i.i
   br label %merge.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, %merge20.i.i.i.i
-  %265 = getelementptr i8, ptr %24, i64 10688
+  %265 = getelementptr i8, ptr %24, i64 10272
   %266 = load i32, ptr %265, align 4
   %267 = icmp sgt i32 %266, %1
   br i1 %267, label %then.i.i.i15, label %merge.i.i
@@ -45988,15 +45989,15 @@ and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, 
 
 merge.i.i:                                        ; preds = %and.lhs.true.i.i.i, %then.i.i.i15
   %269 = tail call i32 @pthread_mutex_unlock(ptr %48)
-  %270 = getelementptr i8, ptr %24, i64 7368
-  %271 = getelementptr i8, ptr %24, i64 8472
-  %272 = getelementptr i8, ptr %24, i64 8232
+  %270 = getelementptr i8, ptr %24, i64 7160
+  %271 = getelementptr i8, ptr %24, i64 8056
+  %272 = getelementptr i8, ptr %24, i64 7816
   %273 = load i32, ptr %272, align 4
   %274 = icmp sgt i32 %273, %1
   br i1 %274, label %and.lhs.true.lr.ph.i.i.i, label %"$Scheduler.preempt_down_to.exit.i.i"
 
 and.lhs.true.lr.ph.i.i.i:                         ; preds = %merge.i.i
-  %275 = getelementptr i8, ptr %24, i64 8464
+  %275 = getelementptr i8, ptr %24, i64 8048
   %276 = load i64, ptr %271, align 8
   %277 = icmp sgt i64 %276, 0
   br i1 %277, label %whilebody.i.i5.i, label %"$Scheduler.preempt_down_to.exit.i.i"
@@ -46045,8 +46046,8 @@ then2.i.i43.i.i:                                  ; preds = %then2.i.i14
 
 merge1.i.i:                                       ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
   %293 = tail call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %35)
-  %294 = getelementptr i8, ptr %24, i64 8216
-  %295 = getelementptr i8, ptr %24, i64 8236
+  %294 = getelementptr i8, ptr %24, i64 7800
+  %295 = getelementptr i8, ptr %24, i64 7820
   %296 = load i32, ptr %272, align 4
   %297 = load i32, ptr %295, align 4
   %298 = add i32 %297, %296
@@ -46062,15 +46063,15 @@ whilebody.i46.i.i:                                ; preds = %merge1.i.i, %whileb
   br i1 %303, label %whilebody.i46.i.i, label %merge.i.i.i12
 
 merge.i.i.i12:                                    ; preds = %whilebody.i46.i.i, %merge1.i.i
-  %304 = getelementptr i8, ptr %24, i64 8220
+  %304 = getelementptr i8, ptr %24, i64 7804
   %305 = load i32, ptr %304, align 4
   %306 = icmp sgt i32 %305, %1
   br i1 %306, label %forbody.lr.ph.i.i.i, label %merge8.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i.i12
-  %307 = getelementptr i8, ptr %24, i64 8280
-  %308 = getelementptr i8, ptr %24, i64 8320
-  %309 = getelementptr i8, ptr %24, i64 8328
+  %307 = getelementptr i8, ptr %24, i64 7864
+  %308 = getelementptr i8, ptr %24, i64 7904
+  %309 = getelementptr i8, ptr %24, i64 7912
   %310 = zext nneg i32 %1 to i64
   %wide.trip.count.i.i.i = sext i32 %305 to i64
   br label %forbody.i.i.i
@@ -46158,7 +46159,7 @@ merge8.i.i:                                       ; preds = %then9.i.i, %"$PageP
   br i1 %339, label %forbody.lr.ph.i.i.i.i, label %forcond1.preheader.i.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i
-  %340 = getelementptr i8, ptr %24, i64 8312
+  %340 = getelementptr i8, ptr %24, i64 7896
   %wide.trip.count.i.i.i.i = zext nneg i32 %338 to i64
   %xtraiter51 = and i64 %wide.trip.count.i.i.i.i, 7
   %341 = icmp ult i32 %338, 8
@@ -46189,12 +46190,12 @@ forcond1.preheader.i.i.i.i:                       ; preds = %forcond1.preheader.
   br i1 %337, label %forbody2.lr.ph.i.i.i.i, label %merge3.i.i.i.i
 
 forbody2.lr.ph.i.i.i.i:                           ; preds = %forcond1.preheader.i.i.i.i
-  %345 = getelementptr i8, ptr %24, i64 8320
-  %346 = getelementptr i8, ptr %24, i64 8328
-  %347 = getelementptr i8, ptr %24, i64 8312
-  %348 = getelementptr i8, ptr %24, i64 8280
-  %349 = getelementptr i8, ptr %24, i64 8224
-  %350 = getelementptr i8, ptr %24, i64 8288
+  %345 = getelementptr i8, ptr %24, i64 7904
+  %346 = getelementptr i8, ptr %24, i64 7912
+  %347 = getelementptr i8, ptr %24, i64 7896
+  %348 = getelementptr i8, ptr %24, i64 7864
+  %349 = getelementptr i8, ptr %24, i64 7808
+  %350 = getelementptr i8, ptr %24, i64 7872
   %wide.trip.count69.i.i.i.i = zext nneg i32 %num_moves.0.lcssa.i60.i.i to i64
   br label %forbody2.i.i.i.i
 
@@ -46284,8 +46285,8 @@ merge3.i.i.i.i:                                   ; preds = %forbody2.i.i.i.i, %
   br i1 %397, label %forbody6.lr.ph.i.i.i.i, label %merge7.i.i.i.i
 
 forbody6.lr.ph.i.i.i.i:                           ; preds = %merge3.i.i.i.i
-  %398 = getelementptr i8, ptr %24, i64 8280
-  %399 = getelementptr i8, ptr %24, i64 8312
+  %398 = getelementptr i8, ptr %24, i64 7864
+  %399 = getelementptr i8, ptr %24, i64 7896
   %wide.trip.count74.i.i.i.i = zext nneg i32 %396 to i64
   br label %forbody6.i.i.i.i
 
@@ -46372,14 +46373,14 @@ merge.i23.i.i.i.i.i:                              ; preds = %"$PagePool.new_name
   br i1 %exitcond75.not.i.i.i.i, label %merge7.i.i.i.i, label %forbody6.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %"$PagePool.rename_links.exit.i.i.i.i", %merge3.i.i.i.i
-  %435 = getelementptr i8, ptr %24, i64 8240
+  %435 = getelementptr i8, ptr %24, i64 7824
   %436 = load i32, ptr %435, align 4
   %437 = icmp sgt i32 %436, 0
   br i1 %437, label %forbody9.lr.ph.i.i.i.i, label %merge10.i.i.i.i
 
 forbody9.lr.ph.i.i.i.i:                           ; preds = %merge7.i.i.i.i
-  %438 = getelementptr i8, ptr %24, i64 8304
-  %439 = getelementptr i8, ptr %24, i64 8312
+  %438 = getelementptr i8, ptr %24, i64 7888
+  %439 = getelementptr i8, ptr %24, i64 7896
   %wide.trip.count79.i.i.i.i = zext nneg i32 %436 to i64
   %xtraiter56 = and i64 %wide.trip.count79.i.i.i.i, 3
   %440 = icmp ult i32 %436, 4
@@ -46494,13 +46495,13 @@ merge.i.i.i.i.i.epil:                             ; preds = %forbody9.i.i.i.i.ep
   br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !99
 
 merge10.i.i.i.i:                                  ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil", %merge7.i.i.i.i
-  %481 = getelementptr i8, ptr %24, i64 8244
+  %481 = getelementptr i8, ptr %24, i64 7828
   %482 = load i32, ptr %481, align 4
   %483 = icmp eq i32 %482, -1
   br i1 %483, label %"$PagePool.new_name.exit55.i.i.i.i", label %merge.i53.i.i.i.i
 
 merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
-  %484 = getelementptr i8, ptr %24, i64 8312
+  %484 = getelementptr i8, ptr %24, i64 7896
   %485 = load ptr, ptr %484, align 8
   %486 = sext i32 %482 to i64
   %487 = getelementptr i32, ptr %485, i64 %486
@@ -46510,13 +46511,13 @@ merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
 "$PagePool.new_name.exit55.i.i.i.i":              ; preds = %merge.i53.i.i.i.i, %merge10.i.i.i.i
   %common.ret.op.i54.i.i.i.i = phi i32 [ %488, %merge.i53.i.i.i.i ], [ -1, %merge10.i.i.i.i ]
   store i32 %common.ret.op.i54.i.i.i.i, ptr %481, align 4
-  %489 = getelementptr i8, ptr %24, i64 8248
+  %489 = getelementptr i8, ptr %24, i64 7832
   %490 = load i32, ptr %489, align 4
   %491 = icmp eq i32 %490, -1
   br i1 %491, label %"$PagePool.new_name.exit58.i.i.i.i", label %merge.i56.i.i.i.i
 
 merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name.exit55.i.i.i.i"
-  %492 = getelementptr i8, ptr %24, i64 8312
+  %492 = getelementptr i8, ptr %24, i64 7896
   %493 = load ptr, ptr %492, align 8
   %494 = sext i32 %490 to i64
   %495 = getelementptr i32, ptr %493, i64 %494
@@ -46527,18 +46528,18 @@ merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name
   %common.ret.op.i57.i.i.i.i = phi i32 [ %496, %merge.i56.i.i.i.i ], [ -1, %"$PagePool.new_name.exit55.i.i.i.i" ]
   store i32 %common.ret.op.i57.i.i.i.i, ptr %489, align 4
   store i32 %1, ptr %304, align 4
-  %497 = getelementptr i8, ptr %24, i64 8264
+  %497 = getelementptr i8, ptr %24, i64 7848
   %498 = load i64, ptr %497, align 8
   %499 = add i64 %498, 1
   store i64 %499, ptr %497, align 8
-  %500 = getelementptr i8, ptr %24, i64 8228
+  %500 = getelementptr i8, ptr %24, i64 7812
   store i32 0, ptr %500, align 4
   %.not61.i.i = icmp eq i32 %1, 0
   br i1 %.not61.i.i, label %"$PagePool.commit_resize.exit.i.i.i", label %forbody.lr.ph.i.i.i51.i.i
 
 forbody.lr.ph.i.i.i51.i.i:                        ; preds = %"$PagePool.new_name.exit58.i.i.i.i"
-  %501 = getelementptr i8, ptr %24, i64 8280
-  %502 = getelementptr i8, ptr %24, i64 8296
+  %501 = getelementptr i8, ptr %24, i64 7864
+  %502 = getelementptr i8, ptr %24, i64 7880
   %xtraiter61 = and i32 %1, 1
   %503 = icmp eq i32 %1, 1
   br i1 %503, label %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i51.i.i.new
@@ -46649,16 +46650,16 @@ then.i60.i.i.i.i.epil:                            ; preds = %and.lhs.true.i.i.i.
   br label %"$PagePool.commit_resize.exit.i.i.i"
 
 "$PagePool.commit_resize.exit.i.i.i":             ; preds = %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", %then.i60.i.i.i.i.epil, %and.lhs.true.i.i.i.i.i.epil, %forbody.i.i.i52.i.i.epil, %"$PagePool.new_name.exit58.i.i.i.i"
-  %556 = getelementptr i8, ptr %24, i64 8464
+  %556 = getelementptr i8, ptr %24, i64 8048
   %557 = load i64, ptr %271, align 8
   %558 = icmp sgt i64 %557, 0
   br i1 %558, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$PagePool.commit_resize.exit.i.i.i"
-  %559 = getelementptr i8, ptr %24, i64 8312
-  %560 = getelementptr i8, ptr %24, i64 8432
-  %561 = getelementptr i8, ptr %24, i64 8752
-  %562 = getelementptr i8, ptr %24, i64 8756
+  %559 = getelementptr i8, ptr %24, i64 7896
+  %560 = getelementptr i8, ptr %24, i64 8016
+  %561 = getelementptr i8, ptr %24, i64 8336
+  %562 = getelementptr i8, ptr %24, i64 8340
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge3.i7.i.i.i, %forbody.lr.ph.i5.i.i.i
@@ -46728,16 +46729,16 @@ merge3.i7.i.i.i:                                  ; preds = %merge4.i.i50.i.i, %
   br i1 %exitcond21.not.i.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i", label %forbody.i6.i.i.i
 
 "$Scheduler.rename_pages.exit.i.i.i":             ; preds = %merge3.i7.i.i.i, %"$PagePool.commit_resize.exit.i.i.i"
-  %599 = getelementptr i8, ptr %24, i64 8488
+  %599 = getelementptr i8, ptr %24, i64 8072
   %600 = load i64, ptr %58, align 8
   %601 = icmp sgt i64 %600, 0
   br i1 %601, label %forbody.lr.ph.i11.i.i.i, label %"$Loop.resize_pool.exit"
 
 forbody.lr.ph.i11.i.i.i:                          ; preds = %"$Scheduler.rename_pages.exit.i.i.i"
-  %602 = getelementptr i8, ptr %24, i64 8312
-  %603 = getelementptr i8, ptr %24, i64 8432
-  %604 = getelementptr i8, ptr %24, i64 8752
-  %605 = getelementptr i8, ptr %24, i64 8756
+  %602 = getelementptr i8, ptr %24, i64 7896
+  %603 = getelementptr i8, ptr %24, i64 8016
+  %604 = getelementptr i8, ptr %24, i64 8336
+  %605 = getelementptr i8, ptr %24, i64 8340
   br label %forbody.i12.i.i.i
 
 forbody.i12.i.i.i:                                ; preds = %merge3.i14.i.i.i, %forbody.lr.ph.i11.i.i.i
@@ -46810,16 +46811,16 @@ merge3.i14.i.i.i:                                 ; preds = %merge4.i24.i.i.i, %
   %common.ret.op.i.i = phi i32 [ 3, %"$printable.clean.exit.i.i" ], [ %336, %then9.i.i ], [ %common.ret.op.i9.i.ph.i.i, %"$Loop.begin_resize.exit.thread.i.i" ], [ 0, %"$Scheduler.rename_pages.exit.i.i.i" ], [ 0, %merge3.i14.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %35)
   %642 = call i32 @pthread_mutex_lock(ptr %48)
-  %643 = getelementptr i8, ptr %24, i64 9443
+  %643 = getelementptr i8, ptr %24, i64 9027
   store i8 1, ptr %643, align 1
-  %644 = getelementptr i8, ptr %24, i64 9336
+  %644 = getelementptr i8, ptr %24, i64 8920
   %645 = call i32 @pthread_cond_signal(ptr %644)
   %646 = call i32 @pthread_mutex_unlock(ptr %48)
   %647 = call i32 @pthread_mutex_lock(ptr %37)
   %648 = load i64, ptr %42, align 8
   %649 = add i64 %648, 1
   store i64 %649, ptr %42, align 8
-  %650 = getelementptr i8, ptr %24, i64 9232
+  %650 = getelementptr i8, ptr %24, i64 8816
   %651 = call i32 @pthread_cond_broadcast(ptr %650)
   %652 = call i32 @pthread_mutex_unlock(ptr %37)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -46891,13 +46892,13 @@ merge.i:                                          ; preds = %merge7.i.i, %forbod
   br i1 %exitcond.not, label %merge, label %forbody
 
 merge:                                            ; preds = %"$Vector.push.exit", %entry
-  %28 = getelementptr i8, ptr %0, i64 1104
+  %28 = getelementptr i8, ptr %0, i64 896
   %29 = load i64, ptr %28, align 8
   %30 = icmp sgt i64 %29, 0
   br i1 %30, label %forbody.lr.ph.i.i, label %"$remove.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %31 = getelementptr i8, ptr %0, i64 1096
+  %31 = getelementptr i8, ptr %0, i64 888
   %32 = load ptr, ptr %31, align 8
   br label %forbody.i.i
 
@@ -46933,14 +46934,14 @@ merge.i23:                                        ; preds = %forbody.i.i
 
 whilebody.lr.ph.i:                                ; preds = %"$remove.exit"
   %47 = getelementptr i8, ptr %1, i64 80
-  %48 = getelementptr i8, ptr %0, i64 912
-  %49 = getelementptr i8, ptr %0, i64 896
-  %50 = getelementptr i8, ptr %0, i64 864
-  %51 = getelementptr i8, ptr %0, i64 928
-  %52 = getelementptr i8, ptr %0, i64 860
-  %53 = getelementptr i8, ptr %0, i64 876
-  %54 = getelementptr i8, ptr %0, i64 880
-  %55 = getelementptr i8, ptr %0, i64 868
+  %48 = getelementptr i8, ptr %0, i64 704
+  %49 = getelementptr i8, ptr %0, i64 688
+  %50 = getelementptr i8, ptr %0, i64 656
+  %51 = getelementptr i8, ptr %0, i64 720
+  %52 = getelementptr i8, ptr %0, i64 652
+  %53 = getelementptr i8, ptr %0, i64 668
+  %54 = getelementptr i8, ptr %0, i64 672
+  %55 = getelementptr i8, ptr %0, i64 660
   br label %whilebody.i
 
 whilebody.i:                                      ; preds = %"$PagePool.release.exit.i", %whilebody.lr.ph.i
@@ -47024,11 +47025,11 @@ else4.i.i:                                        ; preds = %merge.i.i25
   br i1 %93, label %then.i, label %"$Scheduler.give_row.exit"
 
 then.i:                                           ; preds = %"$Scheduler.release_pages.exit"
-  %94 = getelementptr i8, ptr %0, i64 1264
-  %95 = getelementptr i8, ptr %0, i64 1272
+  %94 = getelementptr i8, ptr %0, i64 1056
+  %95 = getelementptr i8, ptr %0, i64 1064
   %96 = load i64, ptr %95, align 8
   %97 = add i64 %96, 1
-  %98 = getelementptr i8, ptr %0, i64 1280
+  %98 = getelementptr i8, ptr %0, i64 1072
   %99 = load i64, ptr %98, align 8
   %.not.i.i.i = icmp slt i64 %99, %97
   %.pre.i.i = load ptr, ptr %94, align 8
@@ -47067,9 +47068,9 @@ merge.i.i27:                                      ; preds = %merge7.i.i.i, %then
   br i1 %10, label %then, label %merge1
 
 then:                                             ; preds = %"$Scheduler.give_row.exit"
-  %109 = getelementptr i8, ptr %0, i64 1192
+  %109 = getelementptr i8, ptr %0, i64 984
   %110 = load ptr, ptr %109, align 8
-  %111 = getelementptr i8, ptr %0, i64 1200
+  %111 = getelementptr i8, ptr %0, i64 992
   %112 = load i64, ptr %111, align 8
   %113 = getelementptr ptr, ptr %110, i64 %112
   store ptr %1, ptr %113, align 8
@@ -47083,9 +47084,9 @@ merge1:                                           ; preds = %"$Scheduler.give_ro
   store i32 2, ptr %116, align 4
   %117 = getelementptr i8, ptr %1, i64 104
   store i64 -1, ptr %117, align 8
-  %118 = getelementptr i8, ptr %0, i64 1072
+  %118 = getelementptr i8, ptr %0, i64 864
   %119 = load ptr, ptr %118, align 8
-  %120 = getelementptr i8, ptr %0, i64 1080
+  %120 = getelementptr i8, ptr %0, i64 872
   %121 = load i64, ptr %120, align 8
   %122 = getelementptr ptr, ptr %119, i64 %121
   store ptr %1, ptr %122, align 8
@@ -47132,11 +47133,11 @@ then.i.i:                                         ; preds = %and.lhs.true.i
   %140 = load ptr, ptr %118, align 8
   %141 = getelementptr ptr, ptr %140, i64 %position.0.lcssa.i
   store ptr %1, ptr %141, align 8
-  %142 = getelementptr i8, ptr %0, i64 1392
+  %142 = getelementptr i8, ptr %0, i64 1184
   %143 = load i32, ptr %142, align 4
   %144 = add i32 %143, 1
   store i32 %144, ptr %142, align 4
-  %145 = getelementptr i8, ptr %0, i64 1440
+  %145 = getelementptr i8, ptr %0, i64 1232
   %146 = load i64, ptr %145, align 8
   %147 = add i64 %146, 1
   store i64 %147, ptr %145, align 8
@@ -47156,9 +47157,9 @@ entry:
   %message23 = alloca %4, align 8
   %message10 = alloca %4, align 8
   %message = alloca %4, align 8
-  %1 = getelementptr i8, ptr %0, i64 912
-  %2 = getelementptr i8, ptr %0, i64 2104
-  %3 = getelementptr i8, ptr %0, i64 2112
+  %1 = getelementptr i8, ptr %0, i64 704
+  %2 = getelementptr i8, ptr %0, i64 1688
+  %3 = getelementptr i8, ptr %0, i64 1696
   %4 = load i64, ptr %3, align 8
   %5 = icmp sgt i64 %4, 0
   br i1 %5, label %forbody.lr.ph, label %merge
@@ -47170,10 +47171,10 @@ forbody.lr.ph:                                    ; preds = %entry
   %6 = getelementptr inbounds i8, ptr %transfer.i.i.i, i64 32
   %7 = getelementptr inbounds i8, ptr %transfer.i.i.i, i64 40
   %8 = ptrtoint ptr %raw.i.i to i64
-  %9 = getelementptr i8, ptr %0, i64 2080
-  %10 = getelementptr i8, ptr %0, i64 2088
-  %11 = getelementptr i8, ptr %0, i64 2312
-  %12 = getelementptr i8, ptr %0, i64 2990
+  %9 = getelementptr i8, ptr %0, i64 1664
+  %10 = getelementptr i8, ptr %0, i64 1672
+  %11 = getelementptr i8, ptr %0, i64 1896
+  %12 = getelementptr i8, ptr %0, i64 2574
   br label %forbody
 
 forbody:                                          ; preds = %forbody.lr.ph, %merge1
@@ -47320,8 +47321,8 @@ merge1:                                           ; preds = %forbody, %then3, %"
 
 merge:                                            ; preds = %merge1, %entry
   %num_failed.0.lcssa = phi i32 [ 0, %entry ], [ %num_failed.1, %merge1 ]
-  %79 = getelementptr i8, ptr %0, i64 2128
-  %80 = getelementptr i8, ptr %0, i64 2136
+  %79 = getelementptr i8, ptr %0, i64 1712
+  %80 = getelementptr i8, ptr %0, i64 1720
   %81 = load i64, ptr %80, align 8
   %82 = icmp sgt i64 %81, 0
   br i1 %82, label %forbody7.lr.ph, label %merge8
@@ -47332,10 +47333,10 @@ forbody7.lr.ph:                                   ; preds = %merge
   %.sroa.45.0..sroa_idx.i.i.i73 = getelementptr inbounds i8, ptr %transfer.i.i.i70, i64 24
   %83 = getelementptr inbounds i8, ptr %transfer.i.i.i70, i64 32
   %84 = getelementptr inbounds i8, ptr %transfer.i.i.i70, i64 40
-  %85 = getelementptr i8, ptr %0, i64 2080
-  %86 = getelementptr i8, ptr %0, i64 2088
-  %87 = getelementptr i8, ptr %0, i64 2312
-  %88 = getelementptr i8, ptr %0, i64 2990
+  %85 = getelementptr i8, ptr %0, i64 1664
+  %86 = getelementptr i8, ptr %0, i64 1672
+  %87 = getelementptr i8, ptr %0, i64 1896
+  %88 = getelementptr i8, ptr %0, i64 2574
   br label %forbody7
 
 forbody7:                                         ; preds = %forbody7.lr.ph, %merge11
@@ -47438,8 +47439,8 @@ merge11:                                          ; preds = %forbody7, %then16, 
 
 merge8:                                           ; preds = %merge11, %merge
   %num_failed.2.lcssa = phi i32 [ %num_failed.0.lcssa, %merge ], [ %num_failed.3, %merge11 ]
-  %135 = getelementptr i8, ptr %0, i64 2152
-  %136 = getelementptr i8, ptr %0, i64 2160
+  %135 = getelementptr i8, ptr %0, i64 1736
+  %136 = getelementptr i8, ptr %0, i64 1744
   %137 = load i64, ptr %136, align 8
   %138 = icmp sgt i64 %137, 0
   br i1 %138, label %forbody20.lr.ph, label %merge21
@@ -47457,10 +47458,10 @@ forbody20.lr.ph:                                  ; preds = %merge8
   %148 = getelementptr inbounds i8, ptr %args.i19.i, i64 24
   %149 = getelementptr inbounds i8, ptr %args.i19.i, i64 32
   %150 = getelementptr inbounds i8, ptr %args.i19.i, i64 36
-  %151 = getelementptr i8, ptr %0, i64 2080
-  %152 = getelementptr i8, ptr %0, i64 2088
-  %153 = getelementptr i8, ptr %0, i64 2312
-  %154 = getelementptr i8, ptr %0, i64 2990
+  %151 = getelementptr i8, ptr %0, i64 1664
+  %152 = getelementptr i8, ptr %0, i64 1672
+  %153 = getelementptr i8, ptr %0, i64 1896
+  %154 = getelementptr i8, ptr %0, i64 2574
   br label %forbody20
 
 forbody20:                                        ; preds = %forbody20.lr.ph, %merge24
@@ -47970,7 +47971,7 @@ or.lhs.false.i:                                   ; preds = %"$status.clear.exit
   br i1 %.not.i, label %or.lhs.false.split.i, label %and.lhs.true.i
 
 or.lhs.false.split.i:                             ; preds = %or.lhs.false.i
-  %37 = getelementptr i8, ptr %25, i64 9296
+  %37 = getelementptr i8, ptr %25, i64 8880
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   br label %merge.i
 
@@ -47979,15 +47980,15 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false.i
   br i1 %39, label %then.i, label %forbody.lr.ph.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %and.lhs.true.i
-  %40 = getelementptr i8, ptr %25, i64 9296
+  %40 = getelementptr i8, ptr %25, i64 8880
   %41 = tail call i32 @pthread_mutex_lock(ptr %40)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i.i)
-  %42 = getelementptr i8, ptr %25, i64 10504
-  %43 = getelementptr i8, ptr %25, i64 10496
+  %42 = getelementptr i8, ptr %25, i64 10088
+  %43 = getelementptr i8, ptr %25, i64 10080
   %44 = ptrtoint ptr %raw.i.i.i.i to i64
   %45 = ptrtoint ptr %raw.i46.i.i.i.i to i64
   %46 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %47 = getelementptr i8, ptr %25, i64 9444
+  %47 = getelementptr i8, ptr %25, i64 9028
   %48 = ptrtoint ptr %raw.i50.i.i.i.i to i64
   %49 = ptrtoint ptr %raw.i.i.i.i.i to i64
   %wide.trip.count.i.i = zext nneg i32 %2 to i64
@@ -48042,7 +48043,7 @@ then2.i.i.i.i.i:                                  ; preds = %then.i.i.i11
 merge.i.i.i12:                                    ; preds = %forbody.i.i.i.i
   %65 = getelementptr i8, ptr %50, i64 16
   %66 = load i32, ptr %65, align 4
-  %67 = getelementptr i8, ptr %57, i64 336
+  %67 = getelementptr i8, ptr %57, i64 328
   %.val.i.i.i.i = load ptr, ptr %67, align 8
   %.not1.i.i.i.i = icmp eq ptr %.val.i.i.i.i, null
   br i1 %.not1.i.i.i.i, label %then.i.i.i.i, label %merge.i.i.i.i
@@ -48068,7 +48069,7 @@ then2.i.i.i.i.i.i:                                ; preds = %then.i.i.i.i
   br label %and.lhs.true.i.i
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i.i12
-  %73 = getelementptr i8, ptr %57, i64 352
+  %73 = getelementptr i8, ptr %57, i64 344
   %74 = load i32, ptr %73, align 4
   %.not43.i.i.i.i = icmp eq i32 %74, %66
   br i1 %.not43.i.i.i.i, label %merge4.i.i.i.i, label %then5.i.i.i.i
@@ -48094,7 +48095,7 @@ then2.i.i48.i.i.i.i:                              ; preds = %then5.i.i.i.i
   br label %and.lhs.true.i.i
 
 merge4.i.i.i.i:                                   ; preds = %merge.i.i.i.i
-  %80 = getelementptr i8, ptr %57, i64 360
+  %80 = getelementptr i8, ptr %57, i64 352
   %81 = load i32, ptr %80, align 4
   %82 = icmp slt i32 %81, %66
   br i1 %82, label %then13.i.i.i.i, label %merge4.i.i.i
@@ -48131,12 +48132,12 @@ merge4.i.i.i:                                     ; preds = %merge4.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i.i)
   %95 = icmp eq ptr %89, null
   %96 = zext i1 %95 to i8
-  %97 = getelementptr i8, ptr %57, i64 348
+  %97 = getelementptr i8, ptr %57, i64 340
   store i8 %96, ptr %97, align 1
   br i1 %95, label %"$Loop.give_mask.exit.i.i", label %then.i24.i.i.i
 
 then.i24.i.i.i:                                   ; preds = %merge4.i.i.i
-  %98 = getelementptr i8, ptr %57, i64 344
+  %98 = getelementptr i8, ptr %57, i64 336
   %.val.i25.i.i.i = load i32, ptr %98, align 4
   %99 = sext i32 %.val.i25.i.i.i to i64
   %100 = add nsw i64 %99, 31
@@ -48160,7 +48161,7 @@ then.i24.i.i.i:                                   ; preds = %merge4.i.i.i
   %113 = load i32, ptr %73, align 4
   %114 = add i32 %113, 1
   store i32 %114, ptr %73, align 4
-  %115 = getelementptr i8, ptr %57, i64 376
+  %115 = getelementptr i8, ptr %57, i64 368
   store i64 %94, ptr %115, align 8
   store i8 1, ptr %47, align 1
   br label %merge1.i.i
@@ -48212,9 +48213,9 @@ then2.i.i.i:                                      ; preds = %then2.i
 
 merge.i:                                          ; preds = %"$Loop.give_masks.exit.i", %or.lhs.false.split.i
   %phi.call.i = phi i32 [ %worst.1.i.i, %"$Loop.give_masks.exit.i" ], [ 0, %or.lhs.false.split.i ]
-  %122 = getelementptr i8, ptr %25, i64 9336
+  %122 = getelementptr i8, ptr %25, i64 8920
   %123 = call i32 @pthread_cond_signal(ptr %122)
-  %124 = getelementptr i8, ptr %25, i64 9296
+  %124 = getelementptr i8, ptr %25, i64 8880
   %125 = call i32 @pthread_mutex_unlock(ptr %124)
   br label %common.ret
 }
@@ -48326,7 +48327,7 @@ then.i.i:                                         ; preds = %merge
   br label %"$status.clear.exit.i"
 
 "$status.clear.exit.i":                           ; preds = %then.i.i, %merge
-  %37 = getelementptr i8, ptr %25, i64 9296
+  %37 = getelementptr i8, ptr %25, i64 8880
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   %39 = getelementptr i8, ptr %25, i64 6464
   %40 = load ptr, ptr %39, align 8, !noalias !100
@@ -48334,11 +48335,11 @@ then.i.i:                                         ; preds = %merge
   %42 = load i32, ptr %41, align 4, !noalias !100
   %43 = getelementptr i8, ptr %25, i64 6480
   %44 = load i32, ptr %43, align 4, !noalias !100
-  %45 = getelementptr i8, ptr %25, i64 7340
+  %45 = getelementptr i8, ptr %25, i64 7132
   %46 = load i32, ptr %45, align 4, !noalias !100
   %47 = getelementptr i8, ptr %25, i64 6476
   %48 = load i32, ptr %47, align 4, !noalias !100
-  %49 = getelementptr i8, ptr %25, i64 10688
+  %49 = getelementptr i8, ptr %25, i64 10272
   %50 = load i32, ptr %49, align 4, !noalias !100
   store i32 %42, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
@@ -48612,7 +48613,7 @@ merge30.i.i.i:                                    ; preds = %merge21.i.i.i
   br i1 %.not.i24.i, label %merge.i.i, label %"$Loop.submit.exit"
 
 merge.i.i:                                        ; preds = %"$request.check.exit.i.i"
-  %calloc.i.i.i = tail call dereferenceable_or_null(400) ptr @calloc(i64 1, i64 400)
+  %calloc.i.i.i = tail call dereferenceable_or_null(392) ptr @calloc(i64 1, i64 392)
   %cond68.i.i = icmp eq ptr %calloc.i.i.i, null
   br i1 %cond68.i.i, label %merge4.i.i, label %then.i48.i.i
 
@@ -48637,14 +48638,14 @@ then.i48.i.i:                                     ; preds = %merge.i.i
   %140 = getelementptr i8, ptr %calloc.i.i.i, i64 8
   store i32 %139, ptr %140, align 4
   %141 = load i64, ptr %88, align 8
-  %142 = getelementptr i8, ptr %calloc.i.i.i, i64 312
+  %142 = getelementptr i8, ptr %calloc.i.i.i, i64 304
   store i64 %141, ptr %142, align 8
   %143 = getelementptr i8, ptr %1, i64 128
   %144 = load ptr, ptr %143, align 8
-  %145 = getelementptr i8, ptr %calloc.i.i.i, i64 320
+  %145 = getelementptr i8, ptr %calloc.i.i.i, i64 312
   store ptr %144, ptr %145, align 8
   %146 = load i32, ptr %97, align 4
-  %147 = getelementptr i8, ptr %calloc.i.i.i, i64 328
+  %147 = getelementptr i8, ptr %calloc.i.i.i, i64 320
   store i32 %146, ptr %147, align 4
   %148 = add i32 %133, %.val.i.i.i
   %149 = tail call fastcc zeroext i1 @"$request.reserve"(ptr nonnull %calloc.i.i.i, i32 %148, i32 %48)
@@ -48837,20 +48838,20 @@ and.rhs.i.i.i:                                    ; preds = %merge6.i.i.i.i.i, %
   br i1 %223, label %merge1.i.i, label %else.i.i.i.i
 
 else.i.i.i.i:                                     ; preds = %and.rhs.i.i.i
-  %224 = getelementptr i8, ptr %calloc.i.i.i, i64 344
+  %224 = getelementptr i8, ptr %calloc.i.i.i, i64 336
   store i32 %42, ptr %224, align 4
   %225 = sext i32 %42 to i64
   %226 = add nsw i64 %225, 31
   %227 = sdiv i64 %226, 32
   %228 = shl nsw i64 %227, 2
   %229 = tail call ptr @malloc(i64 %228)
-  %230 = getelementptr i8, ptr %calloc.i.i.i, i64 336
+  %230 = getelementptr i8, ptr %calloc.i.i.i, i64 328
   store ptr %229, ptr %230, align 8
   %.not.i33.i.i.i = icmp eq ptr %229, null
   br i1 %.not.i33.i.i.i, label %then5.i.i, label %"$Sequence.give_mask.exit.i.i.i.i"
 
 "$Sequence.give_mask.exit.i.i.i.i":               ; preds = %else.i.i.i.i
-  %231 = getelementptr i8, ptr %calloc.i.i.i, i64 348
+  %231 = getelementptr i8, ptr %calloc.i.i.i, i64 340
   store i8 0, ptr %231, align 1
   tail call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %229, ptr nonnull readonly align 1 %222, i64 %228, i1 false)
   %232 = getelementptr i32, ptr %229, i64 %227
@@ -48861,24 +48862,24 @@ else.i.i.i.i:                                     ; preds = %and.rhs.i.i.i
   %237 = lshr i32 -1, %236
   %238 = and i32 %234, %237
   store i32 %238, ptr %233, align 4
-  %239 = getelementptr i8, ptr %calloc.i.i.i, i64 352
+  %239 = getelementptr i8, ptr %calloc.i.i.i, i64 344
   %240 = load i32, ptr %239, align 4
   %241 = add i32 %240, 1
   store i32 %241, ptr %239, align 4
-  %242 = getelementptr i8, ptr %calloc.i.i.i, i64 376
+  %242 = getelementptr i8, ptr %calloc.i.i.i, i64 368
   store i64 0, ptr %242, align 8
-  %243 = getelementptr i8, ptr %calloc.i.i.i, i64 356
+  %243 = getelementptr i8, ptr %calloc.i.i.i, i64 348
   %244 = load i32, ptr %243, align 4
   %245 = icmp slt i32 %244, %241
   br i1 %245, label %and.lhs.true.i.i.i.i.i, label %"$Sequence.take_mask.exit.i.i.i.i"
 
 then.i8.i.i.i.i:                                  ; preds = %and.lhs.true.i.i.i.i.i
-  %246 = getelementptr i8, ptr %calloc.i.i.i, i64 384
+  %246 = getelementptr i8, ptr %calloc.i.i.i, i64 376
   store i8 0, ptr %246, align 1
   br label %"$Sequence.take_mask.exit.i.i.i.i"
 
 and.lhs.true.i.i.i.i.i:                           ; preds = %"$Sequence.give_mask.exit.i.i.i.i"
-  %247 = getelementptr i8, ptr %calloc.i.i.i, i64 368
+  %247 = getelementptr i8, ptr %calloc.i.i.i, i64 360
   %248 = load i64, ptr %247, align 8
   %.not.i.i.i56.i.i = icmp ugt i64 %248, -9223372036854775808
   br i1 %.not.i.i.i56.i.i, label %"$Sequence.take_mask.exit.i.i.i.i", label %then.i8.i.i.i.i
@@ -49236,7 +49237,7 @@ then2.i.i63.i.i:                                  ; preds = %then16.i.i
 
 merge.i:                                          ; preds = %merge1.i.i
   %391 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %392 = getelementptr i8, ptr %25, i64 9445
+  %392 = getelementptr i8, ptr %25, i64 9029
   %393 = load i8, ptr %392, align 1
   %394 = trunc i8 %393 to i1
   br i1 %394, label %merge.i33.i, label %then.i.i26.i
@@ -49245,7 +49246,7 @@ then.i.i26.i:                                     ; preds = %merge.i
   br i1 %.not.i.i, label %then6.i, label %then2.i.i28.i
 
 then2.i.i28.i:                                    ; preds = %then.i.i26.i
-  %395 = getelementptr i8, ptr %25, i64 9446
+  %395 = getelementptr i8, ptr %25, i64 9030
   %396 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.23", ptr %395)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i25.i)
   %397 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
@@ -49303,9 +49304,9 @@ then2.i.i.i72.i.i:                                ; preds = %then2.i69.i.i
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i33.i
-  %415 = getelementptr i8, ptr %25, i64 10504
+  %415 = getelementptr i8, ptr %25, i64 10088
   %416 = load i64, ptr %415, align 8
-  %417 = getelementptr i8, ptr %25, i64 10544
+  %417 = getelementptr i8, ptr %25, i64 10128
   %418 = load i32, ptr %417, align 4
   %419 = sext i32 %418 to i64
   %.not.i74.i.i = icmp slt i64 %416, %419
@@ -49345,16 +49346,16 @@ merge7.i.i:                                       ; preds = %merge2.i.i
   br i1 %431, label %then12.i36.i, label %merge11.i34.i
 
 then12.i36.i:                                     ; preds = %merge7.i.i
-  %432 = getelementptr i8, ptr %25, i64 10616
+  %432 = getelementptr i8, ptr %25, i64 10200
   %433 = load ptr, ptr %432, align 8
   %.not.i82.i.i = icmp eq ptr %433, null
   br i1 %.not.i82.i.i, label %merge.i.i37.i, label %merge11.i34.i
 
 merge.i.i37.i:                                    ; preds = %then12.i36.i
-  %434 = getelementptr i8, ptr %25, i64 7336
+  %434 = getelementptr i8, ptr %25, i64 7128
   %435 = load i32, ptr %434, align 4
   %436 = sext i32 %435 to i64
-  %437 = getelementptr i8, ptr %25, i64 7348
+  %437 = getelementptr i8, ptr %25, i64 7140
   %438 = load i32, ptr %437, align 4
   %439 = sext i32 %438 to i64
   %440 = shl nsw i64 %436, 2
@@ -49391,7 +49392,7 @@ then2.i.i.i87.i.i:                                ; preds = %then5.i.i38.i
 merge11.i34.i:                                    ; preds = %merge.i.i37.i, %then12.i36.i, %merge7.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %all.i.i.i)
-  %450 = getelementptr i8, ptr %25, i64 9440
+  %450 = getelementptr i8, ptr %25, i64 9024
   %451 = load i8, ptr %450, align 1
   %452 = trunc i8 %451 to i1
   br i1 %452, label %merge20.i.i, label %merge.i89.i.i
@@ -49399,7 +49400,7 @@ merge11.i34.i:                                    ; preds = %merge.i.i37.i, %the
 merge.i89.i.i:                                    ; preds = %merge11.i34.i
   %453 = call i32 @sigfillset(ptr nonnull %all.i.i.i)
   %454 = call i32 @pthread_sigmask(i32 2, ptr nonnull %all.i.i.i, ptr nonnull %previous.i.i.i)
-  %455 = getelementptr i8, ptr %25, i64 9432
+  %455 = getelementptr i8, ptr %25, i64 9016
   %456 = call i32 @pthread_create(ptr %455, ptr null, ptr nonnull @"$engine_thread", ptr nonnull %36)
   %457 = call i32 @pthread_sigmask(i32 2, ptr nonnull %previous.i.i.i, ptr null)
   %.not.i90.i.i = icmp eq i32 %456, 0
@@ -49442,21 +49443,21 @@ merge1.i.i.i:                                     ; preds = %merge.i89.i.i
 merge20.i.i:                                      ; preds = %merge1.i.i.i, %merge11.i34.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %all.i.i.i)
-  %465 = getelementptr i8, ptr %25, i64 10600
+  %465 = getelementptr i8, ptr %25, i64 10184
   %466 = load i64, ptr %465, align 8
   store i64 %466, ptr %calloc.i.i.i, align 8
   %467 = add i64 %466, 1
   store i64 %467, ptr %465, align 8
-  %468 = getelementptr i8, ptr %25, i64 10472
+  %468 = getelementptr i8, ptr %25, i64 10056
   %469 = load ptr, ptr %468, align 8
-  %470 = getelementptr i8, ptr %25, i64 10480
+  %470 = getelementptr i8, ptr %25, i64 10064
   %471 = load i64, ptr %470, align 8
   %472 = getelementptr ptr, ptr %469, i64 %471
   store ptr %calloc.i.i.i, ptr %472, align 8
   %473 = load i64, ptr %470, align 8
   %474 = add i64 %473, 1
   store i64 %474, ptr %470, align 8
-  %475 = getelementptr i8, ptr %25, i64 10496
+  %475 = getelementptr i8, ptr %25, i64 10080
   %476 = load ptr, ptr %475, align 8
   %477 = load i64, ptr %415, align 8
   %478 = getelementptr ptr, ptr %476, i64 %477
@@ -49464,15 +49465,15 @@ merge20.i.i:                                      ; preds = %merge1.i.i.i, %merg
   %479 = load i64, ptr %415, align 8
   %480 = add i64 %479, 1
   store i64 %480, ptr %415, align 8
-  %481 = getelementptr i8, ptr %calloc.i.i.i, i64 336
+  %481 = getelementptr i8, ptr %calloc.i.i.i, i64 328
   %.val.i.i = load ptr, ptr %481, align 8
   %.not.i35.i = icmp eq ptr %.val.i.i, null
   br i1 %.not.i35.i, label %"$Loop.enqueue.exit.i", label %then25.i.i
 
 then25.i.i:                                       ; preds = %merge20.i.i
-  %482 = getelementptr i8, ptr %25, i64 10520
+  %482 = getelementptr i8, ptr %25, i64 10104
   %483 = load ptr, ptr %482, align 8
-  %484 = getelementptr i8, ptr %25, i64 10528
+  %484 = getelementptr i8, ptr %25, i64 10112
   %485 = load i64, ptr %484, align 8
   %486 = getelementptr ptr, ptr %483, i64 %485
   store ptr %calloc.i.i.i, ptr %486, align 8
@@ -49482,7 +49483,7 @@ then25.i.i:                                       ; preds = %merge20.i.i
   br label %"$Loop.enqueue.exit.i"
 
 "$Loop.enqueue.exit.i":                           ; preds = %then25.i.i, %merge20.i.i
-  %489 = getelementptr i8, ptr %25, i64 9336
+  %489 = getelementptr i8, ptr %25, i64 8920
   %490 = call i32 @pthread_cond_signal(ptr %489)
   %.not22.i = icmp eq ptr %2, null
   br i1 %.not22.i, label %merge2.thread.i, label %then3.i
@@ -50208,55 +50209,55 @@ entry:
   %time.i.i.i8.i = alloca %6, align 8
   %time.i.i.i.i = alloca %6, align 8
   %time.i.i.i = alloca %6, align 8
-  %1 = getelementptr i8, ptr %0, i64 2840
-  %2 = getelementptr i8, ptr %0, i64 4096
-  %3 = getelementptr i8, ptr %0, i64 4088
-  %4 = getelementptr i8, ptr %0, i64 4128
-  %5 = getelementptr i8, ptr %0, i64 4104
-  %6 = getelementptr i8, ptr %0, i64 4112
-  %7 = getelementptr i8, ptr %0, i64 4120
-  %8 = getelementptr i8, ptr %0, i64 4024
-  %9 = getelementptr i8, ptr %0, i64 2985
-  %10 = getelementptr i8, ptr %0, i64 2880
-  %11 = getelementptr i8, ptr %0, i64 2986
-  %12 = getelementptr i8, ptr %0, i64 2987
-  %13 = getelementptr i8, ptr %0, i64 2988
-  %14 = getelementptr i8, ptr %0, i64 4152
+  %1 = getelementptr i8, ptr %0, i64 2424
+  %2 = getelementptr i8, ptr %0, i64 3680
+  %3 = getelementptr i8, ptr %0, i64 3672
+  %4 = getelementptr i8, ptr %0, i64 3712
+  %5 = getelementptr i8, ptr %0, i64 3688
+  %6 = getelementptr i8, ptr %0, i64 3696
+  %7 = getelementptr i8, ptr %0, i64 3704
+  %8 = getelementptr i8, ptr %0, i64 3608
+  %9 = getelementptr i8, ptr %0, i64 2569
+  %10 = getelementptr i8, ptr %0, i64 2464
+  %11 = getelementptr i8, ptr %0, i64 2570
+  %12 = getelementptr i8, ptr %0, i64 2571
+  %13 = getelementptr i8, ptr %0, i64 2572
+  %14 = getelementptr i8, ptr %0, i64 3736
   %15 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
   %16 = getelementptr inbounds i8, ptr %time.i.i.i, i64 8
-  %17 = getelementptr i8, ptr %0, i64 2736
-  %18 = getelementptr i8, ptr %0, i64 2824
-  %19 = getelementptr i8, ptr %0, i64 2832
-  %20 = getelementptr i8, ptr %0, i64 2776
+  %17 = getelementptr i8, ptr %0, i64 2320
+  %18 = getelementptr i8, ptr %0, i64 2408
+  %19 = getelementptr i8, ptr %0, i64 2416
+  %20 = getelementptr i8, ptr %0, i64 2360
   %21 = getelementptr inbounds i8, ptr %time.i.i.i8.i, i64 8
-  %22 = getelementptr i8, ptr %0, i64 912
-  %23 = getelementptr i8, ptr %0, i64 2312
-  %24 = getelementptr i8, ptr %0, i64 4016
-  %25 = getelementptr i8, ptr %0, i64 2308
-  %26 = getelementptr i8, ptr %0, i64 1984
-  %27 = getelementptr i8, ptr %0, i64 1992
-  %28 = getelementptr i8, ptr %0, i64 4256
-  %29 = getelementptr i8, ptr %0, i64 4064
-  %30 = getelementptr i8, ptr %0, i64 4072
-  %31 = getelementptr i8, ptr %0, i64 4352
-  %32 = getelementptr i8, ptr %0, i64 2232
-  %33 = getelementptr i8, ptr %0, i64 4040
-  %34 = getelementptr i8, ptr %0, i64 4048
-  %35 = getelementptr i8, ptr %0, i64 2080
-  %36 = getelementptr i8, ptr %0, i64 2088
-  %37 = getelementptr i8, ptr %0, i64 2376
-  %38 = getelementptr i8, ptr %0, i64 2248
+  %22 = getelementptr i8, ptr %0, i64 704
+  %23 = getelementptr i8, ptr %0, i64 1896
+  %24 = getelementptr i8, ptr %0, i64 3600
+  %25 = getelementptr i8, ptr %0, i64 1892
+  %26 = getelementptr i8, ptr %0, i64 1568
+  %27 = getelementptr i8, ptr %0, i64 1576
+  %28 = getelementptr i8, ptr %0, i64 3840
+  %29 = getelementptr i8, ptr %0, i64 3648
+  %30 = getelementptr i8, ptr %0, i64 3656
+  %31 = getelementptr i8, ptr %0, i64 3936
+  %32 = getelementptr i8, ptr %0, i64 1816
+  %33 = getelementptr i8, ptr %0, i64 3624
+  %34 = getelementptr i8, ptr %0, i64 3632
+  %35 = getelementptr i8, ptr %0, i64 1664
+  %36 = getelementptr i8, ptr %0, i64 1672
+  %37 = getelementptr i8, ptr %0, i64 1960
+  %38 = getelementptr i8, ptr %0, i64 1832
   %39 = getelementptr inbounds i8, ptr %time.i.i.i.i.i, i64 8
-  %40 = getelementptr i8, ptr %0, i64 2224
-  %41 = getelementptr i8, ptr %0, i64 4360
-  %42 = getelementptr i8, ptr %0, i64 2184
-  %43 = getelementptr i8, ptr %0, i64 2016
-  %44 = getelementptr i8, ptr %0, i64 2008
-  %45 = getelementptr i8, ptr %0, i64 4368
-  %46 = getelementptr i8, ptr %0, i64 4344
-  %47 = getelementptr i8, ptr %0, i64 864
-  %48 = getelementptr i8, ptr %0, i64 4552
-  %49 = getelementptr i8, ptr %0, i64 2728
+  %40 = getelementptr i8, ptr %0, i64 1808
+  %41 = getelementptr i8, ptr %0, i64 3944
+  %42 = getelementptr i8, ptr %0, i64 1768
+  %43 = getelementptr i8, ptr %0, i64 1600
+  %44 = getelementptr i8, ptr %0, i64 1592
+  %45 = getelementptr i8, ptr %0, i64 3952
+  %46 = getelementptr i8, ptr %0, i64 3928
+  %47 = getelementptr i8, ptr %0, i64 656
+  %48 = getelementptr i8, ptr %0, i64 4136
+  %49 = getelementptr i8, ptr %0, i64 2312
   br label %condition.i
 
 condition.i:                                      ; preds = %"$Loop.iterate.exit.i", %entry
@@ -50587,76 +50588,73 @@ merge.i.i:                                        ; preds = %then.i.i, %"$Turnst
   br i1 %177, label %forbody.i.i.i, label %merge.i.i10.i
 
 forbody.i.i.i:                                    ; preds = %merge.i.i, %"$Scheduler.add.exit.i.i.i"
-  %i.022.i.i.i = phi i64 [ %211, %"$Scheduler.add.exit.i.i.i" ], [ 0, %merge.i.i ]
+  %i.022.i.i.i = phi i64 [ %209, %"$Scheduler.add.exit.i.i.i" ], [ 0, %merge.i.i ]
   %178 = load ptr, ptr %24, align 8
   %179 = getelementptr ptr, ptr %178, i64 %i.022.i.i.i
   %180 = load ptr, ptr %179, align 8
   %181 = getelementptr i8, ptr %180, i64 12
   store i32 0, ptr %181, align 4
-  %182 = load i64, ptr %23, align 8
-  %183 = getelementptr i8, ptr %180, i64 304
-  store i64 %182, ptr %183, align 8
-  %184 = getelementptr i8, ptr %180, i64 312
-  %185 = load i64, ptr %184, align 8
-  %186 = icmp sgt i64 %185, 0
-  br i1 %186, label %then.i.i.i.i, label %merge.i.i.i17.i
+  %182 = getelementptr i8, ptr %180, i64 304
+  %183 = load i64, ptr %182, align 8
+  %184 = icmp sgt i64 %183, 0
+  br i1 %184, label %then.i.i.i.i, label %merge.i.i.i17.i
 
 then.i.i.i.i:                                     ; preds = %forbody.i.i.i
-  %187 = load i32, ptr %25, align 4
-  %188 = add i32 %187, 1
-  store i32 %188, ptr %25, align 4
+  %185 = load i32, ptr %25, align 4
+  %186 = add i32 %185, 1
+  store i32 %186, ptr %25, align 4
   br label %merge.i.i.i17.i
 
 merge.i.i.i17.i:                                  ; preds = %then.i.i.i.i, %forbody.i.i.i
-  %189 = load ptr, ptr %26, align 8
+  %187 = load ptr, ptr %26, align 8
+  %188 = load i64, ptr %27, align 8
+  %189 = getelementptr ptr, ptr %187, i64 %188
+  store ptr %180, ptr %189, align 8
   %190 = load i64, ptr %27, align 8
-  %191 = getelementptr ptr, ptr %189, i64 %190
-  store ptr %180, ptr %191, align 8
-  %192 = load i64, ptr %27, align 8
-  %193 = add i64 %192, 1
-  store i64 %193, ptr %27, align 8
-  %194 = icmp sgt i64 %192, 0
-  br i1 %194, label %and.lhs.true.lr.ph.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
+  %191 = add i64 %190, 1
+  store i64 %191, ptr %27, align 8
+  %192 = icmp sgt i64 %190, 0
+  br i1 %192, label %and.lhs.true.lr.ph.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
 
 and.lhs.true.lr.ph.i.i.i.i.i:                     ; preds = %merge.i.i.i17.i
-  %195 = getelementptr i8, ptr %180, i64 8
+  %193 = getelementptr i8, ptr %180, i64 8
   br label %and.lhs.true.i.i.i.i.i
 
 whilebody.i.i.i.i.i:                              ; preds = %"$Sequence.precedes.exit.i.i.i.i.i", %then.i.i.i.i.i.i
-  %196 = getelementptr ptr, ptr %198, i64 %position.013.i.i.i.i.i
-  store ptr %201, ptr %196, align 8
-  %197 = icmp ugt i64 %position.013.i.i.i.i.i, 1
-  br i1 %197, label %and.lhs.true.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
+  %194 = getelementptr ptr, ptr %196, i64 %position.013.i.i.i.i.i
+  store ptr %199, ptr %194, align 8
+  %195 = icmp ugt i64 %position.013.i.i.i.i.i, 1
+  br i1 %195, label %and.lhs.true.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
 
 and.lhs.true.i.i.i.i.i:                           ; preds = %whilebody.i.i.i.i.i, %and.lhs.true.lr.ph.i.i.i.i.i
-  %position.013.i.i.i.i.i = phi i64 [ %192, %and.lhs.true.lr.ph.i.i.i.i.i ], [ %199, %whilebody.i.i.i.i.i ]
-  %198 = load ptr, ptr %26, align 8
-  %199 = add nsw i64 %position.013.i.i.i.i.i, -1
-  %200 = getelementptr ptr, ptr %198, i64 %199
-  %201 = load ptr, ptr %200, align 8
-  %202 = load i32, ptr %195, align 4
-  %203 = getelementptr i8, ptr %201, i64 8
-  %204 = load i32, ptr %203, align 4
-  %.not.i.i.i.i.i.i = icmp eq i32 %202, %204
+  %position.013.i.i.i.i.i = phi i64 [ %190, %and.lhs.true.lr.ph.i.i.i.i.i ], [ %197, %whilebody.i.i.i.i.i ]
+  %196 = load ptr, ptr %26, align 8
+  %197 = add nsw i64 %position.013.i.i.i.i.i, -1
+  %198 = getelementptr ptr, ptr %196, i64 %197
+  %199 = load ptr, ptr %198, align 8
+  %200 = load i32, ptr %193, align 4
+  %201 = getelementptr i8, ptr %199, i64 8
+  %202 = load i32, ptr %201, align 4
+  %.not.i.i.i.i.i.i = icmp eq i32 %200, %202
   br i1 %.not.i.i.i.i.i.i, label %"$Sequence.precedes.exit.i.i.i.i.i", label %then.i.i.i.i.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.i.i
-  %205 = icmp sgt i32 %202, %204
-  br i1 %205, label %whilebody.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
+  %203 = icmp sgt i32 %200, %202
+  br i1 %203, label %whilebody.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
 
 "$Sequence.precedes.exit.i.i.i.i.i":              ; preds = %and.lhs.true.i.i.i.i.i
-  %206 = load i64, ptr %180, align 8
-  %207 = load i64, ptr %201, align 8
-  %208 = icmp ult i64 %206, %207
-  br i1 %208, label %whilebody.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
+  %204 = load i64, ptr %180, align 8
+  %205 = load i64, ptr %199, align 8
+  %206 = icmp ult i64 %204, %205
+  br i1 %206, label %whilebody.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
 
 "$Scheduler.add.exit.i.i.i":                      ; preds = %"$Sequence.precedes.exit.i.i.i.i.i", %then.i.i.i.i.i.i, %whilebody.i.i.i.i.i, %merge.i.i.i17.i
-  %position.0.lcssa.i.i.i.i.i = phi i64 [ %192, %merge.i.i.i17.i ], [ 0, %whilebody.i.i.i.i.i ], [ %position.013.i.i.i.i.i, %"$Sequence.precedes.exit.i.i.i.i.i" ], [ %position.013.i.i.i.i.i, %then.i.i.i.i.i.i ]
-  %209 = load ptr, ptr %26, align 8
-  %210 = getelementptr ptr, ptr %209, i64 %position.0.lcssa.i.i.i.i.i
-  store ptr %180, ptr %210, align 8
-  %211 = add nuw nsw i64 %i.022.i.i.i, 1
-  %exitcond.not.i.i.i = icmp eq i64 %211, %176
+  %position.0.lcssa.i.i.i.i.i = phi i64 [ %190, %merge.i.i.i17.i ], [ 0, %whilebody.i.i.i.i.i ], [ %position.013.i.i.i.i.i, %"$Sequence.precedes.exit.i.i.i.i.i" ], [ %position.013.i.i.i.i.i, %then.i.i.i.i.i.i ]
+  %207 = load ptr, ptr %26, align 8
+  %208 = getelementptr ptr, ptr %207, i64 %position.0.lcssa.i.i.i.i.i
+  store ptr %180, ptr %208, align 8
+  %209 = add nuw nsw i64 %i.022.i.i.i, 1
+  %exitcond.not.i.i.i = icmp eq i64 %209, %176
   br i1 %exitcond.not.i.i.i, label %merge.loopexit.i.i.i, label %forbody.i.i.i
 
 merge.loopexit.i.i.i:                             ; preds = %"$Scheduler.add.exit.i.i.i"
@@ -50664,217 +50662,217 @@ merge.loopexit.i.i.i:                             ; preds = %"$Scheduler.add.exi
   br label %merge.i.i10.i
 
 merge.i.i10.i:                                    ; preds = %merge.loopexit.i.i.i, %merge.i.i
-  %212 = phi i64 [ %.pre.i.i.i, %merge.loopexit.i.i.i ], [ %176, %merge.i.i ]
-  %213 = load i32, ptr %28, align 4
-  %214 = trunc i64 %212 to i32
-  %215 = add i32 %213, %214
-  store i32 %215, ptr %28, align 4
+  %210 = phi i64 [ %.pre.i.i.i, %merge.loopexit.i.i.i ], [ %176, %merge.i.i ]
+  %211 = load i32, ptr %28, align 4
+  %212 = trunc i64 %210 to i32
+  %213 = add i32 %211, %212
+  store i32 %213, ptr %28, align 4
   store i64 0, ptr %8, align 8
-  %216 = load i64, ptr %30, align 8
-  %217 = icmp sgt i64 %216, 0
-  br i1 %217, label %forbody.i.i.i15.i.preheader, label %"$Loop.take_masks.exit.i.i.i"
+  %214 = load i64, ptr %30, align 8
+  %215 = icmp sgt i64 %214, 0
+  br i1 %215, label %forbody.i.i.i15.i.preheader, label %"$Loop.take_masks.exit.i.i.i"
 
 forbody.i.i.i15.i.preheader:                      ; preds = %merge.i.i10.i
-  %xtraiter6 = and i64 %216, 1
-  %218 = icmp eq i64 %216, 1
-  br i1 %218, label %"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i15.i.preheader.new
+  %xtraiter6 = and i64 %214, 1
+  %216 = icmp eq i64 %214, 1
+  br i1 %216, label %"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i15.i.preheader.new
 
 forbody.i.i.i15.i.preheader.new:                  ; preds = %forbody.i.i.i15.i.preheader
-  %unroll_iter9 = and i64 %216, 9223372036854775806
+  %unroll_iter9 = and i64 %214, 9223372036854775806
   br label %forbody.i.i.i15.i
 
 forbody.i.i.i15.i:                                ; preds = %"$Sequence.take_mask.exit.i.i.i.i.1", %forbody.i.i.i15.i.preheader.new
-  %i.06.i.i.i.i = phi i64 [ 0, %forbody.i.i.i15.i.preheader.new ], [ %254, %"$Sequence.take_mask.exit.i.i.i.i.1" ]
+  %i.06.i.i.i.i = phi i64 [ 0, %forbody.i.i.i15.i.preheader.new ], [ %252, %"$Sequence.take_mask.exit.i.i.i.i.1" ]
   %niter10 = phi i64 [ 0, %forbody.i.i.i15.i.preheader.new ], [ %niter10.next.1, %"$Sequence.take_mask.exit.i.i.i.i.1" ]
-  %219 = load ptr, ptr %29, align 8
-  %220 = getelementptr ptr, ptr %219, i64 %i.06.i.i.i.i
-  %221 = load ptr, ptr %220, align 8
-  %222 = getelementptr i8, ptr %221, i64 356
+  %217 = load ptr, ptr %29, align 8
+  %218 = getelementptr ptr, ptr %217, i64 %i.06.i.i.i.i
+  %219 = load ptr, ptr %218, align 8
+  %220 = getelementptr i8, ptr %219, i64 348
+  %221 = load i32, ptr %220, align 4
+  %222 = getelementptr i8, ptr %219, i64 344
   %223 = load i32, ptr %222, align 4
-  %224 = getelementptr i8, ptr %221, i64 352
-  %225 = load i32, ptr %224, align 4
-  %226 = icmp slt i32 %223, %225
-  br i1 %226, label %and.lhs.true.i.i17.i.i.i, label %"$Sequence.take_mask.exit.i.i.i.i"
+  %224 = icmp slt i32 %221, %223
+  br i1 %224, label %and.lhs.true.i.i17.i.i.i, label %"$Sequence.take_mask.exit.i.i.i.i"
 
 then.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i17.i.i.i
-  %227 = getelementptr i8, ptr %221, i64 384
-  store i8 0, ptr %227, align 1
+  %225 = getelementptr i8, ptr %219, i64 376
+  store i8 0, ptr %225, align 1
   br label %"$Sequence.take_mask.exit.i.i.i.i"
 
 and.lhs.true.i.i17.i.i.i:                         ; preds = %forbody.i.i.i15.i
-  %228 = load i64, ptr %31, align 8
-  %229 = sdiv i64 %228, 4
-  %230 = add i64 %229, %228
-  %231 = getelementptr i8, ptr %221, i64 376
+  %226 = load i64, ptr %31, align 8
+  %227 = sdiv i64 %226, 4
+  %228 = add i64 %227, %226
+  %229 = getelementptr i8, ptr %219, i64 368
+  %230 = load i64, ptr %229, align 8
+  %231 = getelementptr i8, ptr %219, i64 360
   %232 = load i64, ptr %231, align 8
-  %233 = getelementptr i8, ptr %221, i64 368
-  %234 = load i64, ptr %233, align 8
-  %235 = sub i64 %232, %234
-  %.not.i.i.i.i.i = icmp sgt i64 %235, %230
+  %233 = sub i64 %230, %232
+  %.not.i.i.i.i.i = icmp sgt i64 %233, %228
   br i1 %.not.i.i.i.i.i, label %"$Sequence.take_mask.exit.i.i.i.i", label %then.i.i.i.i.i
 
 "$Sequence.take_mask.exit.i.i.i.i":               ; preds = %and.lhs.true.i.i17.i.i.i, %then.i.i.i.i.i, %forbody.i.i.i15.i
-  store i32 %225, ptr %222, align 4
-  %236 = or disjoint i64 %i.06.i.i.i.i, 1
-  %237 = load ptr, ptr %29, align 8
-  %238 = getelementptr ptr, ptr %237, i64 %236
-  %239 = load ptr, ptr %238, align 8
-  %240 = getelementptr i8, ptr %239, i64 356
+  store i32 %223, ptr %220, align 4
+  %234 = or disjoint i64 %i.06.i.i.i.i, 1
+  %235 = load ptr, ptr %29, align 8
+  %236 = getelementptr ptr, ptr %235, i64 %234
+  %237 = load ptr, ptr %236, align 8
+  %238 = getelementptr i8, ptr %237, i64 348
+  %239 = load i32, ptr %238, align 4
+  %240 = getelementptr i8, ptr %237, i64 344
   %241 = load i32, ptr %240, align 4
-  %242 = getelementptr i8, ptr %239, i64 352
-  %243 = load i32, ptr %242, align 4
-  %244 = icmp slt i32 %241, %243
-  br i1 %244, label %and.lhs.true.i.i17.i.i.i.1, label %"$Sequence.take_mask.exit.i.i.i.i.1"
+  %242 = icmp slt i32 %239, %241
+  br i1 %242, label %and.lhs.true.i.i17.i.i.i.1, label %"$Sequence.take_mask.exit.i.i.i.i.1"
 
 and.lhs.true.i.i17.i.i.i.1:                       ; preds = %"$Sequence.take_mask.exit.i.i.i.i"
-  %245 = load i64, ptr %31, align 8
-  %246 = sdiv i64 %245, 4
-  %247 = add i64 %246, %245
-  %248 = getelementptr i8, ptr %239, i64 376
+  %243 = load i64, ptr %31, align 8
+  %244 = sdiv i64 %243, 4
+  %245 = add i64 %244, %243
+  %246 = getelementptr i8, ptr %237, i64 368
+  %247 = load i64, ptr %246, align 8
+  %248 = getelementptr i8, ptr %237, i64 360
   %249 = load i64, ptr %248, align 8
-  %250 = getelementptr i8, ptr %239, i64 368
-  %251 = load i64, ptr %250, align 8
-  %252 = sub i64 %249, %251
-  %.not.i.i.i.i.i.1 = icmp sgt i64 %252, %247
+  %250 = sub i64 %247, %249
+  %.not.i.i.i.i.i.1 = icmp sgt i64 %250, %245
   br i1 %.not.i.i.i.i.i.1, label %"$Sequence.take_mask.exit.i.i.i.i.1", label %then.i.i.i.i.i.1
 
 then.i.i.i.i.i.1:                                 ; preds = %and.lhs.true.i.i17.i.i.i.1
-  %253 = getelementptr i8, ptr %239, i64 384
-  store i8 0, ptr %253, align 1
+  %251 = getelementptr i8, ptr %237, i64 376
+  store i8 0, ptr %251, align 1
   br label %"$Sequence.take_mask.exit.i.i.i.i.1"
 
 "$Sequence.take_mask.exit.i.i.i.i.1":             ; preds = %then.i.i.i.i.i.1, %and.lhs.true.i.i17.i.i.i.1, %"$Sequence.take_mask.exit.i.i.i.i"
-  store i32 %243, ptr %240, align 4
-  %254 = add nuw nsw i64 %i.06.i.i.i.i, 2
+  store i32 %241, ptr %238, align 4
+  %252 = add nuw nsw i64 %i.06.i.i.i.i, 2
   %niter10.next.1 = add i64 %niter10, 2
   %niter10.ncmp.1 = icmp eq i64 %niter10.next.1, %unroll_iter9
   br i1 %niter10.ncmp.1, label %"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i15.i
 
 "$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa": ; preds = %"$Sequence.take_mask.exit.i.i.i.i.1", %forbody.i.i.i15.i.preheader
-  %i.06.i.i.i.i.unr = phi i64 [ 0, %forbody.i.i.i15.i.preheader ], [ %254, %"$Sequence.take_mask.exit.i.i.i.i.1" ]
+  %i.06.i.i.i.i.unr = phi i64 [ 0, %forbody.i.i.i15.i.preheader ], [ %252, %"$Sequence.take_mask.exit.i.i.i.i.1" ]
   %lcmp.mod8.not = icmp eq i64 %xtraiter6, 0
   br i1 %lcmp.mod8.not, label %"$Loop.take_masks.exit.i.i.i", label %forbody.i.i.i15.i.epil
 
 forbody.i.i.i15.i.epil:                           ; preds = %"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa"
-  %255 = load ptr, ptr %29, align 8
-  %256 = getelementptr ptr, ptr %255, i64 %i.06.i.i.i.i.unr
-  %257 = load ptr, ptr %256, align 8
-  %258 = getelementptr i8, ptr %257, i64 356
+  %253 = load ptr, ptr %29, align 8
+  %254 = getelementptr ptr, ptr %253, i64 %i.06.i.i.i.i.unr
+  %255 = load ptr, ptr %254, align 8
+  %256 = getelementptr i8, ptr %255, i64 348
+  %257 = load i32, ptr %256, align 4
+  %258 = getelementptr i8, ptr %255, i64 344
   %259 = load i32, ptr %258, align 4
-  %260 = getelementptr i8, ptr %257, i64 352
-  %261 = load i32, ptr %260, align 4
-  %262 = icmp slt i32 %259, %261
-  br i1 %262, label %and.lhs.true.i.i17.i.i.i.epil, label %"$Sequence.take_mask.exit.i.i.i.i.epil"
+  %260 = icmp slt i32 %257, %259
+  br i1 %260, label %and.lhs.true.i.i17.i.i.i.epil, label %"$Sequence.take_mask.exit.i.i.i.i.epil"
 
 and.lhs.true.i.i17.i.i.i.epil:                    ; preds = %forbody.i.i.i15.i.epil
-  %263 = load i64, ptr %31, align 8
-  %264 = sdiv i64 %263, 4
-  %265 = add i64 %264, %263
-  %266 = getelementptr i8, ptr %257, i64 376
+  %261 = load i64, ptr %31, align 8
+  %262 = sdiv i64 %261, 4
+  %263 = add i64 %262, %261
+  %264 = getelementptr i8, ptr %255, i64 368
+  %265 = load i64, ptr %264, align 8
+  %266 = getelementptr i8, ptr %255, i64 360
   %267 = load i64, ptr %266, align 8
-  %268 = getelementptr i8, ptr %257, i64 368
-  %269 = load i64, ptr %268, align 8
-  %270 = sub i64 %267, %269
-  %.not.i.i.i.i.i.epil = icmp sgt i64 %270, %265
+  %268 = sub i64 %265, %267
+  %.not.i.i.i.i.i.epil = icmp sgt i64 %268, %263
   br i1 %.not.i.i.i.i.i.epil, label %"$Sequence.take_mask.exit.i.i.i.i.epil", label %then.i.i.i.i.i.epil
 
 then.i.i.i.i.i.epil:                              ; preds = %and.lhs.true.i.i17.i.i.i.epil
-  %271 = getelementptr i8, ptr %257, i64 384
-  store i8 0, ptr %271, align 1
+  %269 = getelementptr i8, ptr %255, i64 376
+  store i8 0, ptr %269, align 1
   br label %"$Sequence.take_mask.exit.i.i.i.i.epil"
 
 "$Sequence.take_mask.exit.i.i.i.i.epil":          ; preds = %then.i.i.i.i.i.epil, %and.lhs.true.i.i17.i.i.i.epil, %forbody.i.i.i15.i.epil
-  store i32 %261, ptr %258, align 4
+  store i32 %259, ptr %256, align 4
   br label %"$Loop.take_masks.exit.i.i.i"
 
 "$Loop.take_masks.exit.i.i.i":                    ; preds = %"$Sequence.take_mask.exit.i.i.i.i.epil", %"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa", %merge.i.i10.i
   store i8 0, ptr %13, align 1
-  %272 = load i8, ptr %12, align 1
-  %273 = trunc i8 %272 to i1
-  br i1 %273, label %and.lhs.true.i.i.i, label %"$Loop.take_orders.exit.i.i"
+  %270 = load i8, ptr %12, align 1
+  %271 = trunc i8 %270 to i1
+  br i1 %271, label %and.lhs.true.i.i.i, label %"$Loop.take_orders.exit.i.i"
 
 then.i.i13.i:                                     ; preds = %and.lhs.true.i.i.i
-  %274 = load i64, ptr %34, align 8
-  %275 = icmp sgt i64 %274, 0
-  br i1 %275, label %forbody.i20.i.i.i, label %"$Loop.obey_all.exit.i.i.i"
+  %272 = load i64, ptr %34, align 8
+  %273 = icmp sgt i64 %272, 0
+  br i1 %273, label %forbody.i20.i.i.i, label %"$Loop.obey_all.exit.i.i.i"
 
 forbody.i20.i.i.i:                                ; preds = %then.i.i13.i, %"$Loop.obey.exit.i.i.i.i"
-  %i.05.i.i.i.i = phi i64 [ %312, %"$Loop.obey.exit.i.i.i.i" ], [ 0, %then.i.i13.i ]
-  %276 = load ptr, ptr %33, align 8
-  %277 = getelementptr ptr, ptr %276, i64 %i.05.i.i.i.i
-  %278 = load ptr, ptr %277, align 8
-  %279 = getelementptr i8, ptr %278, i64 12
-  %.val.i.i.i.i.i = load i32, ptr %279, align 4
-  %280 = icmp eq i32 %.val.i.i.i.i.i, 3
-  br i1 %280, label %"$Loop.obey.exit.i.i.i.i", label %merge.i.i.i.i.i
+  %i.05.i.i.i.i = phi i64 [ %310, %"$Loop.obey.exit.i.i.i.i" ], [ 0, %then.i.i13.i ]
+  %274 = load ptr, ptr %33, align 8
+  %275 = getelementptr ptr, ptr %274, i64 %i.05.i.i.i.i
+  %276 = load ptr, ptr %275, align 8
+  %277 = getelementptr i8, ptr %276, i64 12
+  %.val.i.i.i.i.i = load i32, ptr %277, align 4
+  %278 = icmp eq i32 %.val.i.i.i.i.i, 3
+  br i1 %278, label %"$Loop.obey.exit.i.i.i.i", label %merge.i.i.i.i.i
 
 merge.i.i.i.i.i:                                  ; preds = %forbody.i20.i.i.i
-  %281 = getelementptr i8, ptr %278, i64 385
-  %282 = load i8, ptr %281, align 1
-  %283 = trunc i8 %282 to i1
-  br i1 %283, label %then2.i.i.i.i.i, label %else3.i.i.i.i.i
+  %279 = getelementptr i8, ptr %276, i64 377
+  %280 = load i8, ptr %279, align 1
+  %281 = trunc i8 %280 to i1
+  br i1 %281, label %then2.i.i.i.i.i, label %else3.i.i.i.i.i
 
 then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
-  %284 = load ptr, ptr %35, align 8
-  %285 = load i64, ptr %36, align 8
-  %286 = getelementptr %11, ptr %284, i64 %285
-  %287 = add i64 %285, 1
-  store i64 %287, ptr %36, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %286, i8 0, i64 472, i1 false)
-  %288 = load i64, ptr %278, align 8
-  store i64 %288, ptr %286, align 8
-  %289 = getelementptr i8, ptr %286, i64 8
-  store i32 2, ptr %289, align 4
-  %290 = getelementptr i8, ptr %286, i64 20
-  store i32 -1, ptr %290, align 4
-  %291 = getelementptr i8, ptr %278, i64 24
-  %.val.i.i.i.i.i.i.i = load i64, ptr %291, align 8
-  %292 = getelementptr i8, ptr %278, i64 40
-  %.val17.i.i.i.i.i.i.i = load i32, ptr %292, align 4
-  %293 = trunc i64 %.val.i.i.i.i.i.i.i to i32
-  %294 = sub i32 %293, %.val17.i.i.i.i.i.i.i
-  %295 = getelementptr i8, ptr %286, i64 24
+  %282 = load ptr, ptr %35, align 8
+  %283 = load i64, ptr %36, align 8
+  %284 = getelementptr %11, ptr %282, i64 %283
+  %285 = add i64 %283, 1
+  store i64 %285, ptr %36, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %284, i8 0, i64 472, i1 false)
+  %286 = load i64, ptr %276, align 8
+  store i64 %286, ptr %284, align 8
+  %287 = getelementptr i8, ptr %284, i64 8
+  store i32 2, ptr %287, align 4
+  %288 = getelementptr i8, ptr %284, i64 20
+  store i32 -1, ptr %288, align 4
+  %289 = getelementptr i8, ptr %276, i64 24
+  %.val.i.i.i.i.i.i.i = load i64, ptr %289, align 8
+  %290 = getelementptr i8, ptr %276, i64 40
+  %.val17.i.i.i.i.i.i.i = load i32, ptr %290, align 4
+  %291 = trunc i64 %.val.i.i.i.i.i.i.i to i32
+  %292 = sub i32 %291, %.val17.i.i.i.i.i.i.i
+  %293 = getelementptr i8, ptr %284, i64 24
+  store i32 %292, ptr %293, align 4
+  %294 = load i32, ptr %290, align 4
+  %295 = getelementptr i8, ptr %284, i64 28
   store i32 %294, ptr %295, align 4
-  %296 = load i32, ptr %292, align 4
-  %297 = getelementptr i8, ptr %286, i64 28
-  store i32 %296, ptr %297, align 4
-  %298 = getelementptr i8, ptr %278, i64 68
-  %299 = load i32, ptr %298, align 4
-  %300 = getelementptr i8, ptr %286, i64 32
-  store i32 %299, ptr %300, align 4
-  %301 = getelementptr i8, ptr %286, i64 36
-  store i32 -1, ptr %301, align 4
-  %302 = load i64, ptr %23, align 8
-  %303 = getelementptr i8, ptr %286, i64 208
-  store i64 %302, ptr %303, align 8
-  %304 = getelementptr i8, ptr %286, i64 12
-  store i32 4, ptr %304, align 4
-  %305 = load i64, ptr %37, align 8
-  %306 = add i64 %305, 1
-  store i64 %306, ptr %37, align 8
-  call fastcc void @"$Scheduler.retire"(ptr %22, ptr nonnull %278)
+  %296 = getelementptr i8, ptr %276, i64 68
+  %297 = load i32, ptr %296, align 4
+  %298 = getelementptr i8, ptr %284, i64 32
+  store i32 %297, ptr %298, align 4
+  %299 = getelementptr i8, ptr %284, i64 36
+  store i32 -1, ptr %299, align 4
+  %300 = load i64, ptr %23, align 8
+  %301 = getelementptr i8, ptr %284, i64 208
+  store i64 %300, ptr %301, align 8
+  %302 = getelementptr i8, ptr %284, i64 12
+  store i32 4, ptr %302, align 4
+  %303 = load i64, ptr %37, align 8
+  %304 = add i64 %303, 1
+  store i64 %304, ptr %37, align 8
+  call fastcc void @"$Scheduler.retire"(ptr %22, ptr nonnull %276)
   br label %merge1.i.i.i.i.i
 
 else3.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
-  %307 = getelementptr i8, ptr %278, i64 386
-  %308 = load i8, ptr %307, align 1
-  %309 = trunc i8 %308 to i1
-  %310 = icmp eq i32 %.val.i.i.i.i.i, 1
-  %or.cond.i.i.i.i.i = and i1 %310, %309
+  %305 = getelementptr i8, ptr %276, i64 378
+  %306 = load i8, ptr %305, align 1
+  %307 = trunc i8 %306 to i1
+  %308 = icmp eq i32 %.val.i.i.i.i.i, 1
+  %or.cond.i.i.i.i.i = and i1 %308, %307
   br i1 %or.cond.i.i.i.i.i, label %then4.i.i.i.i.i, label %merge1.i.i.i.i.i
 
 then4.i.i.i.i.i:                                  ; preds = %else3.i.i.i.i.i
-  call fastcc void @"$Scheduler.preempt"(ptr %22, ptr nonnull %278)
+  call fastcc void @"$Scheduler.preempt"(ptr %22, ptr nonnull %276)
   br label %merge1.i.i.i.i.i
 
 merge1.i.i.i.i.i:                                 ; preds = %then4.i.i.i.i.i, %else3.i.i.i.i.i, %then2.i.i.i.i.i
-  %311 = getelementptr i8, ptr %278, i64 386
-  store i8 0, ptr %311, align 1
+  %309 = getelementptr i8, ptr %276, i64 378
+  store i8 0, ptr %309, align 1
   br label %"$Loop.obey.exit.i.i.i.i"
 
 "$Loop.obey.exit.i.i.i.i":                        ; preds = %merge1.i.i.i.i.i, %forbody.i20.i.i.i
-  %312 = add nuw nsw i64 %i.05.i.i.i.i, 1
-  %exitcond.not.i21.i.i.i = icmp eq i64 %312, %274
+  %310 = add nuw nsw i64 %i.05.i.i.i.i, 1
+  %exitcond.not.i21.i.i.i = icmp eq i64 %310, %272
   br i1 %exitcond.not.i21.i.i.i, label %"$Loop.obey_all.exit.i.i.i", label %forbody.i20.i.i.i
 
 "$Loop.obey_all.exit.i.i.i":                      ; preds = %"$Loop.obey.exit.i.i.i.i", %then.i.i13.i
@@ -50883,220 +50881,220 @@ merge1.i.i.i.i.i:                                 ; preds = %then4.i.i.i.i.i, %e
 
 and.lhs.true.i.i.i:                               ; preds = %"$Loop.take_masks.exit.i.i.i"
   %.val.i.i.i = load i64, ptr %32, align 8
-  %313 = icmp sgt i64 %.val.i.i.i, 0
-  br i1 %313, label %"$Loop.take_orders.exit.i.i", label %then.i.i13.i
+  %311 = icmp sgt i64 %.val.i.i.i, 0
+  br i1 %311, label %"$Loop.take_orders.exit.i.i", label %then.i.i13.i
 
 "$Loop.take_orders.exit.i.i":                     ; preds = %and.lhs.true.i.i.i, %"$Loop.obey_all.exit.i.i.i", %"$Loop.take_masks.exit.i.i.i"
-  %314 = call i32 @pthread_mutex_unlock(ptr %1)
+  %312 = call i32 @pthread_mutex_unlock(ptr %1)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %0)
-  %315 = load i8, ptr %38, align 1
-  %316 = trunc i8 %315 to i1
-  br i1 %316, label %merge.i.i13.i.i, label %else3.i.i
+  %313 = load i8, ptr %38, align 1
+  %314 = trunc i8 %313 to i1
+  br i1 %314, label %merge.i.i13.i.i, label %else3.i.i
 
 merge.i.i13.i.i:                                  ; preds = %"$Loop.take_orders.exit.i.i"
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i.i.i)
-  %317 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i.i)
-  %318 = load i64, ptr %time.i.i.i.i.i, align 8
-  %319 = mul i64 %318, 1000000000
-  %320 = load i64, ptr %39, align 8
-  %321 = add i64 %319, %320
+  %315 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i.i)
+  %316 = load i64, ptr %time.i.i.i.i.i, align 8
+  %317 = mul i64 %316, 1000000000
+  %318 = load i64, ptr %39, align 8
+  %319 = add i64 %317, %318
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i.i.i)
-  call fastcc void @"$Scheduler.expire"(ptr %22, i64 %321)
-  %322 = load i64, ptr %32, align 8
-  %323 = icmp sgt i64 %322, 0
-  br i1 %323, label %forbody.lr.ph.i.i.i.i.i, label %"$Loop.waits_for_masks.exit.thread.i.i.i"
+  call fastcc void @"$Scheduler.expire"(ptr %22, i64 %319)
+  %320 = load i64, ptr %32, align 8
+  %321 = icmp sgt i64 %320, 0
+  br i1 %321, label %forbody.lr.ph.i.i.i.i.i, label %"$Loop.waits_for_masks.exit.thread.i.i.i"
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i13.i.i
-  %324 = load ptr, ptr %40, align 8
-  %xtraiter11 = and i64 %322, 1
-  %325 = icmp eq i64 %322, 1
-  br i1 %325, label %"$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa", label %forbody.lr.ph.i.i.i.i.i.new
+  %322 = load ptr, ptr %40, align 8
+  %xtraiter11 = and i64 %320, 1
+  %323 = icmp eq i64 %320, 1
+  br i1 %323, label %"$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa", label %forbody.lr.ph.i.i.i.i.i.new
 
 forbody.lr.ph.i.i.i.i.i.new:                      ; preds = %forbody.lr.ph.i.i.i.i.i
-  %unroll_iter15 = and i64 %322, 9223372036854775806
+  %unroll_iter15 = and i64 %320, 9223372036854775806
   br label %forbody.i.i.i.i.i
 
 forbody.i.i.i.i.i:                                ; preds = %merge1.i.i.i14.i.i.1, %forbody.lr.ph.i.i.i.i.i.new
-  %i.010.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.new ], [ %345, %merge1.i.i.i14.i.i.1 ]
+  %i.010.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.new ], [ %343, %merge1.i.i.i14.i.i.1 ]
   %count.09.i.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.i.i.i.new ], [ %count.1.i.i.i.i.i.1, %merge1.i.i.i14.i.i.1 ]
   %niter16 = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.new ], [ %niter16.next.1, %merge1.i.i.i14.i.i.1 ]
-  %326 = getelementptr %9, ptr %324, i64 %i.010.i.i.i.i.i
-  %327 = getelementptr i8, ptr %326, i64 17
-  %328 = load i8, ptr %327, align 1
-  %329 = trunc i8 %328 to i1
-  br i1 %329, label %and.lhs.true2.i.i.i.i.i, label %merge1.i.i.i14.i.i
+  %324 = getelementptr %9, ptr %322, i64 %i.010.i.i.i.i.i
+  %325 = getelementptr i8, ptr %324, i64 17
+  %326 = load i8, ptr %325, align 1
+  %327 = trunc i8 %326 to i1
+  br i1 %327, label %and.lhs.true2.i.i.i.i.i, label %merge1.i.i.i14.i.i
 
 merge1.i.i.i14.i.i:                               ; preds = %and.lhs.true2.i.i.i.i.i, %"$Sequence.lacks_a_mask.exit.i.i.i.i.i", %and.lhs.true.i.i.i18.i.i, %forbody.i.i.i.i.i
   %count.1.i.i.i.i.i = phi i32 [ %count.09.i.i.i.i.i, %and.lhs.true2.i.i.i.i.i ], [ %count.09.i.i.i.i.i, %forbody.i.i.i.i.i ], [ %count.09.i.i.i.i.i, %and.lhs.true.i.i.i18.i.i ], [ %spec.select.i.i.i.i.i, %"$Sequence.lacks_a_mask.exit.i.i.i.i.i" ]
-  %330 = or disjoint i64 %i.010.i.i.i.i.i, 1
-  %331 = getelementptr %9, ptr %324, i64 %330
-  %332 = getelementptr i8, ptr %331, i64 17
-  %333 = load i8, ptr %332, align 1
-  %334 = trunc i8 %333 to i1
-  br i1 %334, label %and.lhs.true2.i.i.i.i.i.1, label %merge1.i.i.i14.i.i.1
+  %328 = or disjoint i64 %i.010.i.i.i.i.i, 1
+  %329 = getelementptr %9, ptr %322, i64 %328
+  %330 = getelementptr i8, ptr %329, i64 17
+  %331 = load i8, ptr %330, align 1
+  %332 = trunc i8 %331 to i1
+  br i1 %332, label %and.lhs.true2.i.i.i.i.i.1, label %merge1.i.i.i14.i.i.1
 
 and.lhs.true2.i.i.i.i.i.1:                        ; preds = %merge1.i.i.i14.i.i
-  %335 = load ptr, ptr %331, align 8
-  %.not.i.i.i17.i.i.1 = icmp eq ptr %335, null
+  %333 = load ptr, ptr %329, align 8
+  %.not.i.i.i17.i.i.1 = icmp eq ptr %333, null
   br i1 %.not.i.i.i17.i.i.1, label %merge1.i.i.i14.i.i.1, label %and.lhs.true.i.i.i18.i.i.1
 
 and.lhs.true.i.i.i18.i.i.1:                       ; preds = %and.lhs.true2.i.i.i.i.i.1
-  %336 = getelementptr i8, ptr %335, i64 336
-  %.val.i.i.i.i.i.i.1 = load ptr, ptr %336, align 8
+  %334 = getelementptr i8, ptr %333, i64 328
+  %.val.i.i.i.i.i.i.1 = load ptr, ptr %334, align 8
   %.not.i.i.i.i19.i.i.1 = icmp eq ptr %.val.i.i.i.i.i.i.1, null
   br i1 %.not.i.i.i.i19.i.i.1, label %merge1.i.i.i14.i.i.1, label %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.1"
 
 "$Sequence.lacks_a_mask.exit.i.i.i.i.i.1":        ; preds = %and.lhs.true.i.i.i18.i.i.1
-  %337 = getelementptr i8, ptr %335, i64 356
-  %338 = load i32, ptr %337, align 4
-  %339 = getelementptr i8, ptr %335, i64 24
-  %.val3.i.i.i.i.i.i.1 = load i64, ptr %339, align 8
-  %340 = getelementptr i8, ptr %335, i64 40
-  %.val4.i.i.i.i.i.i.1 = load i32, ptr %340, align 4
-  %341 = trunc i64 %.val3.i.i.i.i.i.i.1 to i32
-  %342 = sub i32 %341, %.val4.i.i.i.i.i.i.1
-  %343 = icmp sle i32 %338, %342
-  %cond.fr.i.i.i.i.i.1 = freeze i1 %343
-  %344 = zext i1 %cond.fr.i.i.i.i.i.1 to i32
-  %spec.select.i.i.i.i.i.1 = add i32 %count.1.i.i.i.i.i, %344
+  %335 = getelementptr i8, ptr %333, i64 348
+  %336 = load i32, ptr %335, align 4
+  %337 = getelementptr i8, ptr %333, i64 24
+  %.val3.i.i.i.i.i.i.1 = load i64, ptr %337, align 8
+  %338 = getelementptr i8, ptr %333, i64 40
+  %.val4.i.i.i.i.i.i.1 = load i32, ptr %338, align 4
+  %339 = trunc i64 %.val3.i.i.i.i.i.i.1 to i32
+  %340 = sub i32 %339, %.val4.i.i.i.i.i.i.1
+  %341 = icmp sle i32 %336, %340
+  %cond.fr.i.i.i.i.i.1 = freeze i1 %341
+  %342 = zext i1 %cond.fr.i.i.i.i.i.1 to i32
+  %spec.select.i.i.i.i.i.1 = add i32 %count.1.i.i.i.i.i, %342
   br label %merge1.i.i.i14.i.i.1
 
 merge1.i.i.i14.i.i.1:                             ; preds = %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.1", %and.lhs.true.i.i.i18.i.i.1, %and.lhs.true2.i.i.i.i.i.1, %merge1.i.i.i14.i.i
   %count.1.i.i.i.i.i.1 = phi i32 [ %count.1.i.i.i.i.i, %and.lhs.true2.i.i.i.i.i.1 ], [ %count.1.i.i.i.i.i, %merge1.i.i.i14.i.i ], [ %count.1.i.i.i.i.i, %and.lhs.true.i.i.i18.i.i.1 ], [ %spec.select.i.i.i.i.i.1, %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.1" ]
-  %345 = add nuw nsw i64 %i.010.i.i.i.i.i, 2
+  %343 = add nuw nsw i64 %i.010.i.i.i.i.i, 2
   %niter16.next.1 = add i64 %niter16, 2
   %niter16.ncmp.1 = icmp eq i64 %niter16.next.1, %unroll_iter15
   br i1 %niter16.ncmp.1, label %"$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa", label %forbody.i.i.i.i.i
 
 and.lhs.true.i.i.i18.i.i:                         ; preds = %and.lhs.true2.i.i.i.i.i
-  %346 = getelementptr i8, ptr %355, i64 336
-  %.val.i.i.i.i.i.i = load ptr, ptr %346, align 8
+  %344 = getelementptr i8, ptr %353, i64 328
+  %.val.i.i.i.i.i.i = load ptr, ptr %344, align 8
   %.not.i.i.i.i19.i.i = icmp eq ptr %.val.i.i.i.i.i.i, null
   br i1 %.not.i.i.i.i19.i.i, label %merge1.i.i.i14.i.i, label %"$Sequence.lacks_a_mask.exit.i.i.i.i.i"
 
 "$Sequence.lacks_a_mask.exit.i.i.i.i.i":          ; preds = %and.lhs.true.i.i.i18.i.i
-  %347 = getelementptr i8, ptr %355, i64 356
-  %348 = load i32, ptr %347, align 4
-  %349 = getelementptr i8, ptr %355, i64 24
-  %.val3.i.i.i.i.i.i = load i64, ptr %349, align 8
-  %350 = getelementptr i8, ptr %355, i64 40
-  %.val4.i.i.i.i.i.i = load i32, ptr %350, align 4
-  %351 = trunc i64 %.val3.i.i.i.i.i.i to i32
-  %352 = sub i32 %351, %.val4.i.i.i.i.i.i
-  %353 = icmp sle i32 %348, %352
-  %cond.fr.i.i.i.i.i = freeze i1 %353
-  %354 = zext i1 %cond.fr.i.i.i.i.i to i32
-  %spec.select.i.i.i.i.i = add i32 %count.09.i.i.i.i.i, %354
+  %345 = getelementptr i8, ptr %353, i64 348
+  %346 = load i32, ptr %345, align 4
+  %347 = getelementptr i8, ptr %353, i64 24
+  %.val3.i.i.i.i.i.i = load i64, ptr %347, align 8
+  %348 = getelementptr i8, ptr %353, i64 40
+  %.val4.i.i.i.i.i.i = load i32, ptr %348, align 4
+  %349 = trunc i64 %.val3.i.i.i.i.i.i to i32
+  %350 = sub i32 %349, %.val4.i.i.i.i.i.i
+  %351 = icmp sle i32 %346, %350
+  %cond.fr.i.i.i.i.i = freeze i1 %351
+  %352 = zext i1 %cond.fr.i.i.i.i.i to i32
+  %spec.select.i.i.i.i.i = add i32 %count.09.i.i.i.i.i, %352
   br label %merge1.i.i.i14.i.i
 
 and.lhs.true2.i.i.i.i.i:                          ; preds = %forbody.i.i.i.i.i
-  %355 = load ptr, ptr %326, align 8
-  %.not.i.i.i17.i.i = icmp eq ptr %355, null
+  %353 = load ptr, ptr %324, align 8
+  %.not.i.i.i17.i.i = icmp eq ptr %353, null
   br i1 %.not.i.i.i17.i.i, label %merge1.i.i.i14.i.i, label %and.lhs.true.i.i.i18.i.i
 
 "$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa": ; preds = %merge1.i.i.i14.i.i.1, %forbody.lr.ph.i.i.i.i.i
   %count.1.i.i.i.i.i.lcssa.ph = phi i32 [ poison, %forbody.lr.ph.i.i.i.i.i ], [ %count.1.i.i.i.i.i.1, %merge1.i.i.i14.i.i.1 ]
-  %i.010.i.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %345, %merge1.i.i.i14.i.i.1 ]
+  %i.010.i.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %343, %merge1.i.i.i14.i.i.1 ]
   %count.09.i.i.i.i.i.unr = phi i32 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %count.1.i.i.i.i.i.1, %merge1.i.i.i14.i.i.1 ]
   %lcmp.mod13.not = icmp eq i64 %xtraiter11, 0
   br i1 %lcmp.mod13.not, label %"$Scheduler.num_missing_masks.exit.i.i.i.i", label %forbody.i.i.i.i.i.epil
 
 forbody.i.i.i.i.i.epil:                           ; preds = %"$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa"
-  %356 = getelementptr %9, ptr %324, i64 %i.010.i.i.i.i.i.unr
-  %357 = getelementptr i8, ptr %356, i64 17
-  %358 = load i8, ptr %357, align 1
-  %359 = trunc i8 %358 to i1
-  br i1 %359, label %and.lhs.true2.i.i.i.i.i.epil, label %"$Scheduler.num_missing_masks.exit.i.i.i.i"
+  %354 = getelementptr %9, ptr %322, i64 %i.010.i.i.i.i.i.unr
+  %355 = getelementptr i8, ptr %354, i64 17
+  %356 = load i8, ptr %355, align 1
+  %357 = trunc i8 %356 to i1
+  br i1 %357, label %and.lhs.true2.i.i.i.i.i.epil, label %"$Scheduler.num_missing_masks.exit.i.i.i.i"
 
 and.lhs.true2.i.i.i.i.i.epil:                     ; preds = %forbody.i.i.i.i.i.epil
-  %360 = load ptr, ptr %356, align 8
-  %.not.i.i.i17.i.i.epil = icmp eq ptr %360, null
+  %358 = load ptr, ptr %354, align 8
+  %.not.i.i.i17.i.i.epil = icmp eq ptr %358, null
   br i1 %.not.i.i.i17.i.i.epil, label %"$Scheduler.num_missing_masks.exit.i.i.i.i", label %and.lhs.true.i.i.i18.i.i.epil
 
 and.lhs.true.i.i.i18.i.i.epil:                    ; preds = %and.lhs.true2.i.i.i.i.i.epil
-  %361 = getelementptr i8, ptr %360, i64 336
-  %.val.i.i.i.i.i.i.epil = load ptr, ptr %361, align 8
+  %359 = getelementptr i8, ptr %358, i64 328
+  %.val.i.i.i.i.i.i.epil = load ptr, ptr %359, align 8
   %.not.i.i.i.i19.i.i.epil = icmp eq ptr %.val.i.i.i.i.i.i.epil, null
   br i1 %.not.i.i.i.i19.i.i.epil, label %"$Scheduler.num_missing_masks.exit.i.i.i.i", label %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.epil"
 
 "$Sequence.lacks_a_mask.exit.i.i.i.i.i.epil":     ; preds = %and.lhs.true.i.i.i18.i.i.epil
-  %362 = getelementptr i8, ptr %360, i64 356
-  %363 = load i32, ptr %362, align 4
-  %364 = getelementptr i8, ptr %360, i64 24
-  %.val3.i.i.i.i.i.i.epil = load i64, ptr %364, align 8
-  %365 = getelementptr i8, ptr %360, i64 40
-  %.val4.i.i.i.i.i.i.epil = load i32, ptr %365, align 4
-  %366 = trunc i64 %.val3.i.i.i.i.i.i.epil to i32
-  %367 = sub i32 %366, %.val4.i.i.i.i.i.i.epil
-  %368 = icmp sle i32 %363, %367
-  %cond.fr.i.i.i.i.i.epil = freeze i1 %368
-  %369 = zext i1 %cond.fr.i.i.i.i.i.epil to i32
-  %spec.select.i.i.i.i.i.epil = add i32 %count.09.i.i.i.i.i.unr, %369
+  %360 = getelementptr i8, ptr %358, i64 348
+  %361 = load i32, ptr %360, align 4
+  %362 = getelementptr i8, ptr %358, i64 24
+  %.val3.i.i.i.i.i.i.epil = load i64, ptr %362, align 8
+  %363 = getelementptr i8, ptr %358, i64 40
+  %.val4.i.i.i.i.i.i.epil = load i32, ptr %363, align 4
+  %364 = trunc i64 %.val3.i.i.i.i.i.i.epil to i32
+  %365 = sub i32 %364, %.val4.i.i.i.i.i.i.epil
+  %366 = icmp sle i32 %361, %365
+  %cond.fr.i.i.i.i.i.epil = freeze i1 %366
+  %367 = zext i1 %cond.fr.i.i.i.i.i.epil to i32
+  %spec.select.i.i.i.i.i.epil = add i32 %count.09.i.i.i.i.i.unr, %367
   br label %"$Scheduler.num_missing_masks.exit.i.i.i.i"
 
 "$Scheduler.num_missing_masks.exit.i.i.i.i":      ; preds = %forbody.i.i.i.i.i.epil, %and.lhs.true2.i.i.i.i.i.epil, %and.lhs.true.i.i.i18.i.i.epil, %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.epil", %"$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa"
   %count.1.i.i.i.i.i.lcssa = phi i32 [ %count.1.i.i.i.i.i.lcssa.ph, %"$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa" ], [ %count.09.i.i.i.i.i.unr, %and.lhs.true2.i.i.i.i.i.epil ], [ %count.09.i.i.i.i.i.unr, %forbody.i.i.i.i.i.epil ], [ %count.09.i.i.i.i.i.unr, %and.lhs.true.i.i.i18.i.i.epil ], [ %spec.select.i.i.i.i.i.epil, %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.epil" ]
-  %370 = icmp eq i32 %count.1.i.i.i.i.i.lcssa, 0
-  br i1 %370, label %"$Loop.waits_for_masks.exit.thread.i.i.i", label %merge1.i.i.i12.i
+  %368 = icmp eq i32 %count.1.i.i.i.i.i.lcssa, 0
+  br i1 %368, label %"$Loop.waits_for_masks.exit.thread.i.i.i", label %merge1.i.i.i12.i
 
 merge1.i.i.i12.i:                                 ; preds = %"$Scheduler.num_missing_masks.exit.i.i.i.i"
-  %371 = load i64, ptr %41, align 8
-  %372 = icmp eq i64 %371, 0
-  br i1 %372, label %and.lhs.true.i15.i.i.i.i, label %"$Loop.waits_for_masks.exit.i.i.i"
+  %369 = load i64, ptr %41, align 8
+  %370 = icmp eq i64 %369, 0
+  br i1 %370, label %and.lhs.true.i15.i.i.i.i, label %"$Loop.waits_for_masks.exit.i.i.i"
 
 then.i.i.i16.i.i:                                 ; preds = %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.i", %forbody.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i.i
-  %373 = load i64, ptr %46, align 8
-  %374 = load i64, ptr %31, align 8
-  %375 = add i64 %374, %373
-  %376 = call i64 @llvm.smax.i64(i64 %375, i64 %321)
-  %377 = sdiv i64 %374, 4
-  %378 = add i64 %376, %377
-  store i64 %378, ptr %41, align 8
+  %371 = load i64, ptr %46, align 8
+  %372 = load i64, ptr %31, align 8
+  %373 = add i64 %372, %371
+  %374 = call i64 @llvm.smax.i64(i64 %373, i64 %319)
+  %375 = sdiv i64 %372, 4
+  %376 = add i64 %374, %375
+  store i64 %376, ptr %41, align 8
   br label %"$Loop.waits_for_masks.exit.i.i.i"
 
 and.lhs.true.i15.i.i.i.i:                         ; preds = %merge1.i.i.i12.i
-  %379 = load i64, ptr %27, align 8
-  %380 = icmp sgt i64 %379, 0
-  br i1 %380, label %and.lhs.true.i.i.i.i.i.i, label %merge.i.i.i.i.i.i
+  %377 = load i64, ptr %27, align 8
+  %378 = icmp sgt i64 %377, 0
+  br i1 %378, label %and.lhs.true.i.i.i.i.i.i, label %merge.i.i.i.i.i.i
 
 and.lhs.true.i.i.i.i.i.i:                         ; preds = %and.lhs.true.i15.i.i.i.i
-  %381 = load i64, ptr %42, align 8
-  %382 = icmp sgt i64 %381, 0
-  br i1 %382, label %then.i.i.i16.i.i, label %merge.i.i.i.i.i.i
+  %379 = load i64, ptr %42, align 8
+  %380 = icmp sgt i64 %379, 0
+  br i1 %380, label %then.i.i.i16.i.i, label %merge.i.i.i.i.i.i
 
 merge.i.i.i.i.i.i:                                ; preds = %and.lhs.true.i.i.i.i.i.i, %and.lhs.true.i15.i.i.i.i
-  %383 = load i64, ptr %43, align 8
-  %384 = icmp sgt i64 %383, 0
-  br i1 %384, label %forbody.lr.ph.i.i.i.i.i.i, label %"$Loop.waits_for_masks.exit.thread11.i.i.i"
+  %381 = load i64, ptr %43, align 8
+  %382 = icmp sgt i64 %381, 0
+  br i1 %382, label %forbody.lr.ph.i.i.i.i.i.i, label %"$Loop.waits_for_masks.exit.thread11.i.i.i"
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i.i.i.i.i.i
-  %385 = load ptr, ptr %44, align 8
+  %383 = load ptr, ptr %44, align 8
   br label %forbody.i.i.i.i.i.i
 
 forcond.i.i.i.i.i.i:                              ; preds = %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.i"
-  %386 = add nuw nsw i64 %i.011.i.i.i.i.i.i, 1
-  %exitcond.not.i.i.i.i.i.i = icmp eq i64 %386, %383
+  %384 = add nuw nsw i64 %i.011.i.i.i.i.i.i, 1
+  %exitcond.not.i.i.i.i.i.i = icmp eq i64 %384, %381
   br i1 %exitcond.not.i.i.i.i.i.i, label %"$Loop.waits_for_masks.exit.thread11.i.i.i", label %forbody.i.i.i.i.i.i
 
 forbody.i.i.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i.i
-  %i.011.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i ], [ %386, %forcond.i.i.i.i.i.i ]
-  %387 = getelementptr ptr, ptr %385, i64 %i.011.i.i.i.i.i.i
-  %388 = load ptr, ptr %387, align 8
-  %389 = getelementptr i8, ptr %388, i64 336
-  %.val.i.i.i.i.i15.i.i = load ptr, ptr %389, align 8
+  %i.011.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i ], [ %384, %forcond.i.i.i.i.i.i ]
+  %385 = getelementptr ptr, ptr %383, i64 %i.011.i.i.i.i.i.i
+  %386 = load ptr, ptr %385, align 8
+  %387 = getelementptr i8, ptr %386, i64 328
+  %.val.i.i.i.i.i15.i.i = load ptr, ptr %387, align 8
   %.not.i.i.i.i.i.i.i = icmp eq ptr %.val.i.i.i.i.i15.i.i, null
   br i1 %.not.i.i.i.i.i.i.i, label %then.i.i.i16.i.i, label %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.i"
 
 "$Sequence.lacks_a_mask.exit.i.i.i.i.i.i":        ; preds = %forbody.i.i.i.i.i.i
-  %390 = getelementptr i8, ptr %388, i64 356
-  %391 = load i32, ptr %390, align 4
-  %392 = getelementptr i8, ptr %388, i64 24
-  %.val3.i.i.i.i.i.i.i = load i64, ptr %392, align 8
-  %393 = getelementptr i8, ptr %388, i64 40
-  %.val4.i.i.i.i.i.i.i = load i32, ptr %393, align 4
-  %394 = trunc i64 %.val3.i.i.i.i.i.i.i to i32
-  %395 = sub i32 %394, %.val4.i.i.i.i.i.i.i
-  %.not.i.i16.i.i.i.i = icmp sgt i32 %391, %395
+  %388 = getelementptr i8, ptr %386, i64 348
+  %389 = load i32, ptr %388, align 4
+  %390 = getelementptr i8, ptr %386, i64 24
+  %.val3.i.i.i.i.i.i.i = load i64, ptr %390, align 8
+  %391 = getelementptr i8, ptr %386, i64 40
+  %.val4.i.i.i.i.i.i.i = load i32, ptr %391, align 4
+  %392 = trunc i64 %.val3.i.i.i.i.i.i.i to i32
+  %393 = sub i32 %392, %.val4.i.i.i.i.i.i.i
+  %.not.i.i16.i.i.i.i = icmp sgt i32 %389, %393
   br i1 %.not.i.i16.i.i.i.i, label %then.i.i.i16.i.i, label %forcond.i.i.i.i.i.i
 
 "$Loop.waits_for_masks.exit.thread.i.i.i":        ; preds = %"$Scheduler.num_missing_masks.exit.i.i.i.i", %merge.i.i13.i.i
@@ -51109,29 +51107,29 @@ forbody.i.i.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i.i
   br label %"$Loop.iterate.exit.i"
 
 "$Loop.waits_for_masks.exit.i.i.i":               ; preds = %then.i.i.i16.i.i, %merge1.i.i.i12.i
-  %396 = phi i64 [ %371, %merge1.i.i.i12.i ], [ %378, %then.i.i.i16.i.i ]
-  %397 = icmp sgt i64 %396, 0
-  %398 = icmp sge i64 %321, %396
-  %narrow.i.i.i.i = select i1 %397, i1 %398, i1 false
-  %399 = zext i1 %narrow.i.i.i.i to i8
-  store i8 %399, ptr %45, align 1
-  store i8 %399, ptr %11, align 1
+  %394 = phi i64 [ %369, %merge1.i.i.i12.i ], [ %376, %then.i.i.i16.i.i ]
+  %395 = icmp sgt i64 %394, 0
+  %396 = icmp sge i64 %319, %394
+  %narrow.i.i.i.i = select i1 %395, i1 %396, i1 false
+  %397 = zext i1 %narrow.i.i.i.i to i8
+  store i8 %397, ptr %45, align 1
+  store i8 %397, ptr %11, align 1
   br i1 %narrow.i.i.i.i, label %merge.i12.i.i, label %"$Loop.iterate.exit.i"
 
 merge.i12.i.i:                                    ; preds = %"$Loop.waits_for_masks.exit.i.i.i", %"$Loop.waits_for_masks.exit.thread.i.i.i"
   call fastcc void @"$Loop.sample"(ptr nonnull %0)
-  %400 = load i8, ptr %47, align 1
-  %401 = trunc i8 %400 to i1
-  br i1 %401, label %or.lhs.false.i.i.i.i, label %then2.i.i.i
+  %398 = load i8, ptr %47, align 1
+  %399 = trunc i8 %398 to i1
+  br i1 %399, label %or.lhs.false.i.i.i.i, label %then2.i.i.i
 
 or.lhs.false.i.i.i.i:                             ; preds = %merge.i12.i.i
-  %402 = load i8, ptr %48, align 1
-  %403 = trunc i8 %402 to i1
-  br i1 %403, label %then2.i.i.i, label %"$Loop.lands_at_once.exit.i.i.i"
+  %400 = load i8, ptr %48, align 1
+  %401 = trunc i8 %400 to i1
+  br i1 %401, label %then2.i.i.i, label %"$Loop.lands_at_once.exit.i.i.i"
 
 "$Loop.lands_at_once.exit.i.i.i":                 ; preds = %or.lhs.false.i.i.i.i
-  %404 = load ptr, ptr %49, align 8
-  %.not.i.i11.i = icmp eq ptr %404, null
+  %402 = load ptr, ptr %49, align 8
+  %.not.i.i11.i = icmp eq ptr %402, null
   br i1 %.not.i.i11.i, label %else3.i.i.i, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %"$Loop.lands_at_once.exit.i.i.i", %or.lhs.false.i.i.i.i, %merge.i12.i.i
@@ -51149,56 +51147,56 @@ else3.i.i:                                        ; preds = %"$Loop.take_orders.
 "$Loop.iterate.exit.i":                           ; preds = %else3.i.i, %else3.i.i.i, %then2.i.i.i, %"$Loop.waits_for_masks.exit.i.i.i", %"$Loop.waits_for_masks.exit.thread11.i.i.i"
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %0)
   call fastcc void @"$Loop.publish"(ptr nonnull %0)
-  %405 = call i32 @pthread_mutex_lock(ptr %17)
-  %406 = load i64, ptr %19, align 8
-  %407 = add i64 %406, 1
-  store i64 %407, ptr %19, align 8
-  %408 = call i32 @pthread_cond_broadcast(ptr %20)
-  %409 = call i32 @pthread_mutex_unlock(ptr %17)
+  %403 = call i32 @pthread_mutex_lock(ptr %17)
+  %404 = load i64, ptr %19, align 8
+  %405 = add i64 %404, 1
+  store i64 %405, ptr %19, align 8
+  %406 = call i32 @pthread_cond_broadcast(ptr %20)
+  %407 = call i32 @pthread_mutex_unlock(ptr %17)
   br label %condition.i
 
 merge.i:                                          ; preds = %"$Loop.await_work.exit.i"
   br i1 %.not8.i.i, label %"$Loop.run.exit", label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %merge.i, %whilebody.i.i.i
-  %410 = call i32 @pthread_cond_wait(ptr %20, ptr nonnull %17)
-  %411 = load i64, ptr %19, align 8
-  %.not.i.i18.i = icmp eq i64 %411, %161
+  %408 = call i32 @pthread_cond_wait(ptr %20, ptr nonnull %17)
+  %409 = load i64, ptr %19, align 8
+  %.not.i.i18.i = icmp eq i64 %409, %161
   br i1 %.not.i.i18.i, label %"$Loop.run.exit", label %whilebody.i.i.i
 
 "$Loop.run.exit":                                 ; preds = %whilebody.i.i.i, %merge.i
-  %412 = call i32 @pthread_mutex_unlock(ptr nonnull %17)
+  %410 = call i32 @pthread_mutex_unlock(ptr nonnull %17)
   call fastcc void @"$Loop.land"(ptr nonnull %0)
-  %413 = call i32 @pthread_mutex_lock(ptr %17)
-  %414 = load i64, ptr %19, align 8
-  %415 = add i64 %414, 1
-  store i64 %415, ptr %19, align 8
-  %416 = call i32 @pthread_cond_broadcast(ptr %20)
-  %417 = call i32 @pthread_mutex_unlock(ptr %17)
+  %411 = call i32 @pthread_mutex_lock(ptr %17)
+  %412 = load i64, ptr %19, align 8
+  %413 = add i64 %412, 1
+  store i64 %413, ptr %19, align 8
+  %414 = call i32 @pthread_cond_broadcast(ptr %20)
+  %415 = call i32 @pthread_mutex_unlock(ptr %17)
   ret ptr null
 }
 
 ; Function Attrs: nounwind
 define internal fastcc void @"$Scheduler.expire"(ptr nocapture %0, i64 %1) unnamed_addr #3 {
 entry:
-  %2 = getelementptr i8, ptr %0, i64 1400
+  %2 = getelementptr i8, ptr %0, i64 1192
   store i64 %1, ptr %2, align 8
-  %3 = getelementptr i8, ptr %0, i64 1396
+  %3 = getelementptr i8, ptr %0, i64 1188
   %4 = load i32, ptr %3, align 4
   %5 = icmp sgt i32 %4, 0
   br i1 %5, label %then, label %merge
 
 then:                                             ; preds = %entry
-  %6 = getelementptr i8, ptr %0, i64 1096
-  %7 = getelementptr i8, ptr %0, i64 1104
+  %6 = getelementptr i8, ptr %0, i64 888
+  %7 = getelementptr i8, ptr %0, i64 896
   %8 = load i64, ptr %7, align 8
   %9 = icmp sgt i64 %8, 0
   br i1 %9, label %whilebody.lr.ph.i, label %"$Scheduler.expire_list.exit"
 
 whilebody.lr.ph.i:                                ; preds = %then
-  %10 = getelementptr i8, ptr %0, i64 1168
-  %11 = getelementptr i8, ptr %0, i64 1176
-  %12 = getelementptr i8, ptr %0, i64 1464
+  %10 = getelementptr i8, ptr %0, i64 960
+  %11 = getelementptr i8, ptr %0, i64 968
+  %12 = getelementptr i8, ptr %0, i64 1256
   br label %whilebody.i
 
 whilebody.i:                                      ; preds = %merge1.i, %whilebody.lr.ph.i
@@ -51207,7 +51205,7 @@ whilebody.i:                                      ; preds = %merge1.i, %whilebod
   %14 = load ptr, ptr %6, align 8
   %15 = getelementptr ptr, ptr %14, i64 %i.08.i
   %16 = load ptr, ptr %15, align 8
-  %17 = getelementptr i8, ptr %16, i64 312
+  %17 = getelementptr i8, ptr %16, i64 304
   %18 = load i64, ptr %17, align 8
   %19 = icmp sgt i64 %18, 0
   br i1 %19, label %and.lhs.true.i, label %else.i
@@ -51270,16 +51268,16 @@ and.lhs.true.i:                                   ; preds = %whilebody.i
   br i1 %.not.i, label %else.i, label %then.i
 
 "$Scheduler.expire_list.exit":                    ; preds = %merge1.i, %then
-  %47 = getelementptr i8, ptr %0, i64 1072
-  %48 = getelementptr i8, ptr %0, i64 1080
+  %47 = getelementptr i8, ptr %0, i64 864
+  %48 = getelementptr i8, ptr %0, i64 872
   %49 = load i64, ptr %48, align 8
   %50 = icmp sgt i64 %49, 0
   br i1 %50, label %whilebody.lr.ph.i6, label %merge
 
 whilebody.lr.ph.i6:                               ; preds = %"$Scheduler.expire_list.exit"
-  %51 = getelementptr i8, ptr %0, i64 1168
-  %52 = getelementptr i8, ptr %0, i64 1176
-  %53 = getelementptr i8, ptr %0, i64 1464
+  %51 = getelementptr i8, ptr %0, i64 960
+  %52 = getelementptr i8, ptr %0, i64 968
+  %53 = getelementptr i8, ptr %0, i64 1256
   br label %whilebody.i7
 
 whilebody.i7:                                     ; preds = %merge1.i10, %whilebody.lr.ph.i6
@@ -51288,7 +51286,7 @@ whilebody.i7:                                     ; preds = %merge1.i10, %whileb
   %55 = load ptr, ptr %47, align 8
   %56 = getelementptr ptr, ptr %55, i64 %i.08.i8
   %57 = load ptr, ptr %56, align 8
-  %58 = getelementptr i8, ptr %57, i64 312
+  %58 = getelementptr i8, ptr %57, i64 304
   %59 = load i64, ptr %58, align 8
   %60 = icmp sgt i64 %59, 0
   br i1 %60, label %and.lhs.true.i12, label %else.i9
@@ -51363,10 +51361,10 @@ entry:
   %message.i.i = alloca %4, align 8
   %time.i7.i = alloca %6, align 8
   %time.i.i = alloca %6, align 8
-  %1 = getelementptr i8, ptr %0, i64 912
-  %2 = getelementptr i8, ptr %0, i64 2352
+  %1 = getelementptr i8, ptr %0, i64 704
+  %2 = getelementptr i8, ptr %0, i64 1936
   %3 = load i64, ptr %2, align 8
-  %4 = getelementptr i8, ptr %0, i64 2232
+  %4 = getelementptr i8, ptr %0, i64 1816
   %.val = load i64, ptr %4, align 8
   %5 = icmp sgt i64 %.val, 0
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i)
@@ -51380,7 +51378,7 @@ entry:
   call fastcc void @"$Scheduler.expire"(ptr %1, i64 %11)
   %.val.i.i = load i64, ptr %4, align 8
   %12 = icmp sgt i64 %.val.i.i, 0
-  %13 = getelementptr i8, ptr %0, i64 2016
+  %13 = getelementptr i8, ptr %0, i64 1600
   %14 = load i64, ptr %13, align 8
   br i1 %12, label %and.lhs.true.i.i, label %merge.i.i
 
@@ -51389,9 +51387,9 @@ and.lhs.true.i.i:                                 ; preds = %entry
   br i1 %15, label %forbody.lr.ph.i.i.i, label %"$Scheduler.can_plan_ahead.exit.i.i"
 
 forbody.lr.ph.i.i.i:                              ; preds = %and.lhs.true.i.i
-  %16 = getelementptr i8, ptr %0, i64 2008
+  %16 = getelementptr i8, ptr %0, i64 1592
   %17 = load ptr, ptr %16, align 8
-  %18 = getelementptr i8, ptr %0, i64 916
+  %18 = getelementptr i8, ptr %0, i64 708
   %.val.i.i.i = load i32, ptr %18, align 4
   %19 = add i32 %.val.i.i.i, -1
   br label %forbody.i.i.i
@@ -51425,19 +51423,19 @@ then.i.i.i.i:                                     ; preds = %"$Sequence.sits_out
   br label %"$Sequence.next_length.exit.i.i.i"
 
 or.lhs.false.i.i.i.i:                             ; preds = %"$Sequence.awaits_its_end.exit.i.i.i.i", %forbody.i.i.i
-  %35 = getelementptr i8, ptr %21, i64 384
+  %35 = getelementptr i8, ptr %21, i64 376
   %36 = load i8, ptr %35, align 1
   %37 = trunc i8 %36 to i1
   br i1 %37, label %and.rhs.i6.i.i.i.i, label %merge.i.i.i.i
 
 and.rhs.i6.i.i.i.i:                               ; preds = %or.lhs.false.i.i.i.i
-  %38 = getelementptr i8, ptr %21, i64 336
+  %38 = getelementptr i8, ptr %21, i64 328
   %.val.i.i7.i.i.i.i = load ptr, ptr %38, align 8
   %.not.i.i.i.i.i.i = icmp eq ptr %.val.i.i7.i.i.i.i, null
   br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i, label %"$Sequence.sits_out.exit.i.i.i.i"
 
 "$Sequence.sits_out.exit.i.i.i.i":                ; preds = %and.rhs.i6.i.i.i.i
-  %39 = getelementptr i8, ptr %21, i64 356
+  %39 = getelementptr i8, ptr %21, i64 348
   %40 = load i32, ptr %39, align 4
   %41 = getelementptr i8, ptr %21, i64 24
   %.val.i.i.i.i.i.i.i = load i64, ptr %41, align 8
@@ -51472,9 +51470,9 @@ merge.i.i.i.i:                                    ; preds = %"$Sequence.sits_out
 
 "$Scheduler.can_plan_ahead.exit.i.i":             ; preds = %"$Sequence.next_length.exit.i.i.i", %and.lhs.true.i.i
   %missing.0.lcssa.i.i.i = phi i64 [ 0, %and.lhs.true.i.i ], [ %spec.select.i.i.i, %"$Sequence.next_length.exit.i.i.i" ]
-  %58 = getelementptr i8, ptr %0, i64 1772
+  %58 = getelementptr i8, ptr %0, i64 1356
   %.val9.i.i.i = load i32, ptr %58, align 4
-  %59 = getelementptr i8, ptr %0, i64 1780
+  %59 = getelementptr i8, ptr %0, i64 1364
   %.val10.i.i.i = load i32, ptr %59, align 4
   %60 = add i32 %.val10.i.i.i, %.val9.i.i.i
   %61 = sext i32 %60 to i64
@@ -51487,22 +51485,22 @@ merge.i.i:                                        ; preds = %"$Scheduler.can_pla
   br i1 %63, label %whilebody.lr.ph.i.i.i, label %"$Scheduler.prepare_running.exit.i.i"
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge.i.i
-  %64 = getelementptr i8, ptr %0, i64 2008
-  %65 = getelementptr i8, ptr %0, i64 916
-  %66 = getelementptr i8, ptr %0, i64 1760
-  %67 = getelementptr i8, ptr %0, i64 1772
-  %68 = getelementptr i8, ptr %0, i64 1780
-  %69 = getelementptr i8, ptr %0, i64 1840
-  %70 = getelementptr i8, ptr %0, i64 1824
-  %71 = getelementptr i8, ptr %0, i64 1776
-  %72 = getelementptr i8, ptr %0, i64 1976
-  %73 = getelementptr i8, ptr %0, i64 2296
-  %74 = getelementptr i8, ptr %0, i64 2300
-  %75 = getelementptr i8, ptr %0, i64 1792
-  %76 = getelementptr i8, ptr %0, i64 1788
-  %77 = getelementptr i8, ptr %0, i64 1784
-  %78 = getelementptr i8, ptr %0, i64 1848
-  %79 = getelementptr i8, ptr %0, i64 1816
+  %64 = getelementptr i8, ptr %0, i64 1592
+  %65 = getelementptr i8, ptr %0, i64 708
+  %66 = getelementptr i8, ptr %0, i64 1344
+  %67 = getelementptr i8, ptr %0, i64 1356
+  %68 = getelementptr i8, ptr %0, i64 1364
+  %69 = getelementptr i8, ptr %0, i64 1424
+  %70 = getelementptr i8, ptr %0, i64 1408
+  %71 = getelementptr i8, ptr %0, i64 1360
+  %72 = getelementptr i8, ptr %0, i64 1560
+  %73 = getelementptr i8, ptr %0, i64 1880
+  %74 = getelementptr i8, ptr %0, i64 1884
+  %75 = getelementptr i8, ptr %0, i64 1376
+  %76 = getelementptr i8, ptr %0, i64 1372
+  %77 = getelementptr i8, ptr %0, i64 1368
+  %78 = getelementptr i8, ptr %0, i64 1432
+  %79 = getelementptr i8, ptr %0, i64 1400
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %"$Scheduler.prepare_decode_page.exit.i.i.i", %whilebody.lr.ph.i.i.i
@@ -51516,9 +51514,9 @@ whilebody.i.i.i:                                  ; preds = %"$Scheduler.prepare
   %86 = getelementptr i8, ptr %83, i64 24
   %87 = getelementptr i8, ptr %83, i64 40
   %88 = getelementptr i8, ptr %83, i64 44
-  %89 = getelementptr i8, ptr %83, i64 384
-  %90 = getelementptr i8, ptr %83, i64 336
-  %91 = getelementptr i8, ptr %83, i64 356
+  %89 = getelementptr i8, ptr %83, i64 376
+  %90 = getelementptr i8, ptr %83, i64 328
+  %91 = getelementptr i8, ptr %83, i64 348
   %92 = getelementptr i8, ptr %83, i64 52
   %93 = getelementptr i8, ptr %83, i64 80
   %94 = getelementptr i8, ptr %83, i64 72
@@ -51759,25 +51757,25 @@ merge.loopexit.i.i.i:                             ; preds = %"$Scheduler.prepare
   %206 = phi i64 [ %204, %merge.loopexit.i.i.i ], [ %14, %merge.i.i ]
   %207 = phi i64 [ %.pre.i.i.i, %merge.loopexit.i.i.i ], [ %62, %merge.i.i ]
   %208 = icmp sgt i64 %207, %62
-  %209 = getelementptr i8, ptr %0, i64 944
-  %.val25.i.i.i = load i64, ptr %209, align 8
-  %210 = icmp sgt i64 %.val25.i.i.i, 0
+  %209 = getelementptr i8, ptr %0, i64 736
+  %.val23.i.i.i = load i64, ptr %209, align 8
+  %210 = icmp sgt i64 %.val23.i.i.i, 0
   br i1 %210, label %merge.i.i.i, label %"$Scheduler.open_budget.exit.thread.i.i"
 
 merge.i.i.i:                                      ; preds = %"$Scheduler.prepare_running.exit.i.i"
   %211 = icmp sgt i64 %206, 0
-  br i1 %211, label %forbody.lr.ph.i19.i.i, label %"$StepCosts.of_decode.exit.i.i.i"
+  br i1 %211, label %forbody.lr.ph.i19.i.i, label %"$Scheduler.open_budget.exit.i.i"
 
 forbody.lr.ph.i19.i.i:                            ; preds = %merge.i.i.i
-  %212 = getelementptr i8, ptr %0, i64 2008
+  %212 = getelementptr i8, ptr %0, i64 1592
   %213 = load ptr, ptr %212, align 8
   br label %forbody.i20.i.i
 
 forbody.i20.i.i:                                  ; preds = %merge2.i.i.i, %forbody.lr.ph.i19.i.i
-  %i.049.i.i.i = phi i64 [ 0, %forbody.lr.ph.i19.i.i ], [ %244, %merge2.i.i.i ]
-  %context.048.i.i.i = phi i64 [ 0, %forbody.lr.ph.i19.i.i ], [ %context.1.i.i.i, %merge2.i.i.i ]
-  %rows.047.i.i.i = phi i32 [ 0, %forbody.lr.ph.i19.i.i ], [ %rows.1.i.i.i, %merge2.i.i.i ]
-  %214 = getelementptr ptr, ptr %213, i64 %i.049.i.i.i
+  %i.030.i.i.i = phi i64 [ 0, %forbody.lr.ph.i19.i.i ], [ %244, %merge2.i.i.i ]
+  %context.029.i.i.i = phi i64 [ 0, %forbody.lr.ph.i19.i.i ], [ %context.1.i.i.i, %merge2.i.i.i ]
+  %rows.028.i.i.i = phi i32 [ 0, %forbody.lr.ph.i19.i.i ], [ %rows.1.i.i.i, %merge2.i.i.i ]
+  %214 = getelementptr ptr, ptr %213, i64 %i.030.i.i.i
   %215 = load ptr, ptr %214, align 8
   %216 = getelementptr i8, ptr %215, i64 40
   %.val.i.i21.i.i = load i32, ptr %216, align 4
@@ -51787,13 +51785,13 @@ forbody.i20.i.i:                                  ; preds = %merge2.i.i.i, %forb
   br i1 %.not.i.i22.i.i, label %merge2.i.i.i, label %and.lhs.true.i.i.i.i
 
 and.rhs.i.i.i.i:                                  ; preds = %"$Sequence.awaits_its_end.exit.i.i31.i.i", %and.lhs.true.i.i.i.i
-  %218 = getelementptr i8, ptr %215, i64 384
+  %218 = getelementptr i8, ptr %215, i64 376
   %219 = load i8, ptr %218, align 1
   %220 = trunc i8 %219 to i1
   br i1 %220, label %and.rhs.i.i.i.i.i, label %then3.i.i.i
 
 and.rhs.i.i.i.i.i:                                ; preds = %and.rhs.i.i.i.i
-  %221 = getelementptr i8, ptr %215, i64 336
+  %221 = getelementptr i8, ptr %215, i64 328
   %.val.i.i.i.i28.i.i = load ptr, ptr %221, align 8
   %.not.i.i.i.i29.i.i = icmp eq ptr %.val.i.i.i.i28.i.i, null
   br i1 %.not.i.i.i.i29.i.i, label %then3.i.i.i, label %"$Scheduler.wants_decode_row.exit.i.i.i"
@@ -51816,7 +51814,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %forbody.i20.i.i
   br i1 %.not1.i.i.i.i, label %and.rhs.i.i.i.i, label %merge2.i.i.i
 
 "$Scheduler.wants_decode_row.exit.i.i.i":         ; preds = %and.rhs.i.i.i.i.i
-  %231 = getelementptr i8, ptr %215, i64 356
+  %231 = getelementptr i8, ptr %215, i64 348
   %232 = load i32, ptr %231, align 4
   %233 = getelementptr i8, ptr %215, i64 24
   %.val.i.i.i.i.i30.i.i = load i64, ptr %233, align 8
@@ -51827,64 +51825,63 @@ and.lhs.true.i.i.i.i:                             ; preds = %forbody.i20.i.i
   br i1 %237, label %then3.i.i.i, label %merge2.i.i.i
 
 then3.i.i.i:                                      ; preds = %"$Scheduler.wants_decode_row.exit.i.i.i", %and.rhs.i.i.i.i.i, %and.rhs.i.i.i.i
-  %238 = add i32 %rows.047.i.i.i, 1
+  %238 = add i32 %rows.028.i.i.i, 1
   %239 = getelementptr i8, ptr %215, i64 24
   %.val.i23.i.i = load i64, ptr %239, align 8
   %240 = trunc i64 %.val.i23.i.i to i32
   %241 = add i32 %223, %240
   %242 = sext i32 %241 to i64
-  %243 = add i64 %context.048.i.i.i, %242
+  %243 = add i64 %context.029.i.i.i, %242
   br label %merge2.i.i.i
 
 merge2.i.i.i:                                     ; preds = %then3.i.i.i, %"$Scheduler.wants_decode_row.exit.i.i.i", %"$Sequence.awaits_its_end.exit.i.i31.i.i", %forbody.i20.i.i
-  %rows.1.i.i.i = phi i32 [ %238, %then3.i.i.i ], [ %rows.047.i.i.i, %"$Scheduler.wants_decode_row.exit.i.i.i" ], [ %rows.047.i.i.i, %"$Sequence.awaits_its_end.exit.i.i31.i.i" ], [ %rows.047.i.i.i, %forbody.i20.i.i ]
-  %context.1.i.i.i = phi i64 [ %243, %then3.i.i.i ], [ %context.048.i.i.i, %"$Scheduler.wants_decode_row.exit.i.i.i" ], [ %context.048.i.i.i, %"$Sequence.awaits_its_end.exit.i.i31.i.i" ], [ %context.048.i.i.i, %forbody.i20.i.i ]
-  %244 = add nuw nsw i64 %i.049.i.i.i, 1
+  %rows.1.i.i.i = phi i32 [ %238, %then3.i.i.i ], [ %rows.028.i.i.i, %"$Scheduler.wants_decode_row.exit.i.i.i" ], [ %rows.028.i.i.i, %"$Sequence.awaits_its_end.exit.i.i31.i.i" ], [ %rows.028.i.i.i, %forbody.i20.i.i ]
+  %context.1.i.i.i = phi i64 [ %243, %then3.i.i.i ], [ %context.029.i.i.i, %"$Scheduler.wants_decode_row.exit.i.i.i" ], [ %context.029.i.i.i, %"$Sequence.awaits_its_end.exit.i.i31.i.i" ], [ %context.029.i.i.i, %forbody.i20.i.i ]
+  %244 = add nuw nsw i64 %i.030.i.i.i, 1
   %exitcond.not.i24.i.i = icmp eq i64 %244, %206
   br i1 %exitcond.not.i24.i.i, label %merge1.i.i.i, label %forbody.i20.i.i
 
 merge1.i.i.i:                                     ; preds = %merge2.i.i.i
-  %245 = sitofp i64 %context.1.i.i.i to double
-  %246 = sext i32 %rows.1.i.i.i to i64
-  %247 = icmp slt i32 %rows.1.i.i.i, 1
-  br i1 %247, label %"$StepCosts.of_decode.exit.i.i.i", label %or.lhs.false.i.i.i25.i.i
+  %245 = sext i32 %rows.1.i.i.i to i64
+  %246 = icmp slt i32 %rows.1.i.i.i, 1
+  br i1 %246, label %"$Scheduler.open_budget.exit.i.i", label %or.lhs.false.i.i.i25.i.i
 
 or.lhs.false.i.i.i25.i.i:                         ; preds = %merge1.i.i.i
-  %248 = getelementptr i8, ptr %0, i64 960
-  %249 = load i32, ptr %248, align 4
-  %250 = icmp eq i32 %249, 0
-  br i1 %250, label %"$StepCosts.of_decode.exit.i.i.i", label %else.i.i.i.i.i
+  %247 = getelementptr i8, ptr %0, i64 744
+  %248 = load i32, ptr %247, align 4
+  %249 = icmp eq i32 %248, 0
+  br i1 %249, label %"$Scheduler.open_budget.exit.i.i", label %else.i.i.i.i.i
 
 else.i.i.i.i.i:                                   ; preds = %or.lhs.false.i.i.i25.i.i
-  %251 = getelementptr i8, ptr %0, i64 964
-  %252 = load i32, ptr %251, align 4
-  %253 = sext i32 %252 to i64
-  %.not.i.i.i26.i.i = icmp slt i32 %252, %rows.1.i.i.i
+  %250 = getelementptr i8, ptr %0, i64 748
+  %251 = load i32, ptr %250, align 4
+  %252 = sext i32 %251 to i64
+  %.not.i.i.i26.i.i = icmp slt i32 %251, %rows.1.i.i.i
   br i1 %.not.i.i.i26.i.i, label %else2.i.i.i.i.i, label %then1.i.i.i.i.i
 
 then1.i.i.i.i.i:                                  ; preds = %else.i.i.i.i.i
-  %254 = getelementptr i8, ptr %0, i64 1096
-  %255 = load i64, ptr %254, align 8
-  br label %"$StepCosts.of_decode.exit.i.i.i"
+  %253 = getelementptr i8, ptr %0, i64 944
+  %254 = load i64, ptr %253, align 8
+  br label %"$Scheduler.open_budget.exit.i.i"
 
 else2.i.i.i.i.i:                                  ; preds = %else.i.i.i.i.i
-  %256 = icmp eq i32 %249, 1
-  br i1 %256, label %then4.i.i.i.i.i, label %merge.i.i.i27.i.i
+  %255 = icmp eq i32 %248, 1
+  br i1 %255, label %then4.i.i.i.i.i, label %merge.i.i.i27.i.i
 
 then4.i.i.i.i.i:                                  ; preds = %else2.i.i.i.i.i
-  %257 = getelementptr i8, ptr %0, i64 1096
-  %258 = load i64, ptr %257, align 8
-  %259 = mul i64 %258, %246
-  %260 = sdiv i64 %259, %253
-  br label %"$StepCosts.of_decode.exit.i.i.i"
+  %256 = getelementptr i8, ptr %0, i64 944
+  %257 = load i64, ptr %256, align 8
+  %258 = mul i64 %257, %245
+  %259 = sdiv i64 %258, %252
+  br label %"$Scheduler.open_budget.exit.i.i"
 
 merge.i.i.i27.i.i:                                ; preds = %else2.i.i.i.i.i
-  %261 = add i32 %249, -1
-  %262 = icmp sgt i32 %261, 1
-  br i1 %262, label %and.lhs.true.preheader.i.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i.i"
+  %260 = add i32 %248, -1
+  %261 = icmp sgt i32 %260, 1
+  br i1 %261, label %and.lhs.true.preheader.i.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i.i"
 
 and.lhs.true.preheader.i.i.i.i.i.i:               ; preds = %merge.i.i.i27.i.i
-  %wide.trip.count.i.i.i.i.i.i = zext nneg i32 %261 to i64
+  %wide.trip.count.i.i.i.i.i.i = zext nneg i32 %260 to i64
   br label %and.lhs.true.i.i.i.i.i.i
 
 whilebody.i.i.i.i.i.i:                            ; preds = %and.lhs.true.i.i.i.i.i.i
@@ -51893,346 +51890,303 @@ whilebody.i.i.i.i.i.i:                            ; preds = %and.lhs.true.i.i.i.
   br i1 %exitcond.not.i.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i.i", label %and.lhs.true.i.i.i.i.i.i
 
 merge.loopexit.split.loop.exit.i.i.i.i.i.i:       ; preds = %and.lhs.true.i.i.i.i.i.i
-  %263 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i to i32
+  %262 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i to i32
   br label %"$CostTable.interval.exit.i.i.i.i.i"
 
 and.lhs.true.i.i.i.i.i.i:                         ; preds = %whilebody.i.i.i.i.i.i, %and.lhs.true.preheader.i.i.i.i.i.i
   %indvars.iv.i.i.i.i.i.i = phi i64 [ 1, %and.lhs.true.preheader.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i ]
-  %264 = getelementptr i32, ptr %251, i64 %indvars.iv.i.i.i.i.i.i
-  %265 = load i32, ptr %264, align 4
-  %266 = icmp slt i32 %265, %rows.1.i.i.i
-  br i1 %266, label %whilebody.i.i.i.i.i.i, label %merge.loopexit.split.loop.exit.i.i.i.i.i.i
+  %263 = getelementptr i32, ptr %250, i64 %indvars.iv.i.i.i.i.i.i
+  %264 = load i32, ptr %263, align 4
+  %265 = icmp slt i32 %264, %rows.1.i.i.i
+  br i1 %265, label %whilebody.i.i.i.i.i.i, label %merge.loopexit.split.loop.exit.i.i.i.i.i.i
 
 "$CostTable.interval.exit.i.i.i.i.i":             ; preds = %whilebody.i.i.i.i.i.i, %merge.loopexit.split.loop.exit.i.i.i.i.i.i, %merge.i.i.i27.i.i
-  %i.0.lcssa.i.i.i.i.i.i = phi i32 [ 1, %merge.i.i.i27.i.i ], [ %263, %merge.loopexit.split.loop.exit.i.i.i.i.i.i ], [ %261, %whilebody.i.i.i.i.i.i ]
-  %267 = add i32 %i.0.lcssa.i.i.i.i.i.i, -1
-  %268 = sext i32 %267 to i64
-  %269 = getelementptr i32, ptr %251, i64 %268
-  %270 = load i32, ptr %269, align 4
-  %271 = sext i32 %270 to i64
-  %272 = sub nsw i64 %246, %271
-  %273 = sitofp i64 %272 to double
-  %274 = sext i32 %i.0.lcssa.i.i.i.i.i.i to i64
-  %275 = getelementptr i32, ptr %251, i64 %274
-  %276 = load i32, ptr %275, align 4
-  %277 = sub i32 %276, %270
-  %278 = sitofp i32 %277 to double
-  %279 = fdiv double %273, %278
-  %280 = getelementptr i8, ptr %0, i64 1096
-  %281 = getelementptr i64, ptr %280, i64 %268
-  %282 = load i64, ptr %281, align 8
-  %283 = getelementptr i64, ptr %280, i64 %274
-  %284 = load i64, ptr %283, align 8
-  %285 = sub i64 %284, %282
-  %286 = sitofp i64 %285 to double
-  %287 = fmul double %279, %286
-  %288 = fptosi double %287 to i64
-  %289 = add i64 %282, %288
-  br label %"$StepCosts.of_decode.exit.i.i.i"
+  %i.0.lcssa.i.i.i.i.i.i = phi i32 [ 1, %merge.i.i.i27.i.i ], [ %262, %merge.loopexit.split.loop.exit.i.i.i.i.i.i ], [ %260, %whilebody.i.i.i.i.i.i ]
+  %266 = add i32 %i.0.lcssa.i.i.i.i.i.i, -1
+  %267 = sext i32 %266 to i64
+  %268 = getelementptr i32, ptr %250, i64 %267
+  %269 = load i32, ptr %268, align 4
+  %270 = sext i32 %269 to i64
+  %271 = sub nsw i64 %245, %270
+  %272 = sitofp i64 %271 to double
+  %273 = sext i32 %i.0.lcssa.i.i.i.i.i.i to i64
+  %274 = getelementptr i32, ptr %250, i64 %273
+  %275 = load i32, ptr %274, align 4
+  %276 = sub i32 %275, %269
+  %277 = sitofp i32 %276 to double
+  %278 = fdiv double %272, %277
+  %279 = getelementptr i8, ptr %0, i64 944
+  %280 = getelementptr i64, ptr %279, i64 %267
+  %281 = load i64, ptr %280, align 8
+  %282 = getelementptr i64, ptr %279, i64 %273
+  %283 = load i64, ptr %282, align 8
+  %284 = sub i64 %283, %281
+  %285 = sitofp i64 %284 to double
+  %286 = fmul double %278, %285
+  %287 = fptosi double %286 to i64
+  %288 = add i64 %281, %287
+  br label %"$Scheduler.open_budget.exit.i.i"
 
-"$StepCosts.of_decode.exit.i.i.i":                ; preds = %"$CostTable.interval.exit.i.i.i.i.i", %then4.i.i.i.i.i, %then1.i.i.i.i.i, %or.lhs.false.i.i.i25.i.i, %merge1.i.i.i, %merge.i.i.i
-  %context.0.lcssa56.i.i.i = phi double [ %245, %then1.i.i.i.i.i ], [ %245, %then4.i.i.i.i.i ], [ %245, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %245, %or.lhs.false.i.i.i25.i.i ], [ %245, %merge1.i.i.i ], [ 0.000000e+00, %merge.i.i.i ]
-  %290 = phi i32 [ %rows.1.i.i.i, %then1.i.i.i.i.i ], [ %rows.1.i.i.i, %then4.i.i.i.i.i ], [ %rows.1.i.i.i, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %rows.1.i.i.i, %or.lhs.false.i.i.i25.i.i ], [ %rows.1.i.i.i, %merge1.i.i.i ], [ 0, %merge.i.i.i ]
-  %common.ret.op.i.i.i18.i.i = phi i64 [ %255, %then1.i.i.i.i.i ], [ %260, %then4.i.i.i.i.i ], [ %289, %"$CostTable.interval.exit.i.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i25.i.i ], [ 0, %merge1.i.i.i ], [ 0, %merge.i.i.i ]
-  %291 = getelementptr i8, ptr %0, i64 1744
-  %292 = load double, ptr %291, align 8
-  %293 = fmul double %context.0.lcssa56.i.i.i, %292
+"$Scheduler.open_budget.exit.i.i":                ; preds = %"$CostTable.interval.exit.i.i.i.i.i", %then4.i.i.i.i.i, %then1.i.i.i.i.i, %or.lhs.false.i.i.i25.i.i, %merge1.i.i.i, %merge.i.i.i
+  %context.0.lcssa36.i.i.i = phi i64 [ %context.1.i.i.i, %then1.i.i.i.i.i ], [ %context.1.i.i.i, %then4.i.i.i.i.i ], [ %context.1.i.i.i, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %context.1.i.i.i, %or.lhs.false.i.i.i25.i.i ], [ %context.1.i.i.i, %merge1.i.i.i ], [ 0, %merge.i.i.i ]
+  %289 = phi i32 [ %rows.1.i.i.i, %then1.i.i.i.i.i ], [ %rows.1.i.i.i, %then4.i.i.i.i.i ], [ %rows.1.i.i.i, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %rows.1.i.i.i, %or.lhs.false.i.i.i25.i.i ], [ %rows.1.i.i.i, %merge1.i.i.i ], [ 0, %merge.i.i.i ]
+  %common.ret.op.i.i.i18.i.i = phi i64 [ %254, %then1.i.i.i.i.i ], [ %259, %then4.i.i.i.i.i ], [ %288, %"$CostTable.interval.exit.i.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i25.i.i ], [ 0, %merge1.i.i.i ], [ 0, %merge.i.i.i ]
+  %290 = getelementptr i8, ptr %0, i64 1328
+  %291 = load double, ptr %290, align 8
+  %292 = sitofp i64 %context.0.lcssa36.i.i.i to double
+  %293 = fmul double %291, %292
   %294 = fptosi double %293 to i64
-  %295 = add i64 %common.ret.op.i.i.i18.i.i, %294
-  %296 = getelementptr i8, ptr %0, i64 2256
-  store i32 %290, ptr %296, align 8
-  %.sroa.222.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 2264
-  store i64 %295, ptr %.sroa.222.0..sroa_idx.i.i.i, align 8
-  %.sroa.3.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 2272
-  %297 = sub i64 %.val25.i.i.i, %295
-  %298 = lshr i64 %.val25.i.i.i, 2
-  %299 = getelementptr i8, ptr %0, i64 1352
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.3.0..sroa_idx.i.i.i, i8 0, i64 24, i1 false)
-  %300 = load i32, ptr %299, align 4
-  %301 = icmp eq i32 %300, 0
-  br i1 %301, label %"$Scheduler.open_budget.exit.i.i", label %else.i.i26.i.i.i
-
-else.i.i26.i.i.i:                                 ; preds = %"$StepCosts.of_decode.exit.i.i.i"
-  %302 = getelementptr i8, ptr %0, i64 1356
-  %303 = load i32, ptr %302, align 4
-  %304 = sext i32 %303 to i64
-  %.not.i.i27.i.i.i = icmp slt i32 %303, 1
-  br i1 %.not.i.i27.i.i.i, label %else2.i.i30.i.i.i, label %then1.i.i28.i.i.i
-
-then1.i.i28.i.i.i:                                ; preds = %else.i.i26.i.i.i
-  %305 = getelementptr i8, ptr %0, i64 1488
-  %306 = load i64, ptr %305, align 8
-  br label %"$Scheduler.open_budget.exit.i.i"
-
-else2.i.i30.i.i.i:                                ; preds = %else.i.i26.i.i.i
-  %307 = icmp eq i32 %300, 1
-  br i1 %307, label %then4.i.i42.i.i.i, label %merge.i.i31.i.i.i
-
-then4.i.i42.i.i.i:                                ; preds = %else2.i.i30.i.i.i
-  %308 = getelementptr i8, ptr %0, i64 1488
-  %309 = load i64, ptr %308, align 8
-  %310 = sdiv i64 %309, %304
-  br label %"$Scheduler.open_budget.exit.i.i"
-
-merge.i.i31.i.i.i:                                ; preds = %else2.i.i30.i.i.i
-  %311 = add i32 %300, -1
-  %312 = icmp sgt i32 %311, 1
-  br i1 %312, label %and.lhs.true.preheader.i.i.i34.i.i.i, label %"$CostTable.interval.exit.i.i32.i.i.i"
-
-and.lhs.true.preheader.i.i.i34.i.i.i:             ; preds = %merge.i.i31.i.i.i
-  %wide.trip.count.i.i.i35.i.i.i = zext nneg i32 %311 to i64
-  br label %and.lhs.true.i.i.i36.i.i.i
-
-whilebody.i.i.i39.i.i.i:                          ; preds = %and.lhs.true.i.i.i36.i.i.i
-  %indvars.iv.next.i.i.i40.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i37.i.i.i, 1
-  %exitcond.not.i.i.i41.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i40.i.i.i, %wide.trip.count.i.i.i35.i.i.i
-  br i1 %exitcond.not.i.i.i41.i.i.i, label %"$CostTable.interval.exit.i.i32.i.i.i", label %and.lhs.true.i.i.i36.i.i.i
-
-merge.loopexit.split.loop.exit.i.i.i38.i.i.i:     ; preds = %and.lhs.true.i.i.i36.i.i.i
-  %313 = trunc nuw nsw i64 %indvars.iv.i.i.i37.i.i.i to i32
-  br label %"$CostTable.interval.exit.i.i32.i.i.i"
-
-and.lhs.true.i.i.i36.i.i.i:                       ; preds = %whilebody.i.i.i39.i.i.i, %and.lhs.true.preheader.i.i.i34.i.i.i
-  %indvars.iv.i.i.i37.i.i.i = phi i64 [ 1, %and.lhs.true.preheader.i.i.i34.i.i.i ], [ %indvars.iv.next.i.i.i40.i.i.i, %whilebody.i.i.i39.i.i.i ]
-  %314 = getelementptr i32, ptr %302, i64 %indvars.iv.i.i.i37.i.i.i
-  %315 = load i32, ptr %314, align 4
-  %316 = icmp slt i32 %315, 1
-  br i1 %316, label %whilebody.i.i.i39.i.i.i, label %merge.loopexit.split.loop.exit.i.i.i38.i.i.i
-
-"$CostTable.interval.exit.i.i32.i.i.i":           ; preds = %whilebody.i.i.i39.i.i.i, %merge.loopexit.split.loop.exit.i.i.i38.i.i.i, %merge.i.i31.i.i.i
-  %i.0.lcssa.i.i.i33.i.i.i = phi i32 [ 1, %merge.i.i31.i.i.i ], [ %313, %merge.loopexit.split.loop.exit.i.i.i38.i.i.i ], [ %311, %whilebody.i.i.i39.i.i.i ]
-  %317 = add i32 %i.0.lcssa.i.i.i33.i.i.i, -1
-  %318 = sext i32 %317 to i64
-  %319 = getelementptr i32, ptr %302, i64 %318
-  %320 = load i32, ptr %319, align 4
-  %321 = sext i32 %320 to i64
-  %322 = sub nsw i64 1, %321
-  %323 = sitofp i64 %322 to double
-  %324 = sext i32 %i.0.lcssa.i.i.i33.i.i.i to i64
-  %325 = getelementptr i32, ptr %302, i64 %324
-  %326 = load i32, ptr %325, align 4
-  %327 = sub i32 %326, %320
-  %328 = sitofp i32 %327 to double
-  %329 = fdiv double %323, %328
-  %330 = getelementptr i8, ptr %0, i64 1488
-  %331 = getelementptr i64, ptr %330, i64 %318
-  %332 = load i64, ptr %331, align 8
-  %333 = getelementptr i64, ptr %330, i64 %324
-  %334 = load i64, ptr %333, align 8
-  %335 = sub i64 %334, %332
-  %336 = sitofp i64 %335 to double
-  %337 = fmul double %329, %336
-  %338 = fptosi double %337 to i64
-  %339 = add i64 %332, %338
-  br label %"$Scheduler.open_budget.exit.i.i"
-
-"$Scheduler.open_budget.exit.i.i":                ; preds = %"$CostTable.interval.exit.i.i32.i.i.i", %then4.i.i42.i.i.i, %then1.i.i28.i.i.i, %"$StepCosts.of_decode.exit.i.i.i"
-  %common.ret.op.i.i29.i.i.i = phi i64 [ %306, %then1.i.i28.i.i.i ], [ %310, %then4.i.i42.i.i.i ], [ %339, %"$CostTable.interval.exit.i.i32.i.i.i" ], [ 0, %"$StepCosts.of_decode.exit.i.i.i" ]
-  %340 = shl i64 %common.ret.op.i.i29.i.i.i, 1
-  %341 = call i64 @llvm.smax.i64(i64 %298, i64 %340)
-  %342 = call i64 @llvm.smax.i64(i64 %297, i64 %341)
-  store i64 %342, ptr %.sroa.3.0..sroa_idx.i.i.i, align 8
+  %295 = getelementptr i8, ptr %0, i64 1336
+  %.val.i24.i.i.i = load double, ptr %295, align 8
+  %296 = fmul double %.val.i24.i.i.i, 0.000000e+00
+  %297 = fptosi double %296 to i64
+  %298 = lshr i64 %.val23.i.i.i, 2
+  %299 = add i64 %common.ret.op.i.i.i18.i.i, %298
+  %300 = add i64 %299, %294
+  %301 = add i64 %300, %297
+  %302 = call i64 @llvm.smax.i64(i64 %.val23.i.i.i, i64 %301)
+  %303 = getelementptr i8, ptr %0, i64 1840
+  store i32 %289, ptr %303, align 8
+  %.sroa.220.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1848
+  store i64 %context.0.lcssa36.i.i.i, ptr %.sroa.220.0..sroa_idx.i.i.i, align 8
+  %.sroa.3.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1856
+  store i64 %302, ptr %.sroa.3.0..sroa_idx.i.i.i, align 8
+  %.sroa.421.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1864
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.421.0..sroa_idx.i.i.i, i8 0, i64 16, i1 false)
   br i1 %208, label %merge1.i.i, label %then2.i.i
 
 "$Scheduler.open_budget.exit.thread.i.i":         ; preds = %"$Scheduler.prepare_running.exit.i.i"
   br i1 %208, label %merge1.i.i, label %then2.thread.i.i
 
 then2.thread.i.i:                                 ; preds = %"$Scheduler.open_budget.exit.thread.i.i"
-  %343 = getelementptr i8, ptr %0, i64 1976
-  %344 = load ptr, ptr %343, align 8
-  %345 = getelementptr i8, ptr %344, i64 44
-  %346 = load i32, ptr %345, align 4
+  %304 = getelementptr i8, ptr %0, i64 1560
+  %305 = load ptr, ptr %304, align 8
+  %306 = getelementptr i8, ptr %305, i64 44
+  %307 = load i32, ptr %306, align 4
   br label %"$Scheduler.most_step_tokens.exit.i.i.i"
 
 then2.i.i:                                        ; preds = %"$Scheduler.open_budget.exit.i.i"
-  %347 = getelementptr i8, ptr %0, i64 1976
-  %348 = load ptr, ptr %347, align 8
-  %349 = getelementptr i8, ptr %348, i64 44
-  %350 = load i32, ptr %349, align 4
-  %351 = call fastcc i32 @"$Scheduler.piece_of"(ptr nonnull readonly %1, i32 0, i32 %350)
-  %352 = add i32 %351, %290
-  %353 = call i32 @llvm.smin.i32(i32 %350, i32 %352)
+  %308 = getelementptr i8, ptr %0, i64 1560
+  %309 = load ptr, ptr %308, align 8
+  %310 = getelementptr i8, ptr %309, i64 44
+  %311 = load i32, ptr %310, align 4
+  %312 = call fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr nonnull readonly %1, i32 0, i32 %311)
+  br i1 %312, label %"$Scheduler.piece_of.exit.i.i.i.i", label %condition.preheader.i.i.i.i.i
+
+condition.preheader.i.i.i.i.i:                    ; preds = %then2.i.i
+  %313 = icmp sgt i32 %311, 1
+  br i1 %313, label %whilebody.i.i.i60.i.i, label %merge1.i.i.i58.i.i
+
+whilebody.i.i.i60.i.i:                            ; preds = %condition.preheader.i.i.i.i.i, %whilebody.i.i.i60.i.i
+  %too_many.028.i.i.i.i.i = phi i32 [ %too_many.0..i.i.i.i.i, %whilebody.i.i.i60.i.i ], [ %311, %condition.preheader.i.i.i.i.i ]
+  %fitting.027.i.i.i.i.i = phi i32 [ %.fitting.0.i.i.i.i.i, %whilebody.i.i.i60.i.i ], [ 0, %condition.preheader.i.i.i.i.i ]
+  %314 = add i32 %fitting.027.i.i.i.i.i, %too_many.028.i.i.i.i.i
+  %315 = sdiv i32 %314, 2
+  %316 = call fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr readonly %1, i32 0, i32 %315)
+  %.fitting.0.i.i.i.i.i = select i1 %316, i32 %315, i32 %fitting.027.i.i.i.i.i
+  %too_many.0..i.i.i.i.i = select i1 %316, i32 %too_many.028.i.i.i.i.i, i32 %315
+  %317 = sub i32 %too_many.0..i.i.i.i.i, %.fitting.0.i.i.i.i.i
+  %318 = icmp sgt i32 %317, 1
+  br i1 %318, label %whilebody.i.i.i60.i.i, label %merge1.i.i.i58.i.i
+
+merge1.i.i.i58.i.i:                               ; preds = %whilebody.i.i.i60.i.i, %condition.preheader.i.i.i.i.i
+  %fitting.0.lcssa.i.i.i.i.i = phi i32 [ 0, %condition.preheader.i.i.i.i.i ], [ %.fitting.0.i.i.i.i.i, %whilebody.i.i.i60.i.i ]
+  %319 = getelementptr i8, ptr %0, i64 708
+  %320 = load i32, ptr %319, align 4
+  %321 = srem i32 %fitting.0.lcssa.i.i.i.i.i, %320
+  %322 = sub nsw i32 %fitting.0.lcssa.i.i.i.i.i, %321
+  %323 = icmp eq i32 %322, 0
+  br i1 %323, label %then6.i.i.i.i.i, label %"$Scheduler.piece_of.exit.i.i.i.i"
+
+then6.i.i.i.i.i:                                  ; preds = %merge1.i.i.i58.i.i
+  %324 = call i32 @llvm.smin.i32(i32 %311, i32 %320)
+  br label %"$Scheduler.piece_of.exit.i.i.i.i"
+
+"$Scheduler.piece_of.exit.i.i.i.i":               ; preds = %then6.i.i.i.i.i, %merge1.i.i.i58.i.i, %then2.i.i
+  %common.ret.op.i.i.i59.i.i = phi i32 [ %324, %then6.i.i.i.i.i ], [ %311, %then2.i.i ], [ %322, %merge1.i.i.i58.i.i ]
+  %325 = add i32 %common.ret.op.i.i.i59.i.i, %289
+  %326 = call i32 @llvm.smin.i32(i32 %311, i32 %325)
   br label %"$Scheduler.most_step_tokens.exit.i.i.i"
 
-"$Scheduler.most_step_tokens.exit.i.i.i":         ; preds = %then2.i.i, %then2.thread.i.i
-  %354 = phi ptr [ %347, %then2.i.i ], [ %343, %then2.thread.i.i ]
-  %common.ret.op.i.i33.i.i = phi i32 [ %353, %then2.i.i ], [ %346, %then2.thread.i.i ]
-  %355 = icmp sgt i64 %206, 0
-  br i1 %355, label %forbody.lr.ph.i.i.i.i, label %"$Scheduler.planned_tokens.exit.i.i.i"
+"$Scheduler.most_step_tokens.exit.i.i.i":         ; preds = %"$Scheduler.piece_of.exit.i.i.i.i", %then2.thread.i.i
+  %327 = phi ptr [ %308, %"$Scheduler.piece_of.exit.i.i.i.i" ], [ %304, %then2.thread.i.i ]
+  %common.ret.op.i.i33.i.i = phi i32 [ %326, %"$Scheduler.piece_of.exit.i.i.i.i" ], [ %307, %then2.thread.i.i ]
+  %328 = icmp sgt i64 %206, 0
+  br i1 %328, label %forbody.lr.ph.i.i.i.i, label %"$Scheduler.planned_tokens.exit.i.i.i"
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %"$Scheduler.most_step_tokens.exit.i.i.i"
-  %356 = getelementptr i8, ptr %0, i64 2008
-  %357 = load ptr, ptr %356, align 8
-  %358 = getelementptr i8, ptr %0, i64 928
+  %329 = getelementptr i8, ptr %0, i64 1592
+  %330 = load ptr, ptr %329, align 8
+  %331 = getelementptr i8, ptr %0, i64 720
   br label %forbody.i.i.i.i
 
 forbody.i.i.i.i:                                  ; preds = %"$Scheduler.chunk_of.exit.i.i.i.i", %forbody.lr.ph.i.i.i.i
-  %i.06.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %381, %"$Scheduler.chunk_of.exit.i.i.i.i" ]
-  %planned.05.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.i.i ], [ %380, %"$Scheduler.chunk_of.exit.i.i.i.i" ]
-  %359 = getelementptr ptr, ptr %357, i64 %i.06.i.i.i.i
-  %360 = load ptr, ptr %359, align 8
-  %361 = getelementptr i8, ptr %360, i64 384
-  %362 = load i8, ptr %361, align 1
-  %363 = trunc i8 %362 to i1
-  br i1 %363, label %and.rhs.i.i.i.i.i.i, label %else.i.i.i51.i.i
+  %i.06.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %354, %"$Scheduler.chunk_of.exit.i.i.i.i" ]
+  %planned.05.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.i.i ], [ %353, %"$Scheduler.chunk_of.exit.i.i.i.i" ]
+  %332 = getelementptr ptr, ptr %330, i64 %i.06.i.i.i.i
+  %333 = load ptr, ptr %332, align 8
+  %334 = getelementptr i8, ptr %333, i64 376
+  %335 = load i8, ptr %334, align 1
+  %336 = trunc i8 %335 to i1
+  br i1 %336, label %and.rhs.i.i.i.i.i.i, label %else.i.i.i50.i.i
 
 and.rhs.i.i.i.i.i.i:                              ; preds = %forbody.i.i.i.i
-  %364 = getelementptr i8, ptr %360, i64 336
-  %.val.i.i.i.i.i55.i.i = load ptr, ptr %364, align 8
-  %.not.i.i.i.i.i56.i.i = icmp eq ptr %.val.i.i.i.i.i55.i.i, null
-  br i1 %.not.i.i.i.i.i56.i.i, label %else.i.i.i51.i.i, label %"$Sequence.sits_out.exit.i.i.i57.i.i"
+  %337 = getelementptr i8, ptr %333, i64 328
+  %.val.i.i.i.i.i53.i.i = load ptr, ptr %337, align 8
+  %.not.i.i.i.i.i54.i.i = icmp eq ptr %.val.i.i.i.i.i53.i.i, null
+  br i1 %.not.i.i.i.i.i54.i.i, label %else.i.i.i50.i.i, label %"$Sequence.sits_out.exit.i.i.i55.i.i"
 
-"$Sequence.sits_out.exit.i.i.i57.i.i":            ; preds = %and.rhs.i.i.i.i.i.i
-  %365 = getelementptr i8, ptr %360, i64 356
-  %366 = load i32, ptr %365, align 4
-  %367 = getelementptr i8, ptr %360, i64 24
-  %.val.i.i.i.i.i.i.i.i = load i64, ptr %367, align 8
-  %368 = getelementptr i8, ptr %360, i64 56
-  %.val2.i.i.i.i.i.i.i.i = load i32, ptr %368, align 4
-  %369 = trunc i64 %.val.i.i.i.i.i.i.i.i to i32
-  %370 = add i32 %.val2.i.i.i.i.i.i.i.i, %369
-  %371 = getelementptr i8, ptr %360, i64 40
-  %372 = load i32, ptr %371, align 4
-  %373 = sub i32 %370, %372
-  %.not.i.i.i58.i.i = icmp sgt i32 %366, %373
-  br i1 %.not.i.i.i58.i.i, label %else.i.i.i51.i.i, label %"$Scheduler.chunk_of.exit.i.i.i.i"
+"$Sequence.sits_out.exit.i.i.i55.i.i":            ; preds = %and.rhs.i.i.i.i.i.i
+  %338 = getelementptr i8, ptr %333, i64 348
+  %339 = load i32, ptr %338, align 4
+  %340 = getelementptr i8, ptr %333, i64 24
+  %.val.i.i.i.i.i.i.i.i = load i64, ptr %340, align 8
+  %341 = getelementptr i8, ptr %333, i64 56
+  %.val2.i.i.i.i.i.i.i.i = load i32, ptr %341, align 4
+  %342 = trunc i64 %.val.i.i.i.i.i.i.i.i to i32
+  %343 = add i32 %.val2.i.i.i.i.i.i.i.i, %342
+  %344 = getelementptr i8, ptr %333, i64 40
+  %345 = load i32, ptr %344, align 4
+  %346 = sub i32 %343, %345
+  %.not.i.i.i56.i.i = icmp sgt i32 %339, %346
+  br i1 %.not.i.i.i56.i.i, label %else.i.i.i50.i.i, label %"$Scheduler.chunk_of.exit.i.i.i.i"
 
-else.i.i.i51.i.i:                                 ; preds = %"$Sequence.sits_out.exit.i.i.i57.i.i", %and.rhs.i.i.i.i.i.i, %forbody.i.i.i.i
-  %374 = getelementptr i8, ptr %360, i64 40
-  %.val.i.i.i52.i.i = load i32, ptr %374, align 4
-  %375 = getelementptr i8, ptr %360, i64 52
-  %.val14.i.i.i.i.i = load i32, ptr %375, align 4
-  %.not15.i.i.i.i.i = icmp slt i32 %.val14.i.i.i.i.i, %.val.i.i.i52.i.i
-  br i1 %.not15.i.i.i.i.i, label %merge.i.i.i54.i.i, label %"$Scheduler.chunk_of.exit.i.i.i.i"
+else.i.i.i50.i.i:                                 ; preds = %"$Sequence.sits_out.exit.i.i.i55.i.i", %and.rhs.i.i.i.i.i.i, %forbody.i.i.i.i
+  %347 = getelementptr i8, ptr %333, i64 40
+  %.val.i.i.i51.i.i = load i32, ptr %347, align 4
+  %348 = getelementptr i8, ptr %333, i64 52
+  %.val14.i.i.i.i.i = load i32, ptr %348, align 4
+  %.not15.i.i.i.i.i = icmp slt i32 %.val14.i.i.i.i.i, %.val.i.i.i51.i.i
+  br i1 %.not15.i.i.i.i.i, label %merge.i.i.i52.i.i, label %"$Scheduler.chunk_of.exit.i.i.i.i"
 
-merge.i.i.i54.i.i:                                ; preds = %else.i.i.i51.i.i
-  %376 = sub i32 %.val.i.i.i52.i.i, %.val14.i.i.i.i.i
-  %377 = load i32, ptr %358, align 4
-  %378 = icmp sgt i32 %377, 0
-  br i1 %378, label %then5.i.i.i.i.i, label %"$Scheduler.chunk_of.exit.i.i.i.i"
+merge.i.i.i52.i.i:                                ; preds = %else.i.i.i50.i.i
+  %349 = sub i32 %.val.i.i.i51.i.i, %.val14.i.i.i.i.i
+  %350 = load i32, ptr %331, align 4
+  %351 = icmp sgt i32 %350, 0
+  br i1 %351, label %then5.i.i.i.i.i, label %"$Scheduler.chunk_of.exit.i.i.i.i"
 
-then5.i.i.i.i.i:                                  ; preds = %merge.i.i.i54.i.i
-  %379 = call i32 @llvm.smin.i32(i32 %376, i32 %377)
+then5.i.i.i.i.i:                                  ; preds = %merge.i.i.i52.i.i
+  %352 = call i32 @llvm.smin.i32(i32 %349, i32 %350)
   br label %"$Scheduler.chunk_of.exit.i.i.i.i"
 
-"$Scheduler.chunk_of.exit.i.i.i.i":               ; preds = %then5.i.i.i.i.i, %merge.i.i.i54.i.i, %else.i.i.i51.i.i, %"$Sequence.sits_out.exit.i.i.i57.i.i"
-  %common.ret.op.i.i.i53.i.i = phi i32 [ %379, %then5.i.i.i.i.i ], [ 0, %"$Sequence.sits_out.exit.i.i.i57.i.i" ], [ 1, %else.i.i.i51.i.i ], [ %376, %merge.i.i.i54.i.i ]
-  %380 = add i32 %common.ret.op.i.i.i53.i.i, %planned.05.i.i.i.i
-  %381 = add nuw nsw i64 %i.06.i.i.i.i, 1
-  %exitcond.not.i.i.i.i = icmp eq i64 %381, %206
+"$Scheduler.chunk_of.exit.i.i.i.i":               ; preds = %then5.i.i.i.i.i, %merge.i.i.i52.i.i, %else.i.i.i50.i.i, %"$Sequence.sits_out.exit.i.i.i55.i.i"
+  %common.ret.op.i.i14.i.i.i = phi i32 [ %352, %then5.i.i.i.i.i ], [ 0, %"$Sequence.sits_out.exit.i.i.i55.i.i" ], [ 1, %else.i.i.i50.i.i ], [ %349, %merge.i.i.i52.i.i ]
+  %353 = add i32 %common.ret.op.i.i14.i.i.i, %planned.05.i.i.i.i
+  %354 = add nuw nsw i64 %i.06.i.i.i.i, 1
+  %exitcond.not.i.i.i.i = icmp eq i64 %354, %206
   br i1 %exitcond.not.i.i.i.i, label %"$Scheduler.planned_tokens.exit.i.i.i", label %forbody.i.i.i.i
 
 "$Scheduler.planned_tokens.exit.i.i.i":           ; preds = %"$Scheduler.chunk_of.exit.i.i.i.i", %"$Scheduler.most_step_tokens.exit.i.i.i"
-  %planned.0.lcssa.i.i.i.i = phi i32 [ 0, %"$Scheduler.most_step_tokens.exit.i.i.i" ], [ %380, %"$Scheduler.chunk_of.exit.i.i.i.i" ]
-  %382 = getelementptr i8, ptr %0, i64 1984
-  %383 = getelementptr i8, ptr %0, i64 1992
-  %384 = load i64, ptr %383, align 8
-  %385 = icmp sgt i64 %384, 0
-  br i1 %385, label %and.lhs.true1.lr.ph.i.i.i, label %merge1.i.i
+  %planned.0.lcssa.i.i.i.i = phi i32 [ 0, %"$Scheduler.most_step_tokens.exit.i.i.i" ], [ %353, %"$Scheduler.chunk_of.exit.i.i.i.i" ]
+  %355 = getelementptr i8, ptr %0, i64 1568
+  %356 = getelementptr i8, ptr %0, i64 1576
+  %357 = load i64, ptr %356, align 8
+  %358 = icmp sgt i64 %357, 0
+  br i1 %358, label %and.lhs.true1.lr.ph.i.i.i, label %merge1.i.i
 
 and.lhs.true1.lr.ph.i.i.i:                        ; preds = %"$Scheduler.planned_tokens.exit.i.i.i"
-  %386 = call i32 @llvm.smin.i32(i32 %planned.0.lcssa.i.i.i.i, i32 %common.ret.op.i.i33.i.i)
-  %387 = getelementptr i8, ptr %0, i64 2184
-  %388 = getelementptr i8, ptr %0, i64 1760
-  %389 = getelementptr i8, ptr %0, i64 1808
-  %390 = getelementptr i8, ptr %0, i64 936
-  %391 = getelementptr i8, ptr %0, i64 916
-  %392 = getelementptr i8, ptr %0, i64 1824
-  %393 = getelementptr i8, ptr %0, i64 1768
-  %394 = getelementptr i8, ptr %0, i64 1800
-  %395 = getelementptr i8, ptr %0, i64 1784
-  %396 = getelementptr i8, ptr %0, i64 1848
-  %397 = getelementptr i8, ptr %0, i64 1832
-  %398 = getelementptr i8, ptr %0, i64 1772
-  %399 = getelementptr i8, ptr %0, i64 1780
-  %400 = getelementptr i8, ptr %0, i64 2176
-  %401 = getelementptr i8, ptr %0, i64 2304
-  %402 = getelementptr i8, ptr %0, i64 2128
-  %403 = getelementptr i8, ptr %0, i64 2136
-  %404 = getelementptr i8, ptr %0, i64 2152
-  %405 = getelementptr i8, ptr %0, i64 2160
-  %406 = getelementptr i8, ptr %0, i64 2008
-  %407 = getelementptr i8, ptr %0, i64 1788
-  %408 = getelementptr i8, ptr %0, i64 1792
-  %409 = getelementptr i8, ptr %0, i64 1776
-  %410 = getelementptr i8, ptr %0, i64 2296
-  %411 = getelementptr i8, ptr %0, i64 2300
-  %412 = getelementptr i8, ptr %0, i64 2344
-  %413 = getelementptr i8, ptr %0, i64 1840
-  %414 = getelementptr i8, ptr %0, i64 928
+  %359 = call i32 @llvm.smin.i32(i32 %planned.0.lcssa.i.i.i.i, i32 %common.ret.op.i.i33.i.i)
+  %360 = getelementptr i8, ptr %0, i64 1768
+  %361 = getelementptr i8, ptr %0, i64 1344
+  %362 = getelementptr i8, ptr %0, i64 1392
+  %363 = getelementptr i8, ptr %0, i64 728
+  %364 = getelementptr i8, ptr %0, i64 708
+  %365 = getelementptr i8, ptr %0, i64 1408
+  %366 = getelementptr i8, ptr %0, i64 1352
+  %367 = getelementptr i8, ptr %0, i64 1384
+  %368 = getelementptr i8, ptr %0, i64 1368
+  %369 = getelementptr i8, ptr %0, i64 1432
+  %370 = getelementptr i8, ptr %0, i64 1416
+  %371 = getelementptr i8, ptr %0, i64 1356
+  %372 = getelementptr i8, ptr %0, i64 1364
+  %373 = getelementptr i8, ptr %0, i64 1760
+  %374 = getelementptr i8, ptr %0, i64 1888
+  %375 = getelementptr i8, ptr %0, i64 1712
+  %376 = getelementptr i8, ptr %0, i64 1720
+  %377 = getelementptr i8, ptr %0, i64 1736
+  %378 = getelementptr i8, ptr %0, i64 1744
+  %379 = getelementptr i8, ptr %0, i64 1592
+  %380 = getelementptr i8, ptr %0, i64 1372
+  %381 = getelementptr i8, ptr %0, i64 1376
+  %382 = getelementptr i8, ptr %0, i64 1360
+  %383 = getelementptr i8, ptr %0, i64 1880
+  %384 = getelementptr i8, ptr %0, i64 1884
+  %385 = getelementptr i8, ptr %0, i64 1928
+  %386 = getelementptr i8, ptr %0, i64 1424
+  %387 = getelementptr i8, ptr %0, i64 720
   br label %and.lhs.true1.i.i.i
 
 whilebody.i34.i.i:                                ; preds = %and.lhs.true1.i.i.i
-  %415 = load ptr, ptr %382, align 8
-  %416 = load ptr, ptr %415, align 8
-  %417 = getelementptr i8, ptr %416, i64 104
-  %418 = load i64, ptr %417, align 8
-  %419 = load i64, ptr %389, align 8
-  %420 = icmp eq i64 %418, %419
-  br i1 %420, label %merge1.i.i, label %merge.i15.i.i.i
+  %388 = load ptr, ptr %355, align 8
+  %389 = load ptr, ptr %388, align 8
+  %390 = getelementptr i8, ptr %389, i64 104
+  %391 = load i64, ptr %390, align 8
+  %392 = load i64, ptr %362, align 8
+  %393 = icmp eq i64 %391, %392
+  br i1 %393, label %merge1.i.i, label %merge.i.i35.i.i
 
-merge.i15.i.i.i:                                  ; preds = %whilebody.i34.i.i
-  %421 = getelementptr i8, ptr %416, i64 80
-  %422 = load ptr, ptr %421, align 8
-  %423 = load i8, ptr %390, align 1
-  %424 = trunc i8 %423 to i1
-  br i1 %424, label %or.lhs.false.i.i.i50.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i"
+merge.i.i35.i.i:                                  ; preds = %whilebody.i34.i.i
+  %394 = getelementptr i8, ptr %389, i64 80
+  %395 = load ptr, ptr %394, align 8
+  %396 = load i8, ptr %363, align 1
+  %397 = trunc i8 %396 to i1
+  br i1 %397, label %or.lhs.false.i.i24.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i"
 
-or.lhs.false.i.i.i50.i.i:                         ; preds = %merge.i15.i.i.i
-  %425 = getelementptr i8, ptr %416, i64 12
-  %426 = load i32, ptr %425, align 4
-  %427 = icmp eq i32 %426, 2
-  br i1 %427, label %and.lhs.true.i.i.i.i.i, label %merge.i.i24.i.i.i
+or.lhs.false.i.i24.i.i.i:                         ; preds = %merge.i.i35.i.i
+  %398 = getelementptr i8, ptr %389, i64 12
+  %399 = load i32, ptr %398, align 4
+  %400 = icmp eq i32 %399, 2
+  br i1 %400, label %and.lhs.true.i.i28.i.i.i, label %merge.i.i25.i.i.i
 
-and.lhs.true.i.i.i.i.i:                           ; preds = %or.lhs.false.i.i.i50.i.i
-  %428 = getelementptr i8, ptr %416, i64 52
-  %429 = load i32, ptr %428, align 4
-  %430 = icmp sgt i32 %429, 0
-  br i1 %430, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %merge.i.i24.i.i.i
+and.lhs.true.i.i28.i.i.i:                         ; preds = %or.lhs.false.i.i24.i.i.i
+  %401 = getelementptr i8, ptr %389, i64 52
+  %402 = load i32, ptr %401, align 4
+  %403 = icmp sgt i32 %402, 0
+  br i1 %403, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %merge.i.i25.i.i.i
 
-merge.i.i24.i.i.i:                                ; preds = %and.lhs.true.i.i.i.i.i, %or.lhs.false.i.i.i50.i.i
-  %431 = load i32, ptr %391, align 4
-  %432 = getelementptr i8, ptr %416, i64 40
-  %433 = load i32, ptr %432, align 4
-  %434 = add i32 %433, -1
-  %435 = sdiv i32 %434, %431
-  %436 = icmp sgt i32 %435, 0
-  br i1 %436, label %forbody.lr.ph.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i"
+merge.i.i25.i.i.i:                                ; preds = %and.lhs.true.i.i28.i.i.i, %or.lhs.false.i.i24.i.i.i
+  %404 = load i32, ptr %364, align 4
+  %405 = getelementptr i8, ptr %389, i64 40
+  %406 = load i32, ptr %405, align 4
+  %407 = add i32 %406, -1
+  %408 = sdiv i32 %407, %404
+  %409 = icmp sgt i32 %408, 0
+  br i1 %409, label %forbody.lr.ph.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i"
 
-forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i24.i.i.i
-  %437 = getelementptr i8, ptr %416, i64 16
-  %wide.trip.count.i.i.i.i.i = zext nneg i32 %435 to i64
+forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i25.i.i.i
+  %410 = getelementptr i8, ptr %389, i64 16
+  %wide.trip.count.i.i.i.i.i = zext nneg i32 %408 to i64
   br label %forbody.i.i.i.i.i
 
 forbody.i.i.i.i.i:                                ; preds = %merge2.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i
   %indvars.iv.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i, %merge2.i.i.i.i.i ]
   %parent.024.i.i.i.i.i = phi i32 [ -1, %forbody.lr.ph.i.i.i.i.i ], [ %page.020.i.i.i.i.i.i.i, %merge2.i.i.i.i.i ]
-  %438 = load ptr, ptr %437, align 8
-  %439 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i to i32
-  %440 = mul i32 %431, %439
-  %441 = sext i32 %440 to i64
-  %442 = getelementptr i32, ptr %438, i64 %441
-  %.not.i.i.i.i25.i.i.i = icmp eq i32 %parent.024.i.i.i.i.i, -1
-  br i1 %.not.i.i.i.i25.i.i.i, label %merge.i.i.i.i.i.i.i, label %then.i.i.i.i.i.i.i
+  %411 = load ptr, ptr %410, align 8
+  %412 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i to i32
+  %413 = mul i32 %404, %412
+  %414 = sext i32 %413 to i64
+  %415 = getelementptr i32, ptr %411, i64 %414
+  %.not.i.i.i.i26.i.i.i = icmp eq i32 %parent.024.i.i.i.i.i, -1
+  br i1 %.not.i.i.i.i26.i.i.i, label %merge.i.i.i.i.i.i.i, label %then.i.i.i.i.i.i.i
 
 then.i.i.i.i.i.i.i:                               ; preds = %forbody.i.i.i.i.i
-  %.val.i.i.i.i26.i.i.i = load ptr, ptr %392, align 8
-  %443 = sext i32 %parent.024.i.i.i.i.i to i64
-  %444 = getelementptr %10, ptr %.val.i.i.i.i26.i.i.i, i64 %443, i32 8
-  %445 = load i64, ptr %444, align 8
+  %.val.i.i.i.i27.i.i.i = load ptr, ptr %365, align 8
+  %416 = sext i32 %parent.024.i.i.i.i.i to i64
+  %417 = getelementptr %10, ptr %.val.i.i.i.i27.i.i.i, i64 %416, i32 8
+  %418 = load i64, ptr %417, align 8
   br label %merge.i.i.i.i.i.i.i
 
 merge.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i.i.i, %forbody.i.i.i.i.i
-  %hash.0.i.i.i.i.i.i.i = phi i64 [ %445, %then.i.i.i.i.i.i.i ], [ 2611923443488327891, %forbody.i.i.i.i.i ]
-  %446 = load i32, ptr %393, align 4
-  %447 = icmp sgt i32 %446, 0
-  br i1 %447, label %forbody.preheader.i.i.i.i.i.i.i, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
+  %hash.0.i.i.i.i.i.i.i = phi i64 [ %418, %then.i.i.i.i.i.i.i ], [ 2611923443488327891, %forbody.i.i.i.i.i ]
+  %419 = load i32, ptr %366, align 4
+  %420 = icmp sgt i32 %419, 0
+  br i1 %420, label %forbody.preheader.i.i.i.i.i.i.i, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
 
 forbody.preheader.i.i.i.i.i.i.i:                  ; preds = %merge.i.i.i.i.i.i.i
-  %wide.trip.count.i.i.i.i.i.i.i = zext nneg i32 %446 to i64
+  %wide.trip.count.i.i.i.i.i.i.i = zext nneg i32 %419 to i64
   %xtraiter = and i64 %wide.trip.count.i.i.i.i.i.i.i, 7
-  %448 = icmp ult i32 %446, 8
-  br i1 %448, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.i.i.i.i.i.new
+  %421 = icmp ult i32 %419, 8
+  br i1 %421, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.i.i.i.i.i.new
 
 forbody.preheader.i.i.i.i.i.i.i.new:              ; preds = %forbody.preheader.i.i.i.i.i.i.i
   %unroll_iter = and i64 %wide.trip.count.i.i.i.i.i.i.i, 2147483640
@@ -52240,2049 +52194,1720 @@ forbody.preheader.i.i.i.i.i.i.i.new:              ; preds = %forbody.preheader.i
 
 forbody.i.i.i.i.i.i.i:                            ; preds = %forbody.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i.new
   %indvars.iv.i.i.i.i.i.i.i = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %indvars.iv.next.i.i.i.i.i.i.i.7, %forbody.i.i.i.i.i.i.i ]
-  %hash.19.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %504, %forbody.i.i.i.i.i.i.i ]
+  %hash.19.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %477, %forbody.i.i.i.i.i.i.i ]
   %niter = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %niter.next.7, %forbody.i.i.i.i.i.i.i ]
-  %449 = getelementptr i32, ptr %442, i64 %indvars.iv.i.i.i.i.i.i.i
+  %422 = getelementptr i32, ptr %415, i64 %indvars.iv.i.i.i.i.i.i.i
+  %423 = load i32, ptr %422, align 4
+  %424 = zext i32 %423 to i64
+  %425 = xor i64 %hash.19.i.i.i.i.i.i.i, %424
+  %426 = mul i64 %425, -7046029254386353131
+  %427 = lshr i64 %426, 32
+  %indvars.iv.next.i.i.i.i.i.i.i = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 1
+  %428 = getelementptr i32, ptr %415, i64 %indvars.iv.next.i.i.i.i.i.i.i
+  %429 = load i32, ptr %428, align 4
+  %430 = zext i32 %429 to i64
+  %431 = xor i64 %427, %430
+  %432 = xor i64 %431, %426
+  %433 = mul i64 %432, -7046029254386353131
+  %434 = lshr i64 %433, 32
+  %indvars.iv.next.i.i.i.i.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 2
+  %435 = getelementptr i32, ptr %415, i64 %indvars.iv.next.i.i.i.i.i.i.i.1
+  %436 = load i32, ptr %435, align 4
+  %437 = zext i32 %436 to i64
+  %438 = xor i64 %434, %437
+  %439 = xor i64 %438, %433
+  %440 = mul i64 %439, -7046029254386353131
+  %441 = lshr i64 %440, 32
+  %indvars.iv.next.i.i.i.i.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 3
+  %442 = getelementptr i32, ptr %415, i64 %indvars.iv.next.i.i.i.i.i.i.i.2
+  %443 = load i32, ptr %442, align 4
+  %444 = zext i32 %443 to i64
+  %445 = xor i64 %441, %444
+  %446 = xor i64 %445, %440
+  %447 = mul i64 %446, -7046029254386353131
+  %448 = lshr i64 %447, 32
+  %indvars.iv.next.i.i.i.i.i.i.i.3 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 4
+  %449 = getelementptr i32, ptr %415, i64 %indvars.iv.next.i.i.i.i.i.i.i.3
   %450 = load i32, ptr %449, align 4
   %451 = zext i32 %450 to i64
-  %452 = xor i64 %hash.19.i.i.i.i.i.i.i, %451
-  %453 = mul i64 %452, -7046029254386353131
-  %454 = lshr i64 %453, 32
-  %indvars.iv.next.i.i.i.i.i.i.i = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 1
-  %455 = getelementptr i32, ptr %442, i64 %indvars.iv.next.i.i.i.i.i.i.i
-  %456 = load i32, ptr %455, align 4
-  %457 = zext i32 %456 to i64
-  %458 = xor i64 %454, %457
-  %459 = xor i64 %458, %453
-  %460 = mul i64 %459, -7046029254386353131
-  %461 = lshr i64 %460, 32
-  %indvars.iv.next.i.i.i.i.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 2
-  %462 = getelementptr i32, ptr %442, i64 %indvars.iv.next.i.i.i.i.i.i.i.1
-  %463 = load i32, ptr %462, align 4
-  %464 = zext i32 %463 to i64
-  %465 = xor i64 %461, %464
-  %466 = xor i64 %465, %460
-  %467 = mul i64 %466, -7046029254386353131
-  %468 = lshr i64 %467, 32
-  %indvars.iv.next.i.i.i.i.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 3
-  %469 = getelementptr i32, ptr %442, i64 %indvars.iv.next.i.i.i.i.i.i.i.2
-  %470 = load i32, ptr %469, align 4
-  %471 = zext i32 %470 to i64
-  %472 = xor i64 %468, %471
-  %473 = xor i64 %472, %467
-  %474 = mul i64 %473, -7046029254386353131
-  %475 = lshr i64 %474, 32
-  %indvars.iv.next.i.i.i.i.i.i.i.3 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 4
-  %476 = getelementptr i32, ptr %442, i64 %indvars.iv.next.i.i.i.i.i.i.i.3
-  %477 = load i32, ptr %476, align 4
-  %478 = zext i32 %477 to i64
-  %479 = xor i64 %475, %478
-  %480 = xor i64 %479, %474
-  %481 = mul i64 %480, -7046029254386353131
-  %482 = lshr i64 %481, 32
+  %452 = xor i64 %448, %451
+  %453 = xor i64 %452, %447
+  %454 = mul i64 %453, -7046029254386353131
+  %455 = lshr i64 %454, 32
   %indvars.iv.next.i.i.i.i.i.i.i.4 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 5
-  %483 = getelementptr i32, ptr %442, i64 %indvars.iv.next.i.i.i.i.i.i.i.4
-  %484 = load i32, ptr %483, align 4
-  %485 = zext i32 %484 to i64
-  %486 = xor i64 %482, %485
-  %487 = xor i64 %486, %481
-  %488 = mul i64 %487, -7046029254386353131
-  %489 = lshr i64 %488, 32
+  %456 = getelementptr i32, ptr %415, i64 %indvars.iv.next.i.i.i.i.i.i.i.4
+  %457 = load i32, ptr %456, align 4
+  %458 = zext i32 %457 to i64
+  %459 = xor i64 %455, %458
+  %460 = xor i64 %459, %454
+  %461 = mul i64 %460, -7046029254386353131
+  %462 = lshr i64 %461, 32
   %indvars.iv.next.i.i.i.i.i.i.i.5 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 6
-  %490 = getelementptr i32, ptr %442, i64 %indvars.iv.next.i.i.i.i.i.i.i.5
-  %491 = load i32, ptr %490, align 4
-  %492 = zext i32 %491 to i64
-  %493 = xor i64 %489, %492
-  %494 = xor i64 %493, %488
-  %495 = mul i64 %494, -7046029254386353131
-  %496 = lshr i64 %495, 32
+  %463 = getelementptr i32, ptr %415, i64 %indvars.iv.next.i.i.i.i.i.i.i.5
+  %464 = load i32, ptr %463, align 4
+  %465 = zext i32 %464 to i64
+  %466 = xor i64 %462, %465
+  %467 = xor i64 %466, %461
+  %468 = mul i64 %467, -7046029254386353131
+  %469 = lshr i64 %468, 32
   %indvars.iv.next.i.i.i.i.i.i.i.6 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 7
-  %497 = getelementptr i32, ptr %442, i64 %indvars.iv.next.i.i.i.i.i.i.i.6
-  %498 = load i32, ptr %497, align 4
-  %499 = zext i32 %498 to i64
-  %500 = xor i64 %496, %499
-  %501 = xor i64 %500, %495
-  %502 = mul i64 %501, -7046029254386353131
-  %503 = lshr i64 %502, 32
-  %504 = xor i64 %503, %502
+  %470 = getelementptr i32, ptr %415, i64 %indvars.iv.next.i.i.i.i.i.i.i.6
+  %471 = load i32, ptr %470, align 4
+  %472 = zext i32 %471 to i64
+  %473 = xor i64 %469, %472
+  %474 = xor i64 %473, %468
+  %475 = mul i64 %474, -7046029254386353131
+  %476 = lshr i64 %475, 32
+  %477 = xor i64 %476, %475
   %indvars.iv.next.i.i.i.i.i.i.i.7 = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i, 8
   %niter.next.7 = add i64 %niter, 8
   %niter.ncmp.7 = icmp eq i64 %niter.next.7, %unroll_iter
   br i1 %niter.ncmp.7, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i.i.i.i
 
 "$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i
-  %.lcssa.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i.i.i.i ], [ %504, %forbody.i.i.i.i.i.i.i ]
+  %.lcssa.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i.i.i.i ], [ %477, %forbody.i.i.i.i.i.i.i ]
   %indvars.iv.i.i.i.i.i.i.i.unr = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i.i.i.7, %forbody.i.i.i.i.i.i.i ]
-  %hash.19.i.i.i.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i ], [ %504, %forbody.i.i.i.i.i.i.i ]
+  %hash.19.i.i.i.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i ], [ %477, %forbody.i.i.i.i.i.i.i ]
   %lcmp.mod.not = icmp eq i64 %xtraiter, 0
   br i1 %lcmp.mod.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i.epil
 
 forbody.i.i.i.i.i.i.i.epil:                       ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i.i.i.epil
   %indvars.iv.i.i.i.i.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.i.i.i.epil, %forbody.i.i.i.i.i.i.i.epil ], [ %indvars.iv.i.i.i.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %hash.19.i.i.i.i.i.i.i.epil = phi i64 [ %511, %forbody.i.i.i.i.i.i.i.epil ], [ %hash.19.i.i.i.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %hash.19.i.i.i.i.i.i.i.epil = phi i64 [ %484, %forbody.i.i.i.i.i.i.i.epil ], [ %hash.19.i.i.i.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
   %epil.iter = phi i64 [ %epil.iter.next, %forbody.i.i.i.i.i.i.i.epil ], [ 0, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %505 = getelementptr i32, ptr %442, i64 %indvars.iv.i.i.i.i.i.i.i.epil
-  %506 = load i32, ptr %505, align 4
-  %507 = zext i32 %506 to i64
-  %508 = xor i64 %hash.19.i.i.i.i.i.i.i.epil, %507
-  %509 = mul i64 %508, -7046029254386353131
-  %510 = lshr i64 %509, 32
-  %511 = xor i64 %510, %509
+  %478 = getelementptr i32, ptr %415, i64 %indvars.iv.i.i.i.i.i.i.i.epil
+  %479 = load i32, ptr %478, align 4
+  %480 = zext i32 %479 to i64
+  %481 = xor i64 %hash.19.i.i.i.i.i.i.i.epil, %480
+  %482 = mul i64 %481, -7046029254386353131
+  %483 = lshr i64 %482, 32
+  %484 = xor i64 %483, %482
   %indvars.iv.next.i.i.i.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
   br i1 %epil.iter.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i.epil, !llvm.loop !108
 
 "$PagePool.prefix_hash.exit.i.i.i.i.i.i":         ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i.i.i.epil, %merge.i.i.i.i.i.i.i
-  %hash.1.lcssa.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i ], [ %.lcssa.ph, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %511, %forbody.i.i.i.i.i.i.i.epil ]
-  %512 = load i64, ptr %394, align 8
-  %513 = and i64 %512, %hash.1.lcssa.i.i.i.i.i.i.i
-  %.val14.i.i.i.i.i.i.i = load i32, ptr %395, align 4
-  %.val15.i.i.i.i.i.i.i = load ptr, ptr %396, align 8
-  %514 = add i32 %.val14.i.i.i.i.i.i.i, -1
-  %515 = sext i32 %514 to i64
-  %516 = and i64 %513, %515
-  %517 = getelementptr i32, ptr %.val15.i.i.i.i.i.i.i, i64 %516
-  %page.018.i.i.i.i.i.i.i = load i32, ptr %517, align 4
+  %hash.1.lcssa.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i ], [ %.lcssa.ph, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %484, %forbody.i.i.i.i.i.i.i.epil ]
+  %485 = load i64, ptr %367, align 8
+  %486 = and i64 %485, %hash.1.lcssa.i.i.i.i.i.i.i
+  %.val14.i.i.i.i.i.i.i = load i32, ptr %368, align 4
+  %.val15.i.i.i.i.i.i.i = load ptr, ptr %369, align 8
+  %487 = add i32 %.val14.i.i.i.i.i.i.i, -1
+  %488 = sext i32 %487 to i64
+  %489 = and i64 %486, %488
+  %490 = getelementptr i32, ptr %.val15.i.i.i.i.i.i.i, i64 %489
+  %page.018.i.i.i.i.i.i.i = load i32, ptr %490, align 4
   %.not19.i.i.i.i.i.i.i = icmp eq i32 %page.018.i.i.i.i.i.i.i, -1
   br i1 %.not19.i.i.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %whilebody.lr.ph.i.i.i.i.i.i.i
 
 whilebody.lr.ph.i.i.i.i.i.i.i:                    ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
-  %.val.i4.i.i.i.i.i.i = load ptr, ptr %392, align 8
-  %518 = sext i32 %446 to i64
-  %519 = shl nsw i64 %518, 2
+  %.val.i4.i.i.i.i.i.i = load ptr, ptr %365, align 8
+  %491 = sext i32 %419 to i64
+  %492 = shl nsw i64 %491, 2
   br label %whilebody.i.i.i.i.i.i.i
 
 whilebody.i.i.i.i.i.i.i:                          ; preds = %merge2.i.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i
   %page.020.i.i.i.i.i.i.i = phi i32 [ %page.018.i.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i ], [ %page.0.i.i.i.i.i.i.i, %merge2.i.i.i.i.i.i.i ]
-  %520 = sext i32 %page.020.i.i.i.i.i.i.i to i64
-  %521 = getelementptr %10, ptr %.val.i4.i.i.i.i.i.i, i64 %520
-  %522 = getelementptr i8, ptr %521, i64 32
-  %523 = load i64, ptr %522, align 8
-  %524 = icmp eq i64 %523, %513
-  br i1 %524, label %and.lhs.true3.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i
+  %493 = sext i32 %page.020.i.i.i.i.i.i.i to i64
+  %494 = getelementptr %10, ptr %.val.i4.i.i.i.i.i.i, i64 %493
+  %495 = getelementptr i8, ptr %494, i64 32
+  %496 = load i64, ptr %495, align 8
+  %497 = icmp eq i64 %496, %486
+  br i1 %497, label %and.lhs.true3.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i
 
 and.lhs.true.i.i.i.i.i.i.i:                       ; preds = %and.lhs.true3.i.i.i.i.i.i.i
-  %.val17.i.i.i.i.i.i.i = load ptr, ptr %397, align 8
-  %525 = mul nsw i64 %520, %518
-  %526 = getelementptr i32, ptr %.val17.i.i.i.i.i.i.i, i64 %525
-  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr %526, ptr readonly %442, i64 %519)
-  %527 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
-  br i1 %527, label %merge2.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i
+  %.val17.i.i.i.i.i.i.i = load ptr, ptr %370, align 8
+  %498 = mul nsw i64 %493, %491
+  %499 = getelementptr i32, ptr %.val17.i.i.i.i.i.i.i, i64 %498
+  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr %499, ptr readonly %415, i64 %492)
+  %500 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
+  br i1 %500, label %merge2.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i
 
 and.lhs.true3.i.i.i.i.i.i.i:                      ; preds = %whilebody.i.i.i.i.i.i.i
-  %528 = getelementptr i8, ptr %521, i64 8
-  %529 = load i32, ptr %528, align 4
-  %530 = icmp eq i32 %529, %parent.024.i.i.i.i.i
-  br i1 %530, label %and.lhs.true.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i
+  %501 = getelementptr i8, ptr %494, i64 8
+  %502 = load i32, ptr %501, align 4
+  %503 = icmp eq i32 %502, %parent.024.i.i.i.i.i
+  br i1 %503, label %and.lhs.true.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i
 
 merge2.i.i.i.i.i.i.i:                             ; preds = %and.lhs.true3.i.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i.i
-  %531 = getelementptr i8, ptr %521, i64 24
-  %page.0.i.i.i.i.i.i.i = load i32, ptr %531, align 4
+  %504 = getelementptr i8, ptr %494, i64 24
+  %page.0.i.i.i.i.i.i.i = load i32, ptr %504, align 4
   %.not.i5.i.i.i.i.i.i = icmp eq i32 %page.0.i.i.i.i.i.i.i, -1
   br i1 %.not.i5.i.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %whilebody.i.i.i.i.i.i.i
 
 merge2.i.i.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.i.i.i.i
-  %532 = getelementptr i32, ptr %422, i64 %indvars.iv.i.i.i.i.i
-  store i32 %page.020.i.i.i.i.i.i.i, ptr %532, align 4
+  %505 = getelementptr i32, ptr %395, i64 %indvars.iv.i.i.i.i.i
+  store i32 %page.020.i.i.i.i.i.i.i, ptr %505, align 4
   %indvars.iv.next.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i.i, %wide.trip.count.i.i.i.i.i
   br i1 %exitcond.not.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %forbody.i.i.i.i.i
 
-"$Scheduler.find_prefix.exit.i.i.i.i":            ; preds = %merge2.i.i.i.i.i, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", %merge2.i.i.i.i.i.i.i, %merge.i.i24.i.i.i, %and.lhs.true.i.i.i.i.i, %merge.i15.i.i.i
-  %common.ret.op.i.i16.i.i.i = phi i32 [ 0, %and.lhs.true.i.i.i.i.i ], [ 0, %merge.i15.i.i.i ], [ %435, %merge.i.i24.i.i.i ], [ %439, %merge2.i.i.i.i.i.i.i ], [ %439, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i" ], [ %435, %merge2.i.i.i.i.i ]
-  %533 = getelementptr i8, ptr %416, i64 24
-  %534 = load i64, ptr %533, align 8
-  %535 = trunc i64 %534 to i32
-  %.val.i17.i.i.i = load i32, ptr %391, align 4
-  %536 = add i32 %.val.i17.i.i.i, -1
-  %537 = add i32 %536, %535
-  %538 = sdiv i32 %537, %.val.i17.i.i.i
-  %539 = sub i32 %538, %common.ret.op.i.i16.i.i.i
-  %.val30.i.i.i.i = load i32, ptr %398, align 4
-  %.val31.i.i.i.i = load i32, ptr %399, align 4
-  %540 = add i32 %.val31.i.i.i.i, %.val30.i.i.i.i
-  %541 = icmp sgt i32 %common.ret.op.i.i16.i.i.i, 0
-  br i1 %541, label %forbody.lr.ph.i33.i.i.i.i, label %"$Scheduler.count_cached.exit.i.i.i.i"
+"$Scheduler.find_prefix.exit.i.i.i.i":            ; preds = %merge2.i.i.i.i.i, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", %merge2.i.i.i.i.i.i.i, %merge.i.i25.i.i.i, %and.lhs.true.i.i28.i.i.i, %merge.i.i35.i.i
+  %common.ret.op.i.i15.i.i.i = phi i32 [ 0, %and.lhs.true.i.i28.i.i.i ], [ 0, %merge.i.i35.i.i ], [ %408, %merge.i.i25.i.i.i ], [ %412, %merge2.i.i.i.i.i.i.i ], [ %412, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i" ], [ %408, %merge2.i.i.i.i.i ]
+  %506 = getelementptr i8, ptr %389, i64 24
+  %507 = load i64, ptr %506, align 8
+  %508 = trunc i64 %507 to i32
+  %.val.i16.i.i.i = load i32, ptr %364, align 4
+  %509 = add i32 %.val.i16.i.i.i, -1
+  %510 = add i32 %509, %508
+  %511 = sdiv i32 %510, %.val.i16.i.i.i
+  %512 = sub i32 %511, %common.ret.op.i.i15.i.i.i
+  %.val30.i.i.i.i = load i32, ptr %371, align 4
+  %.val31.i.i.i.i = load i32, ptr %372, align 4
+  %513 = add i32 %.val31.i.i.i.i, %.val30.i.i.i.i
+  %514 = icmp sgt i32 %common.ret.op.i.i15.i.i.i, 0
+  br i1 %514, label %forbody.lr.ph.i33.i.i.i.i, label %"$Scheduler.count_cached.exit.i.i.i.i"
 
 forbody.lr.ph.i33.i.i.i.i:                        ; preds = %"$Scheduler.find_prefix.exit.i.i.i.i"
-  %.val.i.i23.i.i.i = load ptr, ptr %392, align 8
-  %wide.trip.count.i34.i.i.i.i = zext nneg i32 %common.ret.op.i.i16.i.i.i to i64
-  %xtraiter139 = and i64 %wide.trip.count.i34.i.i.i.i, 3
-  %542 = icmp ult i32 %common.ret.op.i.i16.i.i.i, 4
-  br i1 %542, label %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i33.i.i.i.i.new
+  %.val.i.i23.i.i.i = load ptr, ptr %365, align 8
+  %wide.trip.count.i34.i.i.i.i = zext nneg i32 %common.ret.op.i.i15.i.i.i to i64
+  %xtraiter104 = and i64 %wide.trip.count.i34.i.i.i.i, 3
+  %515 = icmp ult i32 %common.ret.op.i.i15.i.i.i, 4
+  br i1 %515, label %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i33.i.i.i.i.new
 
 forbody.lr.ph.i33.i.i.i.i.new:                    ; preds = %forbody.lr.ph.i33.i.i.i.i
-  %unroll_iter143 = and i64 %wide.trip.count.i34.i.i.i.i, 2147483644
+  %unroll_iter108 = and i64 %wide.trip.count.i34.i.i.i.i, 2147483644
   br label %forbody.i35.i.i.i.i
 
 forbody.i35.i.i.i.i:                              ; preds = %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3", %forbody.lr.ph.i33.i.i.i.i.new
   %indvars.iv.i36.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i33.i.i.i.i.new ], [ %indvars.iv.next.i37.i.i.i.i.3, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
-  %count.05.i.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i33.i.i.i.i.new ], [ %586, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
-  %niter144 = phi i64 [ 0, %forbody.lr.ph.i33.i.i.i.i.new ], [ %niter144.next.3, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
-  %543 = getelementptr i32, ptr %422, i64 %indvars.iv.i36.i.i.i.i
-  %544 = load i32, ptr %543, align 4
-  %545 = sext i32 %544 to i64
-  %546 = getelementptr %10, ptr %.val.i.i23.i.i.i, i64 %545
-  %547 = getelementptr i8, ptr %546, i64 4
-  %548 = load i8, ptr %547, align 1
-  %549 = trunc i8 %548 to i1
-  br i1 %549, label %"$PagePool.is_cached.exit.i.i.i.i.i", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i"
+  %count.05.i.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i33.i.i.i.i.new ], [ %559, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
+  %niter109 = phi i64 [ 0, %forbody.lr.ph.i33.i.i.i.i.new ], [ %niter109.next.3, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
+  %516 = getelementptr i32, ptr %395, i64 %indvars.iv.i36.i.i.i.i
+  %517 = load i32, ptr %516, align 4
+  %518 = sext i32 %517 to i64
+  %519 = getelementptr %10, ptr %.val.i.i23.i.i.i, i64 %518
+  %520 = getelementptr i8, ptr %519, i64 4
+  %521 = load i8, ptr %520, align 1
+  %522 = trunc i8 %521 to i1
+  br i1 %522, label %"$PagePool.is_cached.exit.i.i.i.i.i", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i"
 
 "$PagePool.is_cached.exit.i.i.i.i.i":             ; preds = %forbody.i35.i.i.i.i
-  %550 = load i32, ptr %546, align 4
-  %.fr.i.i.i.i.i = freeze i32 %550
-  %551 = icmp eq i32 %.fr.i.i.i.i.i, 0
-  %552 = zext i1 %551 to i32
-  %spec.select.i.i.i.i.i = add i32 %count.05.i.i.i.i.i, %552
+  %523 = load i32, ptr %519, align 4
+  %.fr.i.i.i.i.i = freeze i32 %523
+  %524 = icmp eq i32 %.fr.i.i.i.i.i, 0
+  %525 = zext i1 %524 to i32
+  %spec.select.i.i.i.i.i = add i32 %count.05.i.i.i.i.i, %525
   br label %"$PagePool.is_cached.exit.thread.i.i.i.i.i"
 
 "$PagePool.is_cached.exit.thread.i.i.i.i.i":      ; preds = %"$PagePool.is_cached.exit.i.i.i.i.i", %forbody.i35.i.i.i.i
-  %553 = phi i32 [ %count.05.i.i.i.i.i, %forbody.i35.i.i.i.i ], [ %spec.select.i.i.i.i.i, %"$PagePool.is_cached.exit.i.i.i.i.i" ]
+  %526 = phi i32 [ %count.05.i.i.i.i.i, %forbody.i35.i.i.i.i ], [ %spec.select.i.i.i.i.i, %"$PagePool.is_cached.exit.i.i.i.i.i" ]
   %indvars.iv.next.i37.i.i.i.i = or disjoint i64 %indvars.iv.i36.i.i.i.i, 1
-  %554 = getelementptr i32, ptr %422, i64 %indvars.iv.next.i37.i.i.i.i
-  %555 = load i32, ptr %554, align 4
-  %556 = sext i32 %555 to i64
-  %557 = getelementptr %10, ptr %.val.i.i23.i.i.i, i64 %556
-  %558 = getelementptr i8, ptr %557, i64 4
-  %559 = load i8, ptr %558, align 1
-  %560 = trunc i8 %559 to i1
-  br i1 %560, label %"$PagePool.is_cached.exit.i.i.i.i.i.1", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.1"
+  %527 = getelementptr i32, ptr %395, i64 %indvars.iv.next.i37.i.i.i.i
+  %528 = load i32, ptr %527, align 4
+  %529 = sext i32 %528 to i64
+  %530 = getelementptr %10, ptr %.val.i.i23.i.i.i, i64 %529
+  %531 = getelementptr i8, ptr %530, i64 4
+  %532 = load i8, ptr %531, align 1
+  %533 = trunc i8 %532 to i1
+  br i1 %533, label %"$PagePool.is_cached.exit.i.i.i.i.i.1", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.1"
 
 "$PagePool.is_cached.exit.i.i.i.i.i.1":           ; preds = %"$PagePool.is_cached.exit.thread.i.i.i.i.i"
-  %561 = load i32, ptr %557, align 4
-  %.fr.i.i.i.i.i.1 = freeze i32 %561
-  %562 = icmp eq i32 %.fr.i.i.i.i.i.1, 0
-  %563 = zext i1 %562 to i32
-  %spec.select.i.i.i.i.i.1 = add i32 %553, %563
+  %534 = load i32, ptr %530, align 4
+  %.fr.i.i.i.i.i.1 = freeze i32 %534
+  %535 = icmp eq i32 %.fr.i.i.i.i.i.1, 0
+  %536 = zext i1 %535 to i32
+  %spec.select.i.i.i.i.i.1 = add i32 %526, %536
   br label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.1"
 
 "$PagePool.is_cached.exit.thread.i.i.i.i.i.1":    ; preds = %"$PagePool.is_cached.exit.i.i.i.i.i.1", %"$PagePool.is_cached.exit.thread.i.i.i.i.i"
-  %564 = phi i32 [ %553, %"$PagePool.is_cached.exit.thread.i.i.i.i.i" ], [ %spec.select.i.i.i.i.i.1, %"$PagePool.is_cached.exit.i.i.i.i.i.1" ]
+  %537 = phi i32 [ %526, %"$PagePool.is_cached.exit.thread.i.i.i.i.i" ], [ %spec.select.i.i.i.i.i.1, %"$PagePool.is_cached.exit.i.i.i.i.i.1" ]
   %indvars.iv.next.i37.i.i.i.i.1 = or disjoint i64 %indvars.iv.i36.i.i.i.i, 2
-  %565 = getelementptr i32, ptr %422, i64 %indvars.iv.next.i37.i.i.i.i.1
-  %566 = load i32, ptr %565, align 4
-  %567 = sext i32 %566 to i64
-  %568 = getelementptr %10, ptr %.val.i.i23.i.i.i, i64 %567
-  %569 = getelementptr i8, ptr %568, i64 4
-  %570 = load i8, ptr %569, align 1
-  %571 = trunc i8 %570 to i1
-  br i1 %571, label %"$PagePool.is_cached.exit.i.i.i.i.i.2", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.2"
+  %538 = getelementptr i32, ptr %395, i64 %indvars.iv.next.i37.i.i.i.i.1
+  %539 = load i32, ptr %538, align 4
+  %540 = sext i32 %539 to i64
+  %541 = getelementptr %10, ptr %.val.i.i23.i.i.i, i64 %540
+  %542 = getelementptr i8, ptr %541, i64 4
+  %543 = load i8, ptr %542, align 1
+  %544 = trunc i8 %543 to i1
+  br i1 %544, label %"$PagePool.is_cached.exit.i.i.i.i.i.2", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.2"
 
 "$PagePool.is_cached.exit.i.i.i.i.i.2":           ; preds = %"$PagePool.is_cached.exit.thread.i.i.i.i.i.1"
-  %572 = load i32, ptr %568, align 4
-  %.fr.i.i.i.i.i.2 = freeze i32 %572
-  %573 = icmp eq i32 %.fr.i.i.i.i.i.2, 0
-  %574 = zext i1 %573 to i32
-  %spec.select.i.i.i.i.i.2 = add i32 %564, %574
+  %545 = load i32, ptr %541, align 4
+  %.fr.i.i.i.i.i.2 = freeze i32 %545
+  %546 = icmp eq i32 %.fr.i.i.i.i.i.2, 0
+  %547 = zext i1 %546 to i32
+  %spec.select.i.i.i.i.i.2 = add i32 %537, %547
   br label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.2"
 
 "$PagePool.is_cached.exit.thread.i.i.i.i.i.2":    ; preds = %"$PagePool.is_cached.exit.i.i.i.i.i.2", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.1"
-  %575 = phi i32 [ %564, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.1" ], [ %spec.select.i.i.i.i.i.2, %"$PagePool.is_cached.exit.i.i.i.i.i.2" ]
+  %548 = phi i32 [ %537, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.1" ], [ %spec.select.i.i.i.i.i.2, %"$PagePool.is_cached.exit.i.i.i.i.i.2" ]
   %indvars.iv.next.i37.i.i.i.i.2 = or disjoint i64 %indvars.iv.i36.i.i.i.i, 3
-  %576 = getelementptr i32, ptr %422, i64 %indvars.iv.next.i37.i.i.i.i.2
-  %577 = load i32, ptr %576, align 4
-  %578 = sext i32 %577 to i64
-  %579 = getelementptr %10, ptr %.val.i.i23.i.i.i, i64 %578
-  %580 = getelementptr i8, ptr %579, i64 4
-  %581 = load i8, ptr %580, align 1
-  %582 = trunc i8 %581 to i1
-  br i1 %582, label %"$PagePool.is_cached.exit.i.i.i.i.i.3", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3"
+  %549 = getelementptr i32, ptr %395, i64 %indvars.iv.next.i37.i.i.i.i.2
+  %550 = load i32, ptr %549, align 4
+  %551 = sext i32 %550 to i64
+  %552 = getelementptr %10, ptr %.val.i.i23.i.i.i, i64 %551
+  %553 = getelementptr i8, ptr %552, i64 4
+  %554 = load i8, ptr %553, align 1
+  %555 = trunc i8 %554 to i1
+  br i1 %555, label %"$PagePool.is_cached.exit.i.i.i.i.i.3", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3"
 
 "$PagePool.is_cached.exit.i.i.i.i.i.3":           ; preds = %"$PagePool.is_cached.exit.thread.i.i.i.i.i.2"
-  %583 = load i32, ptr %579, align 4
-  %.fr.i.i.i.i.i.3 = freeze i32 %583
-  %584 = icmp eq i32 %.fr.i.i.i.i.i.3, 0
-  %585 = zext i1 %584 to i32
-  %spec.select.i.i.i.i.i.3 = add i32 %575, %585
+  %556 = load i32, ptr %552, align 4
+  %.fr.i.i.i.i.i.3 = freeze i32 %556
+  %557 = icmp eq i32 %.fr.i.i.i.i.i.3, 0
+  %558 = zext i1 %557 to i32
+  %spec.select.i.i.i.i.i.3 = add i32 %548, %558
   br label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3"
 
 "$PagePool.is_cached.exit.thread.i.i.i.i.i.3":    ; preds = %"$PagePool.is_cached.exit.i.i.i.i.i.3", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.2"
-  %586 = phi i32 [ %575, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.2" ], [ %spec.select.i.i.i.i.i.3, %"$PagePool.is_cached.exit.i.i.i.i.i.3" ]
+  %559 = phi i32 [ %548, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.2" ], [ %spec.select.i.i.i.i.i.3, %"$PagePool.is_cached.exit.i.i.i.i.i.3" ]
   %indvars.iv.next.i37.i.i.i.i.3 = add nuw nsw i64 %indvars.iv.i36.i.i.i.i, 4
-  %niter144.next.3 = add i64 %niter144, 4
-  %niter144.ncmp.3 = icmp eq i64 %niter144.next.3, %unroll_iter143
-  br i1 %niter144.ncmp.3, label %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa", label %forbody.i35.i.i.i.i
+  %niter109.next.3 = add i64 %niter109, 4
+  %niter109.ncmp.3 = icmp eq i64 %niter109.next.3, %unroll_iter108
+  br i1 %niter109.ncmp.3, label %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa", label %forbody.i35.i.i.i.i
 
 "$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa": ; preds = %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3", %forbody.lr.ph.i33.i.i.i.i
-  %.lcssa130.ph = phi i32 [ poison, %forbody.lr.ph.i33.i.i.i.i ], [ %586, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
+  %.lcssa96.ph = phi i32 [ poison, %forbody.lr.ph.i33.i.i.i.i ], [ %559, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
   %indvars.iv.i36.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i33.i.i.i.i ], [ %indvars.iv.next.i37.i.i.i.i.3, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
-  %count.05.i.i.i.i.i.unr = phi i32 [ 0, %forbody.lr.ph.i33.i.i.i.i ], [ %586, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
-  %lcmp.mod141.not = icmp eq i64 %xtraiter139, 0
-  br i1 %lcmp.mod141.not, label %"$Scheduler.count_cached.exit.i.i.i.i", label %forbody.i35.i.i.i.i.epil
+  %count.05.i.i.i.i.i.unr = phi i32 [ 0, %forbody.lr.ph.i33.i.i.i.i ], [ %559, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
+  %lcmp.mod106.not = icmp eq i64 %xtraiter104, 0
+  br i1 %lcmp.mod106.not, label %"$Scheduler.count_cached.exit.i.i.i.i", label %forbody.i35.i.i.i.i.epil
 
 forbody.i35.i.i.i.i.epil:                         ; preds = %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil"
   %indvars.iv.i36.i.i.i.i.epil = phi i64 [ %indvars.iv.next.i37.i.i.i.i.epil, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ], [ %indvars.iv.i36.i.i.i.i.unr, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ]
-  %count.05.i.i.i.i.i.epil = phi i32 [ %597, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ], [ %count.05.i.i.i.i.i.unr, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ]
-  %epil.iter140 = phi i64 [ %epil.iter140.next, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ], [ 0, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ]
-  %587 = getelementptr i32, ptr %422, i64 %indvars.iv.i36.i.i.i.i.epil
-  %588 = load i32, ptr %587, align 4
-  %589 = sext i32 %588 to i64
-  %590 = getelementptr %10, ptr %.val.i.i23.i.i.i, i64 %589
-  %591 = getelementptr i8, ptr %590, i64 4
-  %592 = load i8, ptr %591, align 1
-  %593 = trunc i8 %592 to i1
-  br i1 %593, label %"$PagePool.is_cached.exit.i.i.i.i.i.epil", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil"
+  %count.05.i.i.i.i.i.epil = phi i32 [ %570, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ], [ %count.05.i.i.i.i.i.unr, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ]
+  %epil.iter105 = phi i64 [ %epil.iter105.next, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ], [ 0, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ]
+  %560 = getelementptr i32, ptr %395, i64 %indvars.iv.i36.i.i.i.i.epil
+  %561 = load i32, ptr %560, align 4
+  %562 = sext i32 %561 to i64
+  %563 = getelementptr %10, ptr %.val.i.i23.i.i.i, i64 %562
+  %564 = getelementptr i8, ptr %563, i64 4
+  %565 = load i8, ptr %564, align 1
+  %566 = trunc i8 %565 to i1
+  br i1 %566, label %"$PagePool.is_cached.exit.i.i.i.i.i.epil", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil"
 
 "$PagePool.is_cached.exit.i.i.i.i.i.epil":        ; preds = %forbody.i35.i.i.i.i.epil
-  %594 = load i32, ptr %590, align 4
-  %.fr.i.i.i.i.i.epil = freeze i32 %594
-  %595 = icmp eq i32 %.fr.i.i.i.i.i.epil, 0
-  %596 = zext i1 %595 to i32
-  %spec.select.i.i.i.i.i.epil = add i32 %count.05.i.i.i.i.i.epil, %596
+  %567 = load i32, ptr %563, align 4
+  %.fr.i.i.i.i.i.epil = freeze i32 %567
+  %568 = icmp eq i32 %.fr.i.i.i.i.i.epil, 0
+  %569 = zext i1 %568 to i32
+  %spec.select.i.i.i.i.i.epil = add i32 %count.05.i.i.i.i.i.epil, %569
   br label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil"
 
 "$PagePool.is_cached.exit.thread.i.i.i.i.i.epil": ; preds = %"$PagePool.is_cached.exit.i.i.i.i.i.epil", %forbody.i35.i.i.i.i.epil
-  %597 = phi i32 [ %count.05.i.i.i.i.i.epil, %forbody.i35.i.i.i.i.epil ], [ %spec.select.i.i.i.i.i.epil, %"$PagePool.is_cached.exit.i.i.i.i.i.epil" ]
+  %570 = phi i32 [ %count.05.i.i.i.i.i.epil, %forbody.i35.i.i.i.i.epil ], [ %spec.select.i.i.i.i.i.epil, %"$PagePool.is_cached.exit.i.i.i.i.i.epil" ]
   %indvars.iv.next.i37.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i36.i.i.i.i.epil, 1
-  %epil.iter140.next = add i64 %epil.iter140, 1
-  %epil.iter140.cmp.not = icmp eq i64 %epil.iter140.next, %xtraiter139
-  br i1 %epil.iter140.cmp.not, label %"$Scheduler.count_cached.exit.i.i.i.i", label %forbody.i35.i.i.i.i.epil, !llvm.loop !109
+  %epil.iter105.next = add i64 %epil.iter105, 1
+  %epil.iter105.cmp.not = icmp eq i64 %epil.iter105.next, %xtraiter104
+  br i1 %epil.iter105.cmp.not, label %"$Scheduler.count_cached.exit.i.i.i.i", label %forbody.i35.i.i.i.i.epil, !llvm.loop !109
 
 "$Scheduler.count_cached.exit.i.i.i.i":           ; preds = %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil", %"$Scheduler.find_prefix.exit.i.i.i.i"
-  %count.0.lcssa.i.i.i.i.i = phi i32 [ 0, %"$Scheduler.find_prefix.exit.i.i.i.i" ], [ %.lcssa130.ph, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ], [ %597, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ]
-  %598 = sub i32 %540, %count.0.lcssa.i.i.i.i.i
-  %599 = icmp sgt i32 %539, %598
-  br i1 %599, label %then2.i.i.i.i, label %merge1.i.i35.i.i
+  %count.0.lcssa.i.i.i.i.i = phi i32 [ 0, %"$Scheduler.find_prefix.exit.i.i.i.i" ], [ %.lcssa96.ph, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ], [ %570, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ]
+  %571 = sub i32 %513, %count.0.lcssa.i.i.i.i.i
+  %572 = icmp sgt i32 %512, %571
+  br i1 %572, label %then2.i.i.i.i, label %merge1.i.i36.i.i
 
 then2.i.i.i.i:                                    ; preds = %"$Scheduler.count_cached.exit.i.i.i.i"
-  %600 = getelementptr i8, ptr %416, i64 104
-  %601 = load i64, ptr %389, align 8
-  store i64 %601, ptr %600, align 8
+  %573 = getelementptr i8, ptr %389, i64 104
+  %574 = load i64, ptr %362, align 8
+  store i64 %574, ptr %573, align 8
   br label %merge1.i.i
 
-merge1.i.i35.i.i:                                 ; preds = %"$Scheduler.count_cached.exit.i.i.i.i"
-  %602 = load i64, ptr %387, align 8
-  %603 = add i64 %602, -1
-  store i64 %603, ptr %387, align 8
-  %604 = load ptr, ptr %400, align 8
-  %605 = getelementptr i32, ptr %604, i64 %603
-  %606 = load i32, ptr %605, align 4
-  %607 = getelementptr i8, ptr %416, i64 72
-  store i32 %606, ptr %607, align 4
-  %608 = load i64, ptr %383, align 8
-  %609 = icmp sgt i64 %608, 0
-  br i1 %609, label %forbody.lr.ph.i.i.i.i.i.i.i, label %"$remove.exit.i.i.i.i.i"
+merge1.i.i36.i.i:                                 ; preds = %"$Scheduler.count_cached.exit.i.i.i.i"
+  %575 = load i64, ptr %360, align 8
+  %576 = add i64 %575, -1
+  store i64 %576, ptr %360, align 8
+  %577 = load ptr, ptr %373, align 8
+  %578 = getelementptr i32, ptr %577, i64 %576
+  %579 = load i32, ptr %578, align 4
+  %580 = getelementptr i8, ptr %389, i64 72
+  store i32 %579, ptr %580, align 4
+  %581 = load i64, ptr %356, align 8
+  %582 = icmp sgt i64 %581, 0
+  br i1 %582, label %forbody.lr.ph.i.i.i.i.i.i.i, label %"$remove.exit.i.i.i.i.i"
 
-forbody.lr.ph.i.i.i.i.i.i.i:                      ; preds = %merge1.i.i35.i.i
-  %610 = load ptr, ptr %382, align 8
+forbody.lr.ph.i.i.i.i.i.i.i:                      ; preds = %merge1.i.i36.i.i
+  %583 = load ptr, ptr %355, align 8
   br label %forbody.i.i.i42.i.i.i.i
 
 forbody.i.i.i42.i.i.i.i:                          ; preds = %merge1.i.i.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i.i.i
-  %i.06.i.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i.i ], [ %614, %merge1.i.i.i.i.i.i.i ]
-  %611 = getelementptr ptr, ptr %610, i64 %i.06.i.i.i.i.i.i.i
-  %612 = load ptr, ptr %611, align 8
-  %613 = icmp eq ptr %612, %416
-  br i1 %613, label %merge.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i.i
+  %i.06.i.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i.i ], [ %587, %merge1.i.i.i.i.i.i.i ]
+  %584 = getelementptr ptr, ptr %583, i64 %i.06.i.i.i.i.i.i.i
+  %585 = load ptr, ptr %584, align 8
+  %586 = icmp eq ptr %585, %389
+  br i1 %586, label %merge.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i.i
 
 merge1.i.i.i.i.i.i.i:                             ; preds = %forbody.i.i.i42.i.i.i.i
-  %614 = add nuw nsw i64 %i.06.i.i.i.i.i.i.i, 1
-  %exitcond.not.i.i.i43.i.i.i.i = icmp eq i64 %614, %608
+  %587 = add nuw nsw i64 %i.06.i.i.i.i.i.i.i, 1
+  %exitcond.not.i.i.i43.i.i.i.i = icmp eq i64 %587, %581
   br i1 %exitcond.not.i.i.i43.i.i.i.i, label %"$remove.exit.i.i.i.i.i", label %forbody.i.i.i42.i.i.i.i
 
 merge.i.i.i.i.i.i:                                ; preds = %forbody.i.i.i42.i.i.i.i
-  %615 = getelementptr ptr, ptr %610, i64 %i.06.i.i.i.i.i.i.i
-  %616 = getelementptr i8, ptr %615, i64 8
-  %617 = xor i64 %i.06.i.i.i.i.i.i.i, -1
-  %618 = add nsw i64 %608, %617
-  %619 = shl i64 %618, 3
-  call void @llvm.memmove.p0.p0.i64(ptr nonnull align 1 %615, ptr align 1 %616, i64 %619, i1 false)
-  %620 = load i64, ptr %383, align 8
-  %621 = add i64 %620, -1
-  store i64 %621, ptr %383, align 8
+  %588 = getelementptr ptr, ptr %583, i64 %i.06.i.i.i.i.i.i.i
+  %589 = getelementptr i8, ptr %588, i64 8
+  %590 = xor i64 %i.06.i.i.i.i.i.i.i, -1
+  %591 = add nsw i64 %581, %590
+  %592 = shl i64 %591, 3
+  call void @llvm.memmove.p0.p0.i64(ptr nonnull align 1 %588, ptr align 1 %589, i64 %592, i1 false)
+  %593 = load i64, ptr %356, align 8
+  %594 = add i64 %593, -1
+  store i64 %594, ptr %356, align 8
   br label %"$remove.exit.i.i.i.i.i"
 
-"$remove.exit.i.i.i.i.i":                         ; preds = %merge1.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i, %merge1.i.i35.i.i
-  %622 = getelementptr i8, ptr %416, i64 12
-  %623 = load i32, ptr %622, align 4
-  %624 = icmp eq i32 %623, 2
-  br i1 %624, label %then.i.i.i49.i.i, label %merge.i39.i.i.i.i
+"$remove.exit.i.i.i.i.i":                         ; preds = %merge1.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i, %merge1.i.i36.i.i
+  %595 = getelementptr i8, ptr %389, i64 12
+  %596 = load i32, ptr %595, align 4
+  %597 = icmp eq i32 %596, 2
+  br i1 %597, label %then.i.i.i49.i.i, label %merge.i39.i.i.i.i
 
 then.i.i.i49.i.i:                                 ; preds = %"$remove.exit.i.i.i.i.i"
-  %625 = load i32, ptr %401, align 4
-  %626 = add i32 %625, -1
-  store i32 %626, ptr %401, align 4
-  %627 = getelementptr i8, ptr %416, i64 52
-  %628 = load i32, ptr %627, align 4
-  %629 = icmp sgt i32 %628, 0
-  br i1 %629, label %then2.i.i.i.i.i, label %merge.i39.i.i.i.i
+  %598 = load i32, ptr %374, align 4
+  %599 = add i32 %598, -1
+  store i32 %599, ptr %374, align 4
+  %600 = getelementptr i8, ptr %389, i64 52
+  %601 = load i32, ptr %600, align 4
+  %602 = icmp sgt i32 %601, 0
+  br i1 %602, label %then2.i.i.i.i.i, label %merge.i39.i.i.i.i
 
 then2.i.i.i.i.i:                                  ; preds = %then.i.i.i49.i.i
-  %630 = load ptr, ptr %402, align 8
-  %631 = load i64, ptr %403, align 8
-  %632 = getelementptr ptr, ptr %630, i64 %631
-  store ptr %416, ptr %632, align 8
-  %633 = load i64, ptr %403, align 8
-  %634 = add i64 %633, 1
-  store i64 %634, ptr %403, align 8
+  %603 = load ptr, ptr %375, align 8
+  %604 = load i64, ptr %376, align 8
+  %605 = getelementptr ptr, ptr %603, i64 %604
+  store ptr %389, ptr %605, align 8
+  %606 = load i64, ptr %376, align 8
+  %607 = add i64 %606, 1
+  store i64 %607, ptr %376, align 8
   br label %merge.i39.i.i.i.i
 
 merge.i39.i.i.i.i:                                ; preds = %then2.i.i.i.i.i, %then.i.i.i49.i.i, %"$remove.exit.i.i.i.i.i"
-  %635 = getelementptr i8, ptr %416, i64 160
-  %636 = load float, ptr %635, align 4
-  %637 = fcmp une float %636, 1.000000e+00
-  br i1 %637, label %then5.i.i22.i.i.i, label %or.lhs.false.i.i.i.i.i.i
+  %608 = getelementptr i8, ptr %389, i64 160
+  %609 = load float, ptr %608, align 4
+  %610 = fcmp une float %609, 1.000000e+00
+  br i1 %610, label %then5.i.i22.i.i.i, label %or.lhs.false.i.i.i.i.i.i
 
 or.lhs.false.i.i.i.i.i.i:                         ; preds = %merge.i39.i.i.i.i
-  %638 = getelementptr i8, ptr %416, i64 164
-  %639 = load float, ptr %638, align 4
-  %640 = fcmp une float %639, 0.000000e+00
-  br i1 %640, label %then5.i.i22.i.i.i, label %"$Sequence.has_penalties.exit.i.i.i.i.i"
+  %611 = getelementptr i8, ptr %389, i64 164
+  %612 = load float, ptr %611, align 4
+  %613 = fcmp une float %612, 0.000000e+00
+  br i1 %613, label %then5.i.i22.i.i.i, label %"$Sequence.has_penalties.exit.i.i.i.i.i"
 
 "$Sequence.has_penalties.exit.i.i.i.i.i":         ; preds = %or.lhs.false.i.i.i.i.i.i
-  %641 = getelementptr i8, ptr %416, i64 168
-  %642 = load float, ptr %641, align 4
-  %643 = fcmp une float %642, 0.000000e+00
-  br i1 %643, label %then5.i.i22.i.i.i, label %merge4.i.i.i.i.i
+  %614 = getelementptr i8, ptr %389, i64 168
+  %615 = load float, ptr %614, align 4
+  %616 = fcmp une float %615, 0.000000e+00
+  br i1 %616, label %then5.i.i22.i.i.i, label %merge4.i.i.i.i.i
 
 then5.i.i22.i.i.i:                                ; preds = %"$Sequence.has_penalties.exit.i.i.i.i.i", %or.lhs.false.i.i.i.i.i.i, %merge.i39.i.i.i.i
-  %644 = load ptr, ptr %404, align 8
-  %645 = load i64, ptr %405, align 8
-  %646 = getelementptr ptr, ptr %644, i64 %645
-  store ptr %416, ptr %646, align 8
-  %647 = load i64, ptr %405, align 8
-  %648 = add i64 %647, 1
-  store i64 %648, ptr %405, align 8
+  %617 = load ptr, ptr %377, align 8
+  %618 = load i64, ptr %378, align 8
+  %619 = getelementptr ptr, ptr %617, i64 %618
+  store ptr %389, ptr %619, align 8
+  %620 = load i64, ptr %378, align 8
+  %621 = add i64 %620, 1
+  store i64 %621, ptr %378, align 8
   br label %merge4.i.i.i.i.i
 
 merge4.i.i.i.i.i:                                 ; preds = %then5.i.i22.i.i.i, %"$Sequence.has_penalties.exit.i.i.i.i.i"
-  store i32 1, ptr %622, align 4
-  %649 = load ptr, ptr %406, align 8
-  %650 = load i64, ptr %13, align 8
-  %651 = getelementptr ptr, ptr %649, i64 %650
-  store ptr %416, ptr %651, align 8
-  %652 = load i64, ptr %13, align 8
-  %653 = add i64 %652, 1
-  store i64 %653, ptr %13, align 8
-  %654 = icmp sgt i64 %652, 0
-  br i1 %654, label %and.lhs.true.lr.ph.i.i.i.i.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i"
+  store i32 1, ptr %595, align 4
+  %622 = load ptr, ptr %379, align 8
+  %623 = load i64, ptr %13, align 8
+  %624 = getelementptr ptr, ptr %622, i64 %623
+  store ptr %389, ptr %624, align 8
+  %625 = load i64, ptr %13, align 8
+  %626 = add i64 %625, 1
+  store i64 %626, ptr %13, align 8
+  %627 = icmp sgt i64 %625, 0
+  br i1 %627, label %and.lhs.true.lr.ph.i.i.i.i.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i"
 
 and.lhs.true.lr.ph.i.i.i.i.i.i:                   ; preds = %merge4.i.i.i.i.i
-  %655 = getelementptr i8, ptr %416, i64 8
+  %628 = getelementptr i8, ptr %389, i64 8
   br label %and.lhs.true.i.i.i.i47.i.i
 
 whilebody.i.i.i.i48.i.i:                          ; preds = %"$Sequence.precedes.exit.i.i.i.i.i.i", %then.i.i.i41.i.i.i.i
-  %656 = getelementptr ptr, ptr %658, i64 %position.013.i.i.i.i.i.i
-  store ptr %661, ptr %656, align 8
-  %657 = icmp ugt i64 %position.013.i.i.i.i.i.i, 1
-  br i1 %657, label %and.lhs.true.i.i.i.i47.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i"
+  %629 = getelementptr ptr, ptr %631, i64 %position.013.i.i.i.i.i.i
+  store ptr %634, ptr %629, align 8
+  %630 = icmp ugt i64 %position.013.i.i.i.i.i.i, 1
+  br i1 %630, label %and.lhs.true.i.i.i.i47.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i"
 
 and.lhs.true.i.i.i.i47.i.i:                       ; preds = %whilebody.i.i.i.i48.i.i, %and.lhs.true.lr.ph.i.i.i.i.i.i
-  %position.013.i.i.i.i.i.i = phi i64 [ %652, %and.lhs.true.lr.ph.i.i.i.i.i.i ], [ %659, %whilebody.i.i.i.i48.i.i ]
-  %658 = load ptr, ptr %406, align 8
-  %659 = add nsw i64 %position.013.i.i.i.i.i.i, -1
-  %660 = getelementptr ptr, ptr %658, i64 %659
-  %661 = load ptr, ptr %660, align 8
-  %662 = load i32, ptr %655, align 4
-  %663 = getelementptr i8, ptr %661, i64 8
-  %664 = load i32, ptr %663, align 4
-  %.not.i.i.i40.i.i.i.i = icmp eq i32 %662, %664
+  %position.013.i.i.i.i.i.i = phi i64 [ %625, %and.lhs.true.lr.ph.i.i.i.i.i.i ], [ %632, %whilebody.i.i.i.i48.i.i ]
+  %631 = load ptr, ptr %379, align 8
+  %632 = add nsw i64 %position.013.i.i.i.i.i.i, -1
+  %633 = getelementptr ptr, ptr %631, i64 %632
+  %634 = load ptr, ptr %633, align 8
+  %635 = load i32, ptr %628, align 4
+  %636 = getelementptr i8, ptr %634, i64 8
+  %637 = load i32, ptr %636, align 4
+  %.not.i.i.i40.i.i.i.i = icmp eq i32 %635, %637
   br i1 %.not.i.i.i40.i.i.i.i, label %"$Sequence.precedes.exit.i.i.i.i.i.i", label %then.i.i.i41.i.i.i.i
 
 then.i.i.i41.i.i.i.i:                             ; preds = %and.lhs.true.i.i.i.i47.i.i
-  %665 = icmp sgt i32 %662, %664
-  br i1 %665, label %whilebody.i.i.i.i48.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i"
+  %638 = icmp sgt i32 %635, %637
+  br i1 %638, label %whilebody.i.i.i.i48.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i"
 
 "$Sequence.precedes.exit.i.i.i.i.i.i":            ; preds = %and.lhs.true.i.i.i.i47.i.i
-  %666 = load i64, ptr %416, align 8
-  %667 = load i64, ptr %661, align 8
-  %668 = icmp ult i64 %666, %667
-  br i1 %668, label %whilebody.i.i.i.i48.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i"
+  %639 = load i64, ptr %389, align 8
+  %640 = load i64, ptr %634, align 8
+  %641 = icmp ult i64 %639, %640
+  br i1 %641, label %whilebody.i.i.i.i48.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i"
 
 "$Scheduler.enter_running.exit.i.i.i.i":          ; preds = %"$Sequence.precedes.exit.i.i.i.i.i.i", %then.i.i.i41.i.i.i.i, %whilebody.i.i.i.i48.i.i, %merge4.i.i.i.i.i
-  %position.0.lcssa.i.i.i.i.i.i = phi i64 [ %652, %merge4.i.i.i.i.i ], [ %position.013.i.i.i.i.i.i, %then.i.i.i41.i.i.i.i ], [ %position.013.i.i.i.i.i.i, %"$Sequence.precedes.exit.i.i.i.i.i.i" ], [ 0, %whilebody.i.i.i.i48.i.i ]
-  %669 = load ptr, ptr %406, align 8
-  %670 = getelementptr ptr, ptr %669, i64 %position.0.lcssa.i.i.i.i.i.i
-  store ptr %416, ptr %670, align 8
-  br i1 %541, label %forbody.lr.ph.i44.i.i.i.i, label %merge.thread.i.i.i.i.i
+  %position.0.lcssa.i.i.i.i.i.i = phi i64 [ %625, %merge4.i.i.i.i.i ], [ %position.013.i.i.i.i.i.i, %then.i.i.i41.i.i.i.i ], [ %position.013.i.i.i.i.i.i, %"$Sequence.precedes.exit.i.i.i.i.i.i" ], [ 0, %whilebody.i.i.i.i48.i.i ]
+  %642 = load ptr, ptr %379, align 8
+  %643 = getelementptr ptr, ptr %642, i64 %position.0.lcssa.i.i.i.i.i.i
+  store ptr %389, ptr %643, align 8
+  br i1 %514, label %forbody.lr.ph.i44.i.i.i.i, label %merge.thread.i.i.i.i.i
 
 merge.thread.i.i.i.i.i:                           ; preds = %"$Scheduler.enter_running.exit.i.i.i.i"
-  %671 = getelementptr i8, ptr %416, i64 88
-  store i64 0, ptr %671, align 8
+  %644 = getelementptr i8, ptr %389, i64 88
+  store i64 0, ptr %644, align 8
   br label %"$Scheduler.adopt_prefix.exit.i.i.i.i"
 
 forbody.lr.ph.i44.i.i.i.i:                        ; preds = %"$Scheduler.enter_running.exit.i.i.i.i"
-  %wide.trip.count.i45.i.i.i.i = zext nneg i32 %common.ret.op.i.i16.i.i.i to i64
+  %wide.trip.count.i45.i.i.i.i = zext nneg i32 %common.ret.op.i.i15.i.i.i to i64
   br label %forbody.i46.i.i.i.i
 
 forbody.i46.i.i.i.i:                              ; preds = %"$PagePool.retain.exit.i.i.i.i.i", %forbody.lr.ph.i44.i.i.i.i
   %indvars.iv.i47.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i44.i.i.i.i ], [ %indvars.iv.next.i48.i.i.i.i, %"$PagePool.retain.exit.i.i.i.i.i" ]
-  %672 = getelementptr i32, ptr %422, i64 %indvars.iv.i47.i.i.i.i
-  %673 = load i32, ptr %672, align 4
-  %.val.i.i.i.i46.i.i = load ptr, ptr %392, align 8
-  %674 = sext i32 %673 to i64
-  %675 = getelementptr %10, ptr %.val.i.i.i.i46.i.i, i64 %674
-  %676 = load i32, ptr %675, align 4
-  %677 = icmp eq i32 %676, 0
-  br i1 %677, label %then.i.i.i.i.i.i, label %"$PagePool.retain.exit.i.i.i.i.i"
+  %645 = getelementptr i32, ptr %395, i64 %indvars.iv.i47.i.i.i.i
+  %646 = load i32, ptr %645, align 4
+  %.val.i.i.i.i46.i.i = load ptr, ptr %365, align 8
+  %647 = sext i32 %646 to i64
+  %648 = getelementptr %10, ptr %.val.i.i.i.i46.i.i, i64 %647
+  %649 = load i32, ptr %648, align 4
+  %650 = icmp eq i32 %649, 0
+  br i1 %650, label %then.i.i.i.i.i.i, label %"$PagePool.retain.exit.i.i.i.i.i"
 
 then.i.i.i.i.i.i:                                 ; preds = %forbody.i46.i.i.i.i
-  %678 = getelementptr i8, ptr %675, i64 16
-  %679 = load i32, ptr %678, align 4
-  %680 = icmp eq i32 %679, -1
-  %681 = getelementptr i8, ptr %675, i64 20
-  %682 = load i32, ptr %681, align 4
-  %683 = sext i32 %679 to i64
-  %684 = getelementptr %10, ptr %.val.i.i.i.i46.i.i, i64 %683, i32 6
-  %.sink.i.i.i.i.i.i.i = select i1 %680, ptr %407, ptr %684
-  store i32 %682, ptr %.sink.i.i.i.i.i.i.i, align 4
-  %685 = icmp eq i32 %682, -1
-  %686 = load i32, ptr %678, align 4
-  br i1 %685, label %"$PagePool.remove_cached.exit.i.i.i.i.i.i", label %else4.i.i.i.i.i.i.i
+  %651 = getelementptr i8, ptr %648, i64 16
+  %652 = load i32, ptr %651, align 4
+  %653 = icmp eq i32 %652, -1
+  %654 = getelementptr i8, ptr %648, i64 20
+  %655 = load i32, ptr %654, align 4
+  %656 = sext i32 %652 to i64
+  %657 = getelementptr %10, ptr %.val.i.i.i.i46.i.i, i64 %656, i32 6
+  %.sink.i.i.i.i.i.i.i = select i1 %653, ptr %380, ptr %657
+  store i32 %655, ptr %.sink.i.i.i.i.i.i.i, align 4
+  %658 = icmp eq i32 %655, -1
+  %659 = load i32, ptr %651, align 4
+  br i1 %658, label %"$PagePool.remove_cached.exit.i.i.i.i.i.i", label %else4.i.i.i.i.i.i.i
 
 else4.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i.i
-  %687 = load ptr, ptr %392, align 8
-  %688 = sext i32 %682 to i64
-  %689 = getelementptr %10, ptr %687, i64 %688, i32 5
+  %660 = load ptr, ptr %365, align 8
+  %661 = sext i32 %655 to i64
+  %662 = getelementptr %10, ptr %660, i64 %661, i32 5
   br label %"$PagePool.remove_cached.exit.i.i.i.i.i.i"
 
 "$PagePool.remove_cached.exit.i.i.i.i.i.i":       ; preds = %else4.i.i.i.i.i.i.i, %then.i.i.i.i.i.i
-  %.sink19.i.i.i.i.i.i.i = phi ptr [ %689, %else4.i.i.i.i.i.i.i ], [ %408, %then.i.i.i.i.i.i ]
-  store i32 %686, ptr %.sink19.i.i.i.i.i.i.i, align 4
-  %690 = load <2 x i32>, ptr %409, align 4
-  %691 = add <2 x i32> %690, <i32 1, i32 -1>
-  store <2 x i32> %691, ptr %409, align 4
-  %.pre.i.i.i.i.i.i = load i32, ptr %675, align 4
+  %.sink19.i.i.i.i.i.i.i = phi ptr [ %662, %else4.i.i.i.i.i.i.i ], [ %381, %then.i.i.i.i.i.i ]
+  store i32 %659, ptr %.sink19.i.i.i.i.i.i.i, align 4
+  %663 = load <2 x i32>, ptr %382, align 4
+  %664 = add <2 x i32> %663, <i32 1, i32 -1>
+  store <2 x i32> %664, ptr %382, align 4
+  %.pre.i.i.i.i.i.i = load i32, ptr %648, align 4
   br label %"$PagePool.retain.exit.i.i.i.i.i"
 
 "$PagePool.retain.exit.i.i.i.i.i":                ; preds = %"$PagePool.remove_cached.exit.i.i.i.i.i.i", %forbody.i46.i.i.i.i
-  %692 = phi i32 [ %676, %forbody.i46.i.i.i.i ], [ %.pre.i.i.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i.i.i" ]
-  %693 = add i32 %692, 1
-  store i32 %693, ptr %675, align 4
+  %665 = phi i32 [ %649, %forbody.i46.i.i.i.i ], [ %.pre.i.i.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i.i.i" ]
+  %666 = add i32 %665, 1
+  store i32 %666, ptr %648, align 4
   %indvars.iv.next.i48.i.i.i.i = add nuw nsw i64 %indvars.iv.i47.i.i.i.i, 1
   %exitcond.not.i49.i.i.i.i = icmp eq i64 %indvars.iv.next.i48.i.i.i.i, %wide.trip.count.i45.i.i.i.i
   br i1 %exitcond.not.i49.i.i.i.i, label %forbody3.lr.ph.i.i.i.i.i, label %forbody.i46.i.i.i.i
 
 forbody3.lr.ph.i.i.i.i.i:                         ; preds = %"$PagePool.retain.exit.i.i.i.i.i"
-  %694 = getelementptr i8, ptr %416, i64 88
-  store i64 0, ptr %694, align 8
+  %667 = getelementptr i8, ptr %389, i64 88
+  store i64 0, ptr %667, align 8
   br label %forbody3.i.i.i.i.i
 
 forbody3.i.i.i.i.i:                               ; preds = %forbody3.i.i.i.i.i, %forbody3.lr.ph.i.i.i.i.i
   %indvars.iv26.i.i.i.i.i = phi i64 [ 0, %forbody3.lr.ph.i.i.i.i.i ], [ %indvars.iv.next27.i.i.i.i.i, %forbody3.i.i.i.i.i ]
-  %695 = getelementptr i32, ptr %422, i64 %indvars.iv26.i.i.i.i.i
-  %696 = load i32, ptr %695, align 4
-  %697 = load ptr, ptr %421, align 8
-  %698 = load i64, ptr %694, align 8
-  %699 = getelementptr i32, ptr %697, i64 %698
-  store i32 %696, ptr %699, align 4
-  %700 = load i64, ptr %694, align 8
-  %701 = add i64 %700, 1
-  store i64 %701, ptr %694, align 8
-  %702 = load ptr, ptr %354, align 8
-  %703 = load i32, ptr %607, align 4
-  %704 = getelementptr i8, ptr %702, i64 52
-  %.val.i.i.i51.i.i.i.i = load i32, ptr %704, align 4
-  %705 = getelementptr i8, ptr %702, i64 280
-  %.val3.i.i.i.i.i.i.i = load ptr, ptr %705, align 8
-  %706 = sext i32 %703 to i64
-  %707 = sext i32 %.val.i.i.i51.i.i.i.i to i64
-  %708 = mul nsw i64 %707, %706
-  %709 = getelementptr i32, ptr %.val3.i.i.i.i.i.i.i, i64 %708
-  %sext.i.i.i.i.i.i = shl i64 %700, 32
-  %710 = ashr exact i64 %sext.i.i.i.i.i.i, 30
-  %711 = getelementptr i8, ptr %709, i64 %710
-  store i32 %696, ptr %711, align 4
-  %712 = load i32, ptr %607, align 4
-  %713 = load i32, ptr %410, align 4
-  %714 = call i32 @llvm.smin.i32(i32 %713, i32 %712)
-  store i32 %714, ptr %410, align 4
-  %715 = add i32 %712, 1
-  %716 = load i32, ptr %411, align 4
-  %717 = call i32 @llvm.smax.i32(i32 %715, i32 %716)
-  store i32 %717, ptr %411, align 4
+  %668 = getelementptr i32, ptr %395, i64 %indvars.iv26.i.i.i.i.i
+  %669 = load i32, ptr %668, align 4
+  %670 = load ptr, ptr %394, align 8
+  %671 = load i64, ptr %667, align 8
+  %672 = getelementptr i32, ptr %670, i64 %671
+  store i32 %669, ptr %672, align 4
+  %673 = load i64, ptr %667, align 8
+  %674 = add i64 %673, 1
+  store i64 %674, ptr %667, align 8
+  %675 = load ptr, ptr %327, align 8
+  %676 = load i32, ptr %580, align 4
+  %677 = getelementptr i8, ptr %675, i64 52
+  %.val.i.i.i51.i.i.i.i = load i32, ptr %677, align 4
+  %678 = getelementptr i8, ptr %675, i64 280
+  %.val3.i.i.i.i.i.i.i = load ptr, ptr %678, align 8
+  %679 = sext i32 %676 to i64
+  %680 = sext i32 %.val.i.i.i51.i.i.i.i to i64
+  %681 = mul nsw i64 %680, %679
+  %682 = getelementptr i32, ptr %.val3.i.i.i.i.i.i.i, i64 %681
+  %sext.i.i.i.i.i.i = shl i64 %673, 32
+  %683 = ashr exact i64 %sext.i.i.i.i.i.i, 30
+  %684 = getelementptr i8, ptr %682, i64 %683
+  store i32 %669, ptr %684, align 4
+  %685 = load i32, ptr %580, align 4
+  %686 = load i32, ptr %383, align 4
+  %687 = call i32 @llvm.smin.i32(i32 %686, i32 %685)
+  store i32 %687, ptr %383, align 4
+  %688 = add i32 %685, 1
+  %689 = load i32, ptr %384, align 4
+  %690 = call i32 @llvm.smax.i32(i32 %688, i32 %689)
+  store i32 %690, ptr %384, align 4
   %indvars.iv.next27.i.i.i.i.i = add nuw nsw i64 %indvars.iv26.i.i.i.i.i, 1
   %exitcond30.not.i.i.i.i.i = icmp eq i64 %indvars.iv.next27.i.i.i.i.i, %wide.trip.count.i45.i.i.i.i
   br i1 %exitcond30.not.i.i.i.i.i, label %then.i53.i.i.i.i, label %forbody3.i.i.i.i.i
 
 then.i53.i.i.i.i:                                 ; preds = %forbody3.i.i.i.i.i
-  %718 = getelementptr i8, ptr %416, i64 64
-  store i32 %common.ret.op.i.i16.i.i.i, ptr %718, align 4
-  %719 = load i32, ptr %391, align 4
-  %720 = mul i32 %719, %common.ret.op.i.i16.i.i.i
-  %721 = getelementptr i8, ptr %416, i64 52
-  store i32 %720, ptr %721, align 4
-  %722 = getelementptr i8, ptr %416, i64 68
-  store i32 %720, ptr %722, align 4
-  %723 = load i64, ptr %412, align 8
-  %724 = sext i32 %720 to i64
-  %725 = add i64 %723, %724
-  store i64 %725, ptr %412, align 8
+  %691 = getelementptr i8, ptr %389, i64 64
+  store i32 %common.ret.op.i.i15.i.i.i, ptr %691, align 4
+  %692 = load i32, ptr %364, align 4
+  %693 = mul i32 %692, %common.ret.op.i.i15.i.i.i
+  %694 = getelementptr i8, ptr %389, i64 52
+  store i32 %693, ptr %694, align 4
+  %695 = getelementptr i8, ptr %389, i64 68
+  store i32 %693, ptr %695, align 4
+  %696 = load i64, ptr %385, align 8
+  %697 = sext i32 %693 to i64
+  %698 = add i64 %696, %697
+  store i64 %698, ptr %385, align 8
   br label %"$Scheduler.adopt_prefix.exit.i.i.i.i"
 
 "$Scheduler.adopt_prefix.exit.i.i.i.i":           ; preds = %then.i53.i.i.i.i, %merge.thread.i.i.i.i.i
-  %726 = icmp sgt i32 %539, 0
-  br i1 %726, label %forbody.lr.ph.i19.i.i.i, label %merge2.i36.i.i
+  %699 = icmp sgt i32 %512, 0
+  br i1 %699, label %forbody.lr.ph.i18.i.i.i, label %merge2.i37.i.i
 
-forbody.lr.ph.i19.i.i.i:                          ; preds = %"$Scheduler.adopt_prefix.exit.i.i.i.i"
-  %727 = getelementptr i8, ptr %416, i64 88
-  br label %forbody.i20.i.i.i
+forbody.lr.ph.i18.i.i.i:                          ; preds = %"$Scheduler.adopt_prefix.exit.i.i.i.i"
+  %700 = getelementptr i8, ptr %389, i64 88
+  br label %forbody.i19.i.i.i
 
-forbody.i20.i.i.i:                                ; preds = %"$PagePool.acquire.exit.i.i42.i.i", %forbody.lr.ph.i19.i.i.i
-  %i.068.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i19.i.i.i ], [ %763, %"$PagePool.acquire.exit.i.i42.i.i" ]
-  %728 = load i32, ptr %398, align 4
-  %729 = icmp eq i32 %728, 0
-  br i1 %729, label %then.i57.i.i.i.i, label %merge.i54.i.i.i.i
+forbody.i19.i.i.i:                                ; preds = %"$PagePool.acquire.exit.i.i43.i.i", %forbody.lr.ph.i18.i.i.i
+  %i.068.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i18.i.i.i ], [ %736, %"$PagePool.acquire.exit.i.i43.i.i" ]
+  %701 = load i32, ptr %371, align 4
+  %702 = icmp eq i32 %701, 0
+  br i1 %702, label %then.i57.i.i.i.i, label %merge.i54.i.i.i.i
 
-then.i57.i.i.i.i:                                 ; preds = %forbody.i20.i.i.i
-  %730 = load i32, ptr %399, align 4
-  %731 = icmp eq i32 %730, 0
-  br i1 %731, label %"$PagePool.acquire.exit.i.i42.i.i", label %merge1.i.i.i45.i.i
+then.i57.i.i.i.i:                                 ; preds = %forbody.i19.i.i.i
+  %703 = load i32, ptr %372, align 4
+  %704 = icmp eq i32 %703, 0
+  br i1 %704, label %"$PagePool.acquire.exit.i.i43.i.i", label %merge1.i.i21.i.i.i
 
-merge1.i.i.i45.i.i:                               ; preds = %then.i57.i.i.i.i
-  call fastcc void @"$PagePool.evict_oldest"(ptr nonnull %388)
-  %.pre.i.i.i.i.i = load i32, ptr %398, align 4
+merge1.i.i21.i.i.i:                               ; preds = %then.i57.i.i.i.i
+  call fastcc void @"$PagePool.evict_oldest"(ptr nonnull %361)
+  %.pre.i.i.i.i.i = load i32, ptr %371, align 4
   br label %merge.i54.i.i.i.i
 
-merge.i54.i.i.i.i:                                ; preds = %merge1.i.i.i45.i.i, %forbody.i20.i.i.i
-  %732 = phi i32 [ %728, %forbody.i20.i.i.i ], [ %.pre.i.i.i.i.i, %merge1.i.i.i45.i.i ]
-  %733 = add i32 %732, -1
-  store i32 %733, ptr %398, align 4
-  %734 = load ptr, ptr %413, align 8
-  %735 = sext i32 %733 to i64
-  %736 = getelementptr i32, ptr %734, i64 %735
-  %737 = load i32, ptr %736, align 4
-  %.val.i55.i.i.i.i = load ptr, ptr %392, align 8
-  %738 = sext i32 %737 to i64
-  %739 = getelementptr %10, ptr %.val.i55.i.i.i.i, i64 %738
-  store i32 1, ptr %739, align 4
-  %740 = load i32, ptr %409, align 4
-  %741 = add i32 %740, 1
-  store i32 %741, ptr %409, align 4
-  br label %"$PagePool.acquire.exit.i.i42.i.i"
+merge.i54.i.i.i.i:                                ; preds = %merge1.i.i21.i.i.i, %forbody.i19.i.i.i
+  %705 = phi i32 [ %701, %forbody.i19.i.i.i ], [ %.pre.i.i.i.i.i, %merge1.i.i21.i.i.i ]
+  %706 = add i32 %705, -1
+  store i32 %706, ptr %371, align 4
+  %707 = load ptr, ptr %386, align 8
+  %708 = sext i32 %706 to i64
+  %709 = getelementptr i32, ptr %707, i64 %708
+  %710 = load i32, ptr %709, align 4
+  %.val.i55.i.i.i.i = load ptr, ptr %365, align 8
+  %711 = sext i32 %710 to i64
+  %712 = getelementptr %10, ptr %.val.i55.i.i.i.i, i64 %711
+  store i32 1, ptr %712, align 4
+  %713 = load i32, ptr %382, align 4
+  %714 = add i32 %713, 1
+  store i32 %714, ptr %382, align 4
+  br label %"$PagePool.acquire.exit.i.i43.i.i"
 
-"$PagePool.acquire.exit.i.i42.i.i":               ; preds = %merge.i54.i.i.i.i, %then.i57.i.i.i.i
-  %common.ret.op.i56.i.i.i.i = phi i32 [ %737, %merge.i54.i.i.i.i ], [ -1, %then.i57.i.i.i.i ]
-  %742 = load ptr, ptr %421, align 8
-  %743 = load i64, ptr %727, align 8
-  %744 = getelementptr i32, ptr %742, i64 %743
-  store i32 %common.ret.op.i56.i.i.i.i, ptr %744, align 4
-  %745 = load i64, ptr %727, align 8
-  %746 = add i64 %745, 1
-  store i64 %746, ptr %727, align 8
-  %747 = load ptr, ptr %354, align 8
-  %748 = load i32, ptr %607, align 4
-  %749 = getelementptr i8, ptr %747, i64 52
-  %.val.i.i58.i.i.i.i = load i32, ptr %749, align 4
-  %750 = getelementptr i8, ptr %747, i64 280
-  %.val3.i.i.i.i43.i.i = load ptr, ptr %750, align 8
-  %751 = sext i32 %748 to i64
-  %752 = sext i32 %.val.i.i58.i.i.i.i to i64
-  %753 = mul nsw i64 %752, %751
-  %754 = getelementptr i32, ptr %.val3.i.i.i.i43.i.i, i64 %753
-  %sext.i.i.i44.i.i = shl i64 %745, 32
-  %755 = ashr exact i64 %sext.i.i.i44.i.i, 30
-  %756 = getelementptr i8, ptr %754, i64 %755
-  store i32 %common.ret.op.i56.i.i.i.i, ptr %756, align 4
-  %757 = load i32, ptr %607, align 4
-  %758 = load i32, ptr %410, align 4
-  %759 = call i32 @llvm.smin.i32(i32 %758, i32 %757)
-  store i32 %759, ptr %410, align 4
-  %760 = add i32 %757, 1
-  %761 = load i32, ptr %411, align 4
-  %762 = call i32 @llvm.smax.i32(i32 %760, i32 %761)
-  store i32 %762, ptr %411, align 4
-  %763 = add nuw nsw i32 %i.068.i.i.i.i, 1
-  %exitcond.not.i21.i.i.i = icmp eq i32 %763, %539
-  br i1 %exitcond.not.i21.i.i.i, label %merge2.i36.i.i, label %forbody.i20.i.i.i
+"$PagePool.acquire.exit.i.i43.i.i":               ; preds = %merge.i54.i.i.i.i, %then.i57.i.i.i.i
+  %common.ret.op.i56.i.i.i.i = phi i32 [ %710, %merge.i54.i.i.i.i ], [ -1, %then.i57.i.i.i.i ]
+  %715 = load ptr, ptr %394, align 8
+  %716 = load i64, ptr %700, align 8
+  %717 = getelementptr i32, ptr %715, i64 %716
+  store i32 %common.ret.op.i56.i.i.i.i, ptr %717, align 4
+  %718 = load i64, ptr %700, align 8
+  %719 = add i64 %718, 1
+  store i64 %719, ptr %700, align 8
+  %720 = load ptr, ptr %327, align 8
+  %721 = load i32, ptr %580, align 4
+  %722 = getelementptr i8, ptr %720, i64 52
+  %.val.i.i58.i.i.i.i = load i32, ptr %722, align 4
+  %723 = getelementptr i8, ptr %720, i64 280
+  %.val3.i.i.i.i44.i.i = load ptr, ptr %723, align 8
+  %724 = sext i32 %721 to i64
+  %725 = sext i32 %.val.i.i58.i.i.i.i to i64
+  %726 = mul nsw i64 %725, %724
+  %727 = getelementptr i32, ptr %.val3.i.i.i.i44.i.i, i64 %726
+  %sext.i.i.i45.i.i = shl i64 %718, 32
+  %728 = ashr exact i64 %sext.i.i.i45.i.i, 30
+  %729 = getelementptr i8, ptr %727, i64 %728
+  store i32 %common.ret.op.i56.i.i.i.i, ptr %729, align 4
+  %730 = load i32, ptr %580, align 4
+  %731 = load i32, ptr %383, align 4
+  %732 = call i32 @llvm.smin.i32(i32 %731, i32 %730)
+  store i32 %732, ptr %383, align 4
+  %733 = add i32 %730, 1
+  %734 = load i32, ptr %384, align 4
+  %735 = call i32 @llvm.smax.i32(i32 %733, i32 %734)
+  store i32 %735, ptr %384, align 4
+  %736 = add nuw nsw i32 %i.068.i.i.i.i, 1
+  %exitcond.not.i20.i.i.i = icmp eq i32 %736, %512
+  br i1 %exitcond.not.i20.i.i.i, label %merge2.i37.i.i, label %forbody.i19.i.i.i
 
 and.lhs.true1.i.i.i:                              ; preds = %"$Scheduler.chunk_of.exit.i.i.i", %and.lhs.true1.lr.ph.i.i.i
-  %planned.047.i.i.i = phi i32 [ %386, %and.lhs.true1.lr.ph.i.i.i ], [ %787, %"$Scheduler.chunk_of.exit.i.i.i" ]
-  %764 = load i64, ptr %387, align 8
-  %765 = icmp sgt i64 %764, 0
-  %766 = icmp slt i32 %planned.047.i.i.i, %common.ret.op.i.i33.i.i
-  %or.cond.i.i.i = select i1 %765, i1 %766, i1 false
+  %planned.049.i.i.i = phi i32 [ %359, %and.lhs.true1.lr.ph.i.i.i ], [ %760, %"$Scheduler.chunk_of.exit.i.i.i" ]
+  %737 = load i64, ptr %360, align 8
+  %738 = icmp sgt i64 %737, 0
+  %739 = icmp slt i32 %planned.049.i.i.i, %common.ret.op.i.i33.i.i
+  %or.cond.i.i.i = select i1 %738, i1 %739, i1 false
   br i1 %or.cond.i.i.i, label %whilebody.i34.i.i, label %merge1.i.i
 
-merge2.i36.i.i:                                   ; preds = %"$PagePool.acquire.exit.i.i42.i.i", %"$Scheduler.adopt_prefix.exit.i.i.i.i"
-  %767 = getelementptr i8, ptr %416, i64 384
-  %768 = load i8, ptr %767, align 1
-  %769 = trunc i8 %768 to i1
-  br i1 %769, label %and.rhs.i.i.i38.i.i, label %else.i.i37.i.i
+merge2.i37.i.i:                                   ; preds = %"$PagePool.acquire.exit.i.i43.i.i", %"$Scheduler.adopt_prefix.exit.i.i.i.i"
+  %740 = getelementptr i8, ptr %389, i64 376
+  %741 = load i8, ptr %740, align 1
+  %742 = trunc i8 %741 to i1
+  br i1 %742, label %and.rhs.i.i.i39.i.i, label %else.i.i38.i.i
 
-and.rhs.i.i.i38.i.i:                              ; preds = %merge2.i36.i.i
-  %770 = getelementptr i8, ptr %416, i64 336
-  %.val.i.i.i30.i.i.i = load ptr, ptr %770, align 8
-  %.not.i.i.i.i39.i.i = icmp eq ptr %.val.i.i.i30.i.i.i, null
-  br i1 %.not.i.i.i.i39.i.i, label %else.i.i37.i.i, label %"$Sequence.sits_out.exit.i.i40.i.i"
+and.rhs.i.i.i39.i.i:                              ; preds = %merge2.i37.i.i
+  %743 = getelementptr i8, ptr %389, i64 328
+  %.val.i.i.i32.i.i.i = load ptr, ptr %743, align 8
+  %.not.i.i.i.i40.i.i = icmp eq ptr %.val.i.i.i32.i.i.i, null
+  br i1 %.not.i.i.i.i40.i.i, label %else.i.i38.i.i, label %"$Sequence.sits_out.exit.i.i41.i.i"
 
-"$Sequence.sits_out.exit.i.i40.i.i":              ; preds = %and.rhs.i.i.i38.i.i
-  %771 = getelementptr i8, ptr %416, i64 356
-  %772 = load i32, ptr %771, align 4
-  %.val.i.i.i.i31.i.i.i = load i64, ptr %533, align 8
-  %773 = getelementptr i8, ptr %416, i64 56
-  %.val2.i.i.i.i.i.i.i = load i32, ptr %773, align 4
-  %774 = trunc i64 %.val.i.i.i.i31.i.i.i to i32
-  %775 = add i32 %.val2.i.i.i.i.i.i.i, %774
-  %776 = getelementptr i8, ptr %416, i64 40
-  %777 = load i32, ptr %776, align 4
-  %778 = sub i32 %775, %777
-  %.not.i.i41.i.i = icmp sgt i32 %772, %778
-  br i1 %.not.i.i41.i.i, label %else.i.i37.i.i, label %"$Scheduler.chunk_of.exit.i.i.i"
+"$Sequence.sits_out.exit.i.i41.i.i":              ; preds = %and.rhs.i.i.i39.i.i
+  %744 = getelementptr i8, ptr %389, i64 348
+  %745 = load i32, ptr %744, align 4
+  %.val.i.i.i.i33.i.i.i = load i64, ptr %506, align 8
+  %746 = getelementptr i8, ptr %389, i64 56
+  %.val2.i.i.i.i.i.i.i = load i32, ptr %746, align 4
+  %747 = trunc i64 %.val.i.i.i.i33.i.i.i to i32
+  %748 = add i32 %.val2.i.i.i.i.i.i.i, %747
+  %749 = getelementptr i8, ptr %389, i64 40
+  %750 = load i32, ptr %749, align 4
+  %751 = sub i32 %748, %750
+  %.not.i.i42.i.i = icmp sgt i32 %745, %751
+  br i1 %.not.i.i42.i.i, label %else.i.i38.i.i, label %"$Scheduler.chunk_of.exit.i.i.i"
 
-else.i.i37.i.i:                                   ; preds = %"$Sequence.sits_out.exit.i.i40.i.i", %and.rhs.i.i.i38.i.i, %merge2.i36.i.i
-  %779 = getelementptr i8, ptr %416, i64 40
-  %.val.i27.i.i.i = load i32, ptr %779, align 4
-  %780 = getelementptr i8, ptr %416, i64 52
-  %.val14.i.i.i.i = load i32, ptr %780, align 4
-  %.not15.i.i.i.i = icmp slt i32 %.val14.i.i.i.i, %.val.i27.i.i.i
-  br i1 %.not15.i.i.i.i, label %merge.i29.i.i.i, label %"$Scheduler.chunk_of.exit.i.i.i"
+else.i.i38.i.i:                                   ; preds = %"$Sequence.sits_out.exit.i.i41.i.i", %and.rhs.i.i.i39.i.i, %merge2.i37.i.i
+  %752 = getelementptr i8, ptr %389, i64 40
+  %.val.i29.i.i.i = load i32, ptr %752, align 4
+  %753 = getelementptr i8, ptr %389, i64 52
+  %.val14.i.i.i.i = load i32, ptr %753, align 4
+  %.not15.i.i.i.i = icmp slt i32 %.val14.i.i.i.i, %.val.i29.i.i.i
+  br i1 %.not15.i.i.i.i, label %merge.i31.i.i.i, label %"$Scheduler.chunk_of.exit.i.i.i"
 
-merge.i29.i.i.i:                                  ; preds = %else.i.i37.i.i
-  %781 = sub i32 %.val.i27.i.i.i, %.val14.i.i.i.i
-  %782 = load i32, ptr %414, align 4
-  %783 = icmp sgt i32 %782, 0
-  br i1 %783, label %then5.i.i.i.i, label %"$Scheduler.chunk_of.exit.i.i.i"
+merge.i31.i.i.i:                                  ; preds = %else.i.i38.i.i
+  %754 = sub i32 %.val.i29.i.i.i, %.val14.i.i.i.i
+  %755 = load i32, ptr %387, align 4
+  %756 = icmp sgt i32 %755, 0
+  br i1 %756, label %then5.i.i.i.i, label %"$Scheduler.chunk_of.exit.i.i.i"
 
-then5.i.i.i.i:                                    ; preds = %merge.i29.i.i.i
-  %784 = call i32 @llvm.smin.i32(i32 %781, i32 %782)
+then5.i.i.i.i:                                    ; preds = %merge.i31.i.i.i
+  %757 = call i32 @llvm.smin.i32(i32 %754, i32 %755)
   br label %"$Scheduler.chunk_of.exit.i.i.i"
 
-"$Scheduler.chunk_of.exit.i.i.i":                 ; preds = %then5.i.i.i.i, %merge.i29.i.i.i, %else.i.i37.i.i, %"$Sequence.sits_out.exit.i.i40.i.i"
-  %common.ret.op.i28.i.i.i = phi i32 [ %784, %then5.i.i.i.i ], [ 0, %"$Sequence.sits_out.exit.i.i40.i.i" ], [ 1, %else.i.i37.i.i ], [ %781, %merge.i29.i.i.i ]
-  %785 = sub i32 %common.ret.op.i.i33.i.i, %planned.047.i.i.i
-  %786 = call i32 @llvm.smin.i32(i32 %common.ret.op.i28.i.i.i, i32 %785)
-  %787 = add i32 %786, %planned.047.i.i.i
-  %788 = load i64, ptr %383, align 8
-  %789 = icmp sgt i64 %788, 0
-  br i1 %789, label %and.lhs.true1.i.i.i, label %merge1.i.i
+"$Scheduler.chunk_of.exit.i.i.i":                 ; preds = %then5.i.i.i.i, %merge.i31.i.i.i, %else.i.i38.i.i, %"$Sequence.sits_out.exit.i.i41.i.i"
+  %common.ret.op.i30.i.i.i = phi i32 [ %757, %then5.i.i.i.i ], [ 0, %"$Sequence.sits_out.exit.i.i41.i.i" ], [ 1, %else.i.i38.i.i ], [ %754, %merge.i31.i.i.i ]
+  %758 = sub i32 %common.ret.op.i.i33.i.i, %planned.049.i.i.i
+  %759 = call i32 @llvm.smin.i32(i32 %common.ret.op.i30.i.i.i, i32 %758)
+  %760 = add i32 %759, %planned.049.i.i.i
+  %761 = load i64, ptr %356, align 8
+  %762 = icmp sgt i64 %761, 0
+  br i1 %762, label %and.lhs.true1.i.i.i, label %merge1.i.i
 
 merge1.i.i:                                       ; preds = %"$Scheduler.chunk_of.exit.i.i.i", %and.lhs.true1.i.i.i, %whilebody.i34.i.i, %then2.i.i.i.i, %"$Scheduler.planned_tokens.exit.i.i.i", %"$Scheduler.open_budget.exit.thread.i.i", %"$Scheduler.open_budget.exit.i.i"
-  %790 = getelementptr i8, ptr %0, i64 1976
-  %791 = load ptr, ptr %790, align 8
-  %792 = getelementptr i8, ptr %791, i64 344
-  store ptr null, ptr %792, align 8
-  %793 = getelementptr i8, ptr %791, i64 120
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %791, i8 0, i64 44, i1 false)
-  %794 = load ptr, ptr %793, align 8
-  store i32 0, ptr %794, align 4
-  %795 = getelementptr i8, ptr %791, i64 248
-  %796 = load ptr, ptr %795, align 8
-  store i32 0, ptr %796, align 4
-  %797 = getelementptr i8, ptr %0, i64 2200
-  %798 = getelementptr i8, ptr %0, i64 2208
-  store i64 0, ptr %798, align 8
-  %799 = getelementptr i8, ptr %0, i64 2008
-  %800 = load i64, ptr %13, align 8
-  %801 = icmp sgt i64 %800, 0
-  br i1 %801, label %forbody.lr.ph.i.i85.i.i, label %"$Scheduler.write_decode_rows.exit.i.i.i"
+  %763 = getelementptr i8, ptr %0, i64 1560
+  %764 = load ptr, ptr %763, align 8
+  %765 = getelementptr i8, ptr %764, i64 344
+  store ptr null, ptr %765, align 8
+  %766 = getelementptr i8, ptr %764, i64 120
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %764, i8 0, i64 44, i1 false)
+  %767 = load ptr, ptr %766, align 8
+  store i32 0, ptr %767, align 4
+  %768 = getelementptr i8, ptr %764, i64 248
+  %769 = load ptr, ptr %768, align 8
+  store i32 0, ptr %769, align 4
+  %770 = getelementptr i8, ptr %0, i64 1784
+  %771 = getelementptr i8, ptr %0, i64 1792
+  store i64 0, ptr %771, align 8
+  %772 = getelementptr i8, ptr %0, i64 1592
+  %773 = load i64, ptr %13, align 8
+  %774 = icmp sgt i64 %773, 0
+  br i1 %774, label %forbody.lr.ph.i.i61.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
 
-forbody.lr.ph.i.i85.i.i:                          ; preds = %merge1.i.i
-  %802 = getelementptr i8, ptr %0, i64 916
-  br label %forbody.i.i86.i.i
+forbody.lr.ph.i.i61.i.i:                          ; preds = %merge1.i.i
+  %775 = getelementptr i8, ptr %0, i64 708
+  br label %forbody.i.i62.i.i
 
-forbody.i.i86.i.i:                                ; preds = %merge1.i.i92.i.i, %forbody.lr.ph.i.i85.i.i
-  %i.026.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i85.i.i ], [ %925, %merge1.i.i92.i.i ]
-  %803 = load ptr, ptr %799, align 8
-  %804 = getelementptr ptr, ptr %803, i64 %i.026.i.i.i.i
-  %805 = load ptr, ptr %804, align 8
-  %806 = getelementptr i8, ptr %805, i64 40
-  %.val.i.i.i87.i.i = load i32, ptr %806, align 4
-  %807 = getelementptr i8, ptr %805, i64 52
-  %.val3.i.i.i.i.i = load i32, ptr %807, align 4
-  %.not.i.i.i88.i.i = icmp slt i32 %.val3.i.i.i.i.i, %.val.i.i.i87.i.i
-  br i1 %.not.i.i.i88.i.i, label %merge1.i.i92.i.i, label %and.lhs.true.i.i.i89.i.i
+forbody.i.i62.i.i:                                ; preds = %merge1.i.i68.i.i, %forbody.lr.ph.i.i61.i.i
+  %i.026.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i61.i.i ], [ %898, %merge1.i.i68.i.i ]
+  %776 = load ptr, ptr %772, align 8
+  %777 = getelementptr ptr, ptr %776, i64 %i.026.i.i.i.i
+  %778 = load ptr, ptr %777, align 8
+  %779 = getelementptr i8, ptr %778, i64 40
+  %.val.i.i.i63.i.i = load i32, ptr %779, align 4
+  %780 = getelementptr i8, ptr %778, i64 52
+  %.val3.i.i.i.i.i = load i32, ptr %780, align 4
+  %.not.i.i.i64.i.i = icmp slt i32 %.val3.i.i.i.i.i, %.val.i.i.i63.i.i
+  br i1 %.not.i.i.i64.i.i, label %merge1.i.i68.i.i, label %and.lhs.true.i.i.i65.i.i
 
-and.rhs.i.i.i90.i.i:                              ; preds = %"$Sequence.awaits_its_end.exit.i.i.i105.i.i", %and.lhs.true.i.i.i89.i.i
-  %808 = getelementptr i8, ptr %805, i64 384
-  %809 = load i8, ptr %808, align 1
-  %810 = trunc i8 %809 to i1
-  br i1 %810, label %and.rhs.i.i.i.i101.i.i, label %and.lhs.true2.i.i.i.i
+and.rhs.i.i.i66.i.i:                              ; preds = %"$Sequence.awaits_its_end.exit.i.i.i103.i.i", %and.lhs.true.i.i.i65.i.i
+  %781 = getelementptr i8, ptr %778, i64 376
+  %782 = load i8, ptr %781, align 1
+  %783 = trunc i8 %782 to i1
+  br i1 %783, label %and.rhs.i.i.i.i99.i.i, label %and.lhs.true2.i.i.i.i
 
-and.rhs.i.i.i.i101.i.i:                           ; preds = %and.rhs.i.i.i90.i.i
-  %811 = getelementptr i8, ptr %805, i64 336
-  %.val.i.i.i.i.i102.i.i = load ptr, ptr %811, align 8
-  %.not.i.i.i.i.i103.i.i = icmp eq ptr %.val.i.i.i.i.i102.i.i, null
-  br i1 %.not.i.i.i.i.i103.i.i, label %and.lhs.true2.i.i.i.i, label %"$Scheduler.wants_decode_row.exit.i.i.i.i"
+and.rhs.i.i.i.i99.i.i:                            ; preds = %and.rhs.i.i.i66.i.i
+  %784 = getelementptr i8, ptr %778, i64 328
+  %.val.i.i.i.i.i100.i.i = load ptr, ptr %784, align 8
+  %.not.i.i.i.i.i101.i.i = icmp eq ptr %.val.i.i.i.i.i100.i.i, null
+  br i1 %.not.i.i.i.i.i101.i.i, label %and.lhs.true2.i.i.i.i, label %"$Scheduler.wants_decode_row.exit.i.i.i.i"
 
-and.lhs.true.i.i.i89.i.i:                         ; preds = %forbody.i.i86.i.i
-  %812 = getelementptr i8, ptr %805, i64 56
-  %813 = load i32, ptr %812, align 4
-  %814 = icmp sgt i32 %813, 0
-  br i1 %814, label %"$Sequence.awaits_its_end.exit.i.i.i105.i.i", label %and.rhs.i.i.i90.i.i
+and.lhs.true.i.i.i65.i.i:                         ; preds = %forbody.i.i62.i.i
+  %785 = getelementptr i8, ptr %778, i64 56
+  %786 = load i32, ptr %785, align 4
+  %787 = icmp sgt i32 %786, 0
+  br i1 %787, label %"$Sequence.awaits_its_end.exit.i.i.i103.i.i", label %and.rhs.i.i.i66.i.i
 
-"$Sequence.awaits_its_end.exit.i.i.i105.i.i":     ; preds = %and.lhs.true.i.i.i89.i.i
-  %815 = getelementptr i8, ptr %805, i64 24
-  %.val.i.i5.i.i.i.i.i = load i64, ptr %815, align 8
-  %816 = trunc i64 %.val.i.i5.i.i.i.i.i to i32
-  %817 = sub i32 %813, %.val.i.i.i87.i.i
-  %818 = add i32 %817, %816
-  %819 = getelementptr i8, ptr %805, i64 44
-  %820 = load i32, ptr %819, align 4
-  %.not1.i.i.i.i.i = icmp slt i32 %818, %820
-  br i1 %.not1.i.i.i.i.i, label %and.rhs.i.i.i90.i.i, label %merge1.i.i92.i.i
+"$Sequence.awaits_its_end.exit.i.i.i103.i.i":     ; preds = %and.lhs.true.i.i.i65.i.i
+  %788 = getelementptr i8, ptr %778, i64 24
+  %.val.i.i5.i.i.i.i.i = load i64, ptr %788, align 8
+  %789 = trunc i64 %.val.i.i5.i.i.i.i.i to i32
+  %790 = sub i32 %786, %.val.i.i.i63.i.i
+  %791 = add i32 %790, %789
+  %792 = getelementptr i8, ptr %778, i64 44
+  %793 = load i32, ptr %792, align 4
+  %.not1.i.i.i.i.i = icmp slt i32 %791, %793
+  br i1 %.not1.i.i.i.i.i, label %and.rhs.i.i.i66.i.i, label %merge1.i.i68.i.i
 
-"$Scheduler.wants_decode_row.exit.i.i.i.i":       ; preds = %and.rhs.i.i.i.i101.i.i
-  %821 = getelementptr i8, ptr %805, i64 356
+"$Scheduler.wants_decode_row.exit.i.i.i.i":       ; preds = %and.rhs.i.i.i.i99.i.i
+  %794 = getelementptr i8, ptr %778, i64 348
+  %795 = load i32, ptr %794, align 4
+  %796 = getelementptr i8, ptr %778, i64 24
+  %.val.i.i.i.i.i.i102.i.i = load i64, ptr %796, align 8
+  %797 = trunc i64 %.val.i.i.i.i.i.i102.i.i to i32
+  %798 = sub i32 %786, %.val.i.i.i63.i.i
+  %799 = add i32 %798, %797
+  %800 = icmp sgt i32 %795, %799
+  br i1 %800, label %and.lhs.true2.i.i.i.i, label %merge1.i.i68.i.i
+
+then.i.i94.i.i:                                   ; preds = %"$Scheduler.can_sample.exit.i.i.i.i"
+  %801 = getelementptr i8, ptr %778, i64 72
+  %802 = load i32, ptr %801, align 4
+  %803 = getelementptr i8, ptr %778, i64 16
+  %804 = load ptr, ptr %803, align 8
+  %805 = load i32, ptr %775, align 4
+  %806 = getelementptr i8, ptr %920, i64 112
+  %807 = load ptr, ptr %806, align 8
+  %808 = sext i32 %.val15.i.i67.i.i to i64
+  %809 = getelementptr i32, ptr %807, i64 %808
+  store i32 -1, ptr %809, align 4
+  %810 = getelementptr i8, ptr %920, i64 52
+  %.val.i.i.i17.i.i.i.i = load i32, ptr %810, align 4
+  %811 = getelementptr i8, ptr %920, i64 280
+  %.val29.i.i.i.i.i.i.i = load ptr, ptr %811, align 8
+  %812 = sext i32 %802 to i64
+  %813 = sext i32 %.val.i.i.i17.i.i.i.i to i64
+  %814 = mul nsw i64 %813, %812
+  %815 = getelementptr i32, ptr %.val29.i.i.i.i.i.i.i, i64 %814
+  %816 = getelementptr i8, ptr %920, i64 88
+  %817 = getelementptr i8, ptr %920, i64 96
+  %818 = getelementptr i8, ptr %920, i64 104
+  %819 = load i32, ptr %920, align 4
+  %820 = sext i32 %.val3.i.i.i.i.i to i64
+  %821 = getelementptr i32, ptr %804, i64 %820
   %822 = load i32, ptr %821, align 4
-  %823 = getelementptr i8, ptr %805, i64 24
-  %.val.i.i.i.i.i.i104.i.i = load i64, ptr %823, align 8
-  %824 = trunc i64 %.val.i.i.i.i.i.i104.i.i to i32
-  %825 = sub i32 %813, %.val.i.i.i87.i.i
-  %826 = add i32 %825, %824
-  %827 = icmp sgt i32 %822, %826
-  br i1 %827, label %and.lhs.true2.i.i.i.i, label %merge1.i.i92.i.i
+  %823 = load ptr, ptr %816, align 8
+  %824 = sext i32 %819 to i64
+  %825 = getelementptr i32, ptr %823, i64 %824
+  store i32 %822, ptr %825, align 4
+  %826 = load ptr, ptr %817, align 8
+  %827 = getelementptr i32, ptr %826, i64 %824
+  store i32 %.val3.i.i.i.i.i, ptr %827, align 4
+  %828 = sdiv i32 %.val3.i.i.i.i.i, %805
+  %829 = sext i32 %828 to i64
+  %830 = getelementptr i32, ptr %815, i64 %829
+  %831 = load i32, ptr %830, align 4
+  %832 = mul i32 %831, %805
+  %833 = srem i32 %.val3.i.i.i.i.i, %805
+  %834 = add i32 %832, %833
+  %835 = load ptr, ptr %818, align 8
+  %836 = getelementptr i32, ptr %835, i64 %824
+  store i32 %834, ptr %836, align 4
+  %837 = load i32, ptr %920, align 4
+  %838 = add i32 %837, 1
+  store i32 %838, ptr %920, align 4
+  %839 = add i32 %.val3.i.i.i.i.i, 1
+  %840 = getelementptr i8, ptr %920, i64 128
+  %841 = load ptr, ptr %840, align 8
+  %842 = getelementptr i8, ptr %920, i64 8
+  %843 = load i32, ptr %842, align 4
+  %844 = sext i32 %843 to i64
+  %845 = getelementptr i32, ptr %841, i64 %844
+  store i32 %839, ptr %845, align 4
+  %846 = getelementptr i8, ptr %920, i64 136
+  %847 = load ptr, ptr %846, align 8
+  %848 = load i32, ptr %842, align 4
+  %849 = sext i32 %848 to i64
+  %850 = getelementptr i32, ptr %847, i64 %849
+  store i32 %802, ptr %850, align 4
+  %851 = load i32, ptr %842, align 4
+  %852 = add i32 %851, 1
+  store i32 %852, ptr %842, align 4
+  %853 = load i32, ptr %920, align 4
+  %854 = getelementptr i8, ptr %920, i64 120
+  %855 = load ptr, ptr %854, align 8
+  %856 = sext i32 %852 to i64
+  %857 = getelementptr i32, ptr %855, i64 %856
+  store i32 %853, ptr %857, align 4
+  %858 = getelementptr i8, ptr %920, i64 12
+  %859 = load i32, ptr %858, align 4
+  %860 = add i32 %859, 1
+  store i32 %860, ptr %858, align 4
+  %861 = getelementptr i8, ptr %920, i64 4
+  %862 = load i32, ptr %861, align 4
+  %863 = add i32 %862, 1
+  store i32 %863, ptr %861, align 4
+  %864 = load i32, ptr %785, align 4
+  %865 = icmp sgt i32 %864, 0
+  br i1 %865, label %then.i.i.i98.i.i, label %"$Scheduler.write_decode_row.exit.i.i.i.i"
 
-then.i.i96.i.i:                                   ; preds = %"$Scheduler.can_sample.exit.i.i.i.i"
-  %828 = getelementptr i8, ptr %805, i64 72
-  %829 = load i32, ptr %828, align 4
-  %830 = getelementptr i8, ptr %805, i64 16
-  %831 = load ptr, ptr %830, align 8
-  %832 = load i32, ptr %802, align 4
-  %833 = getelementptr i8, ptr %947, i64 112
-  %834 = load ptr, ptr %833, align 8
-  %835 = sext i32 %.val15.i.i91.i.i to i64
-  %836 = getelementptr i32, ptr %834, i64 %835
-  store i32 -1, ptr %836, align 4
-  %837 = getelementptr i8, ptr %947, i64 52
-  %.val.i.i.i17.i.i.i.i = load i32, ptr %837, align 4
-  %838 = getelementptr i8, ptr %947, i64 280
-  %.val29.i.i.i.i.i.i.i = load ptr, ptr %838, align 8
-  %839 = sext i32 %829 to i64
-  %840 = sext i32 %.val.i.i.i17.i.i.i.i to i64
-  %841 = mul nsw i64 %840, %839
-  %842 = getelementptr i32, ptr %.val29.i.i.i.i.i.i.i, i64 %841
-  %843 = getelementptr i8, ptr %947, i64 88
-  %844 = getelementptr i8, ptr %947, i64 96
-  %845 = getelementptr i8, ptr %947, i64 104
-  %846 = load i32, ptr %947, align 4
-  %847 = sext i32 %.val3.i.i.i.i.i to i64
-  %848 = getelementptr i32, ptr %831, i64 %847
-  %849 = load i32, ptr %848, align 4
-  %850 = load ptr, ptr %843, align 8
-  %851 = sext i32 %846 to i64
-  %852 = getelementptr i32, ptr %850, i64 %851
-  store i32 %849, ptr %852, align 4
-  %853 = load ptr, ptr %844, align 8
-  %854 = getelementptr i32, ptr %853, i64 %851
-  store i32 %.val3.i.i.i.i.i, ptr %854, align 4
-  %855 = sdiv i32 %.val3.i.i.i.i.i, %832
-  %856 = sext i32 %855 to i64
-  %857 = getelementptr i32, ptr %842, i64 %856
-  %858 = load i32, ptr %857, align 4
-  %859 = mul i32 %858, %832
-  %860 = srem i32 %.val3.i.i.i.i.i, %832
-  %861 = add i32 %859, %860
-  %862 = load ptr, ptr %845, align 8
-  %863 = getelementptr i32, ptr %862, i64 %851
-  store i32 %861, ptr %863, align 4
-  %864 = load i32, ptr %947, align 4
-  %865 = add i32 %864, 1
-  store i32 %865, ptr %947, align 4
-  %866 = add i32 %.val3.i.i.i.i.i, 1
-  %867 = getelementptr i8, ptr %947, i64 128
-  %868 = load ptr, ptr %867, align 8
-  %869 = getelementptr i8, ptr %947, i64 8
-  %870 = load i32, ptr %869, align 4
-  %871 = sext i32 %870 to i64
-  %872 = getelementptr i32, ptr %868, i64 %871
-  store i32 %866, ptr %872, align 4
-  %873 = getelementptr i8, ptr %947, i64 136
-  %874 = load ptr, ptr %873, align 8
-  %875 = load i32, ptr %869, align 4
-  %876 = sext i32 %875 to i64
-  %877 = getelementptr i32, ptr %874, i64 %876
-  store i32 %829, ptr %877, align 4
-  %878 = load i32, ptr %869, align 4
-  %879 = add i32 %878, 1
-  store i32 %879, ptr %869, align 4
-  %880 = load i32, ptr %947, align 4
-  %881 = getelementptr i8, ptr %947, i64 120
-  %882 = load ptr, ptr %881, align 8
-  %883 = sext i32 %879 to i64
-  %884 = getelementptr i32, ptr %882, i64 %883
-  store i32 %880, ptr %884, align 4
-  %885 = getelementptr i8, ptr %947, i64 12
-  %886 = load i32, ptr %885, align 4
-  %887 = add i32 %886, 1
-  store i32 %887, ptr %885, align 4
-  %888 = getelementptr i8, ptr %947, i64 4
-  %889 = load i32, ptr %888, align 4
-  %890 = add i32 %889, 1
-  store i32 %890, ptr %888, align 4
-  %891 = load i32, ptr %812, align 4
-  %892 = icmp sgt i32 %891, 0
-  br i1 %892, label %then.i.i.i100.i.i, label %"$Scheduler.write_decode_row.exit.i.i.i.i"
-
-then.i.i.i100.i.i:                                ; preds = %then.i.i96.i.i
-  %893 = load ptr, ptr %790, align 8
-  %894 = getelementptr i8, ptr %805, i64 60
-  %895 = load i32, ptr %894, align 4
-  %896 = getelementptr i8, ptr %893, i64 112
-  %897 = load ptr, ptr %896, align 8
-  %898 = load i32, ptr %893, align 4
-  %899 = add i32 %898, -1
-  %900 = sext i32 %899 to i64
-  %901 = getelementptr i32, ptr %897, i64 %900
-  store i32 %895, ptr %901, align 4
-  %902 = getelementptr i8, ptr %893, i64 88
-  %903 = load ptr, ptr %902, align 8
-  %904 = load i32, ptr %893, align 4
-  %905 = add i32 %904, -1
-  %906 = sext i32 %905 to i64
-  %907 = getelementptr i32, ptr %903, i64 %906
-  store i32 0, ptr %907, align 4
+then.i.i.i98.i.i:                                 ; preds = %then.i.i94.i.i
+  %866 = load ptr, ptr %763, align 8
+  %867 = getelementptr i8, ptr %778, i64 60
+  %868 = load i32, ptr %867, align 4
+  %869 = getelementptr i8, ptr %866, i64 112
+  %870 = load ptr, ptr %869, align 8
+  %871 = load i32, ptr %866, align 4
+  %872 = add i32 %871, -1
+  %873 = sext i32 %872 to i64
+  %874 = getelementptr i32, ptr %870, i64 %873
+  store i32 %868, ptr %874, align 4
+  %875 = getelementptr i8, ptr %866, i64 88
+  %876 = load ptr, ptr %875, align 8
+  %877 = load i32, ptr %866, align 4
+  %878 = add i32 %877, -1
+  %879 = sext i32 %878 to i64
+  %880 = getelementptr i32, ptr %876, i64 %879
+  store i32 0, ptr %880, align 4
   br label %"$Scheduler.write_decode_row.exit.i.i.i.i"
 
-"$Scheduler.write_decode_row.exit.i.i.i.i":       ; preds = %then.i.i.i100.i.i, %then.i.i96.i.i
-  %908 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr nonnull %1, ptr nonnull %805)
-  %909 = icmp sgt i32 %908, -1
-  br i1 %909, label %and.rhs.i18.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i"
+"$Scheduler.write_decode_row.exit.i.i.i.i":       ; preds = %then.i.i.i98.i.i, %then.i.i94.i.i
+  %881 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr nonnull %1, ptr nonnull %778)
+  %882 = icmp sgt i32 %881, -1
+  br i1 %882, label %and.rhs.i18.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i"
 
 and.rhs.i18.i.i.i.i:                              ; preds = %"$Scheduler.write_decode_row.exit.i.i.i.i"
-  %910 = getelementptr i8, ptr %805, i64 336
-  %.val.i.i.i.i97.i.i = load ptr, ptr %910, align 8
-  %.not.i.i.i.i98.i.i = icmp eq ptr %.val.i.i.i.i97.i.i, null
-  br i1 %.not.i.i.i.i98.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i", label %and.rhs.i.i19.i.i.i.i
+  %883 = getelementptr i8, ptr %778, i64 328
+  %.val.i.i.i.i95.i.i = load ptr, ptr %883, align 8
+  %.not.i.i.i.i96.i.i = icmp eq ptr %.val.i.i.i.i95.i.i, null
+  br i1 %.not.i.i.i.i96.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i", label %and.rhs.i.i19.i.i.i.i
 
 and.rhs.i.i19.i.i.i.i:                            ; preds = %and.rhs.i18.i.i.i.i
-  %911 = getelementptr i8, ptr %805, i64 356
-  %912 = load i32, ptr %911, align 4
-  %.val.i.i.i20.i.i.i.i = load i64, ptr %934, align 8
-  %.val2.i.i.i.i.i99.i.i = load i32, ptr %812, align 4
-  %913 = trunc i64 %.val.i.i.i20.i.i.i.i to i32
-  %914 = add i32 %.val2.i.i.i.i.i99.i.i, %913
-  %915 = load i32, ptr %806, align 4
-  %916 = sub i32 %914, %915
-  %917 = icmp sle i32 %912, %916
-  %918 = zext i1 %917 to i8
+  %884 = getelementptr i8, ptr %778, i64 348
+  %885 = load i32, ptr %884, align 4
+  %.val.i.i.i20.i.i.i.i = load i64, ptr %907, align 8
+  %.val2.i.i.i.i.i97.i.i = load i32, ptr %785, align 4
+  %886 = trunc i64 %.val.i.i.i20.i.i.i.i to i32
+  %887 = add i32 %.val2.i.i.i.i.i97.i.i, %886
+  %888 = load i32, ptr %779, align 4
+  %889 = sub i32 %887, %888
+  %890 = icmp sle i32 %885, %889
+  %891 = zext i1 %890 to i8
   br label %"$Scheduler.push_segment.exit.i.i.i.i"
 
 "$Scheduler.push_segment.exit.i.i.i.i":           ; preds = %and.rhs.i.i19.i.i.i.i, %and.rhs.i18.i.i.i.i, %"$Scheduler.write_decode_row.exit.i.i.i.i"
-  %919 = phi i8 [ 0, %"$Scheduler.write_decode_row.exit.i.i.i.i" ], [ 0, %and.rhs.i18.i.i.i.i ], [ %918, %and.rhs.i.i19.i.i.i.i ]
-  %920 = load ptr, ptr %797, align 8
-  %921 = load i64, ptr %798, align 8
-  %922 = getelementptr %9, ptr %920, i64 %921
-  store ptr %805, ptr %922, align 8
-  %.sroa.27.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %922, i64 8
+  %892 = phi i8 [ 0, %"$Scheduler.write_decode_row.exit.i.i.i.i" ], [ 0, %and.rhs.i18.i.i.i.i ], [ %891, %and.rhs.i.i19.i.i.i.i ]
+  %893 = load ptr, ptr %770, align 8
+  %894 = load i64, ptr %771, align 8
+  %895 = getelementptr %9, ptr %893, i64 %894
+  store ptr %778, ptr %895, align 8
+  %.sroa.27.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %895, i64 8
   store i32 1, ptr %.sroa.27.0..sroa_idx.i.i.i.i.i, align 8
-  %.sroa.3.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %922, i64 12
-  store i32 %908, ptr %.sroa.3.0..sroa_idx.i.i.i.i.i, align 4
-  %.sroa.48.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %922, i64 16
+  %.sroa.3.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %895, i64 12
+  store i32 %881, ptr %.sroa.3.0..sroa_idx.i.i.i.i.i, align 4
+  %.sroa.48.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %895, i64 16
   store i8 1, ptr %.sroa.48.0..sroa_idx.i.i.i.i.i, align 8
-  %.sroa.5.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %922, i64 17
-  store i8 %919, ptr %.sroa.5.0..sroa_idx.i.i.i.i.i, align 1
-  %923 = load i64, ptr %798, align 8
-  %924 = add i64 %923, 1
-  store i64 %924, ptr %798, align 8
-  br label %merge1.i.i92.i.i
-
-merge1.i.i92.i.i:                                 ; preds = %and.lhs.true2.i.i.i.i, %"$Scheduler.can_sample.exit.i.i.i.i", %and.lhs.true.i.i94.i.i, %"$Scheduler.push_segment.exit.i.i.i.i", %"$Scheduler.wants_decode_row.exit.i.i.i.i", %"$Sequence.awaits_its_end.exit.i.i.i105.i.i", %forbody.i.i86.i.i
-  %925 = add nuw nsw i64 %i.026.i.i.i.i, 1
-  %exitcond.not.i.i93.i.i = icmp eq i64 %925, %800
-  br i1 %exitcond.not.i.i93.i.i, label %"$Scheduler.write_decode_rows.exit.i.i.i", label %forbody.i.i86.i.i
-
-and.lhs.true.i.i94.i.i:                           ; preds = %and.lhs.true2.i.i.i.i
-  %926 = getelementptr i8, ptr %947, i64 16
-  %927 = load i32, ptr %926, align 4
-  %928 = getelementptr i8, ptr %947, i64 56
-  %929 = load i32, ptr %928, align 4
-  %930 = icmp slt i32 %927, %929
-  br i1 %930, label %"$Scheduler.can_sample.exit.i.i.i.i", label %merge1.i.i92.i.i
-
-"$Scheduler.can_sample.exit.i.i.i.i":             ; preds = %and.lhs.true.i.i94.i.i
-  %931 = getelementptr i8, ptr %947, i64 24
-  %932 = load i32, ptr %931, align 4
-  %933 = sext i32 %932 to i64
-  %934 = getelementptr i8, ptr %805, i64 24
-  %.val.i.i.i22.i.i.i.i = load i64, ptr %934, align 8
-  %935 = trunc i64 %.val.i.i.i22.i.i.i.i to i32
-  %936 = sub i32 %813, %.val.i.i.i87.i.i
-  %937 = add i32 %936, %935
-  %938 = getelementptr i8, ptr %805, i64 48
-  %939 = load i32, ptr %938, align 4
-  %940 = icmp slt i32 %937, %939
-  %common.ret.op.v.i.i.i.i.i.i = select i1 %940, i64 280, i64 256
-  %common.ret.op.i.i.i.i.i.i = getelementptr i8, ptr %805, i64 %common.ret.op.v.i.i.i.i.i.i
-  %941 = getelementptr i8, ptr %common.ret.op.i.i.i.i.i.i, i64 8
-  %942 = load i64, ptr %941, align 8
-  %943 = add i64 %942, %933
-  %944 = getelementptr i8, ptr %947, i64 60
-  %945 = load i32, ptr %944, align 4
-  %946 = sext i32 %945 to i64
-  %.not.i.i95.i.i = icmp sgt i64 %943, %946
-  br i1 %.not.i.i95.i.i, label %merge1.i.i92.i.i, label %then.i.i96.i.i
-
-and.lhs.true2.i.i.i.i:                            ; preds = %"$Scheduler.wants_decode_row.exit.i.i.i.i", %and.rhs.i.i.i.i101.i.i, %and.rhs.i.i.i90.i.i
-  %947 = load ptr, ptr %790, align 8
-  %.val15.i.i91.i.i = load i32, ptr %947, align 4
-  %948 = getelementptr i8, ptr %947, i64 44
-  %.val16.i.i.i.i = load i32, ptr %948, align 4
-  %949 = sub i32 %.val16.i.i.i.i, %.val15.i.i91.i.i
-  %950 = icmp sgt i32 %949, 0
-  br i1 %950, label %and.lhs.true.i.i94.i.i, label %merge1.i.i92.i.i
-
-"$Scheduler.write_decode_rows.exit.i.i.i":        ; preds = %merge1.i.i92.i.i, %merge1.i.i
-  %.val.i.i60.i.i = load i64, ptr %209, align 8
-  %951 = icmp sgt i64 %.val.i.i60.i.i, 0
-  br i1 %951, label %or.lhs.false.i.i68.i.i, label %"$Scheduler.write_decode_rows.exit.then_crit_edge.i.i.i"
-
-"$Scheduler.write_decode_rows.exit.then_crit_edge.i.i.i": ; preds = %"$Scheduler.write_decode_rows.exit.i.i.i"
-  %.pre52.i.i.i = load i64, ptr %13, align 8
-  br label %then.i.i.i
-
-or.lhs.false.i.i68.i.i:                           ; preds = %"$Scheduler.write_decode_rows.exit.i.i.i"
-  %952 = load ptr, ptr %790, align 8
-  %953 = getelementptr i8, ptr %952, i64 4
-  %954 = load i32, ptr %953, align 4
-  %955 = icmp eq i32 %954, 0
-  %.pre53.i.i.i = load i64, ptr %13, align 8
-  br i1 %955, label %then.i.i.i, label %merge.i.i69.i.i
-
-merge.i.i69.i.i:                                  ; preds = %or.lhs.false.i.i68.i.i
-  %956 = getelementptr i8, ptr %0, i64 2312
-  %957 = load i64, ptr %956, align 8
-  %958 = icmp sgt i64 %.pre53.i.i.i, 0
-  br i1 %958, label %forbody.lr.ph.i7.i.i.i, label %"merge1.$StepCosts.of_prefill.exit_crit_edge.i.i.i.i"
-
-forbody.lr.ph.i7.i.i.i:                           ; preds = %merge.i.i69.i.i
-  %959 = load ptr, ptr %799, align 8
-  %960 = getelementptr i8, ptr %0, i64 928
-  br label %forbody.i8.i.i.i
-
-forbody.i8.i.i.i:                                 ; preds = %merge2.i.i.i.i, %forbody.lr.ph.i7.i.i.i
-  %i.052.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i7.i.i.i ], [ %992, %merge2.i.i.i.i ]
-  %num_tokens.051.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i7.i.i.i ], [ %num_tokens.1.i.i.i.i, %merge2.i.i.i.i ]
-  %context.050.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i7.i.i.i ], [ %context.1.i.i.i.i, %merge2.i.i.i.i ]
-  %arrived_ns.049.i.i.i.i = phi i64 [ %957, %forbody.lr.ph.i7.i.i.i ], [ %arrived_ns.1.i.i.i.i, %merge2.i.i.i.i ]
-  %961 = getelementptr ptr, ptr %959, i64 %i.052.i.i.i.i
-  %962 = load ptr, ptr %961, align 8
-  %963 = getelementptr i8, ptr %962, i64 40
-  %.val25.i.i.i.i = load i32, ptr %963, align 4
-  %964 = getelementptr i8, ptr %962, i64 52
-  %.val26.i.i.i.i = load i32, ptr %964, align 4
-  %.not.i9.i.i.i = icmp slt i32 %.val26.i.i.i.i, %.val25.i.i.i.i
-  br i1 %.not.i9.i.i.i, label %then3.i.i.i.i, label %merge2.i.i.i.i
-
-then3.i.i.i.i:                                    ; preds = %forbody.i8.i.i.i
-  %965 = getelementptr i8, ptr %962, i64 384
-  %966 = load i8, ptr %965, align 1
-  %967 = trunc i8 %966 to i1
-  br i1 %967, label %and.rhs.i.i.i13.i.i.i, label %else.i.i.i79.i.i
-
-and.rhs.i.i.i13.i.i.i:                            ; preds = %then3.i.i.i.i
-  %968 = getelementptr i8, ptr %962, i64 336
-  %.val.i.i.i.i14.i.i.i = load ptr, ptr %968, align 8
-  %.not.i.i.i.i15.i.i.i = icmp eq ptr %.val.i.i.i.i14.i.i.i, null
-  br i1 %.not.i.i.i.i15.i.i.i, label %else.i.i.i79.i.i, label %"$Sequence.sits_out.exit.i.i.i83.i.i"
-
-"$Sequence.sits_out.exit.i.i.i83.i.i":            ; preds = %and.rhs.i.i.i13.i.i.i
-  %969 = getelementptr i8, ptr %962, i64 356
-  %970 = load i32, ptr %969, align 4
-  %971 = getelementptr i8, ptr %962, i64 24
-  %.val.i.i.i.i.i16.i.i.i = load i64, ptr %971, align 8
-  %972 = getelementptr i8, ptr %962, i64 56
-  %.val2.i.i.i.i.i.i84.i.i = load i32, ptr %972, align 4
-  %973 = trunc i64 %.val.i.i.i.i.i16.i.i.i to i32
-  %974 = sub i32 %973, %.val25.i.i.i.i
-  %975 = add i32 %974, %.val2.i.i.i.i.i.i84.i.i
-  %.not.i.i17.i.i.i = icmp sgt i32 %970, %975
-  br i1 %.not.i.i17.i.i.i, label %else.i.i.i79.i.i, label %"$Scheduler.chunk_of.exit.i.i80.i.i"
-
-else.i.i.i79.i.i:                                 ; preds = %"$Sequence.sits_out.exit.i.i.i83.i.i", %and.rhs.i.i.i13.i.i.i, %then3.i.i.i.i
-  %976 = sub i32 %.val25.i.i.i.i, %.val26.i.i.i.i
-  %977 = load i32, ptr %960, align 4
-  %978 = icmp sgt i32 %977, 0
-  br i1 %978, label %then5.i.i.i82.i.i, label %"$Scheduler.chunk_of.exit.i.i80.i.i"
-
-then5.i.i.i82.i.i:                                ; preds = %else.i.i.i79.i.i
-  %979 = call i32 @llvm.smin.i32(i32 %976, i32 %977)
-  br label %"$Scheduler.chunk_of.exit.i.i80.i.i"
-
-"$Scheduler.chunk_of.exit.i.i80.i.i":             ; preds = %then5.i.i.i82.i.i, %else.i.i.i79.i.i, %"$Sequence.sits_out.exit.i.i.i83.i.i"
-  %common.ret.op.i.i.i81.i.i = phi i32 [ %979, %then5.i.i.i82.i.i ], [ 0, %"$Sequence.sits_out.exit.i.i.i83.i.i" ], [ %976, %else.i.i.i79.i.i ]
-  %980 = sext i32 %common.ret.op.i.i.i81.i.i to i64
-  %981 = add i64 %num_tokens.051.i.i.i.i, %980
-  %982 = sext i32 %.val26.i.i.i.i to i64
-  %983 = mul nsw i64 %980, %982
-  %984 = add nsw i64 %980, 1
-  %985 = mul nsw i64 %984, %980
-  %986 = sdiv i64 %985, 2
-  %987 = add i64 %983, %context.050.i.i.i.i
-  %988 = add i64 %987, %986
-  %989 = getelementptr i8, ptr %962, i64 304
-  %990 = load i64, ptr %989, align 8
-  %991 = call i64 @llvm.smin.i64(i64 %990, i64 %arrived_ns.049.i.i.i.i)
-  br label %merge2.i.i.i.i
-
-merge2.i.i.i.i:                                   ; preds = %"$Scheduler.chunk_of.exit.i.i80.i.i", %forbody.i8.i.i.i
-  %arrived_ns.1.i.i.i.i = phi i64 [ %arrived_ns.049.i.i.i.i, %forbody.i8.i.i.i ], [ %991, %"$Scheduler.chunk_of.exit.i.i80.i.i" ]
-  %context.1.i.i.i.i = phi i64 [ %context.050.i.i.i.i, %forbody.i8.i.i.i ], [ %988, %"$Scheduler.chunk_of.exit.i.i80.i.i" ]
-  %num_tokens.1.i.i.i.i = phi i64 [ %num_tokens.051.i.i.i.i, %forbody.i8.i.i.i ], [ %981, %"$Scheduler.chunk_of.exit.i.i80.i.i" ]
-  %992 = add nuw nsw i64 %i.052.i.i.i.i, 1
-  %exitcond.not.i10.i.i.i = icmp eq i64 %992, %.pre53.i.i.i
-  br i1 %exitcond.not.i10.i.i.i, label %merge1.i11.i.i.i, label %forbody.i8.i.i.i
-
-merge1.i11.i.i.i:                                 ; preds = %merge2.i.i.i.i
-  %993 = icmp slt i64 %num_tokens.1.i.i.i.i, 1
-  br i1 %993, label %"merge1.$StepCosts.of_prefill.exit_crit_edge.i.i.i.i", label %or.lhs.false.i.i.i.i71.i.i
-
-"merge1.$StepCosts.of_prefill.exit_crit_edge.i.i.i.i": ; preds = %merge1.i11.i.i.i, %merge.i.i69.i.i
-  %context.0.lcssa64.i.i.i.i = phi i64 [ %context.1.i.i.i.i, %merge1.i11.i.i.i ], [ 0, %merge.i.i69.i.i ]
-  %arrived_ns.0.lcssa62.i.i.i.i = phi i64 [ %arrived_ns.1.i.i.i.i, %merge1.i11.i.i.i ], [ %957, %merge.i.i69.i.i ]
-  %.phi.trans.insert.i.i.i.i = getelementptr i8, ptr %0, i64 1352
-  %.pre.i.i.i.i = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
-  br label %"$StepCosts.of_prefill.exit.i.i.i.i"
-
-or.lhs.false.i.i.i.i71.i.i:                       ; preds = %merge1.i11.i.i.i
-  %994 = getelementptr i8, ptr %0, i64 1352
-  %995 = load i32, ptr %994, align 4
-  %996 = icmp eq i32 %995, 0
-  br i1 %996, label %"$StepCosts.of_prefill.exit.thread70.i.i.i.i", label %else.i.i.i.i.i.i
-
-"$StepCosts.of_prefill.exit.thread70.i.i.i.i":    ; preds = %or.lhs.false.i.i.i.i71.i.i
-  %997 = getelementptr i8, ptr %0, i64 1752
-  %998 = load double, ptr %997, align 8
-  %999 = sitofp i64 %context.1.i.i.i.i to double
-  %1000 = fmul double %998, %999
-  %1001 = fptosi double %1000 to i64
-  br label %"$StepCosts.least_prefill.exit.thread.i.i.i.i"
-
-else.i.i.i.i.i.i:                                 ; preds = %or.lhs.false.i.i.i.i71.i.i
-  %1002 = getelementptr i8, ptr %0, i64 1356
-  %1003 = load i32, ptr %1002, align 4
-  %1004 = sext i32 %1003 to i64
-  %.not.i.i.i12.i.i.i = icmp sgt i64 %num_tokens.1.i.i.i.i, %1004
-  br i1 %.not.i.i.i12.i.i.i, label %else2.i.i.i.i.i.i, label %then1.i.i.i.i.i.i
-
-then1.i.i.i.i.i.i:                                ; preds = %else.i.i.i.i.i.i
-  %1005 = getelementptr i8, ptr %0, i64 1488
-  %1006 = load i64, ptr %1005, align 8
-  br label %"$StepCosts.of_prefill.exit.thread.i.i.i.i"
-
-else2.i.i.i.i.i.i:                                ; preds = %else.i.i.i.i.i.i
-  %1007 = icmp eq i32 %995, 1
-  br i1 %1007, label %then4.i.i.i.i.i.i, label %merge.i.i.i.i72.i.i
-
-then4.i.i.i.i.i.i:                                ; preds = %else2.i.i.i.i.i.i
-  %1008 = getelementptr i8, ptr %0, i64 1488
-  %1009 = load i64, ptr %1008, align 8
-  %1010 = mul i64 %1009, %num_tokens.1.i.i.i.i
-  %1011 = sdiv i64 %1010, %1004
-  br label %"$StepCosts.of_prefill.exit.thread.i.i.i.i"
-
-merge.i.i.i.i72.i.i:                              ; preds = %else2.i.i.i.i.i.i
-  %1012 = add i32 %995, -1
-  %1013 = icmp sgt i32 %1012, 1
-  br i1 %1013, label %and.lhs.true.preheader.i.i.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i.i.i"
-
-and.lhs.true.preheader.i.i.i.i.i.i.i:             ; preds = %merge.i.i.i.i72.i.i
-  %wide.trip.count.i.i.i.i.i73.i.i = zext nneg i32 %1012 to i64
-  br label %and.lhs.true.i.i.i.i.i74.i.i
-
-whilebody.i.i.i.i.i76.i.i:                        ; preds = %and.lhs.true.i.i.i.i.i74.i.i
-  %indvars.iv.next.i.i.i.i.i77.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i.i75.i.i, 1
-  %exitcond.not.i.i.i.i.i78.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i.i77.i.i, %wide.trip.count.i.i.i.i.i73.i.i
-  br i1 %exitcond.not.i.i.i.i.i78.i.i, label %"$CostTable.interval.exit.i.i.i.i.i.i", label %and.lhs.true.i.i.i.i.i74.i.i
-
-merge.loopexit.split.loop.exit.i.i.i.i.i.i.i:     ; preds = %and.lhs.true.i.i.i.i.i74.i.i
-  %1014 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i75.i.i to i32
-  br label %"$CostTable.interval.exit.i.i.i.i.i.i"
-
-and.lhs.true.i.i.i.i.i74.i.i:                     ; preds = %whilebody.i.i.i.i.i76.i.i, %and.lhs.true.preheader.i.i.i.i.i.i.i
-  %indvars.iv.i.i.i.i.i75.i.i = phi i64 [ 1, %and.lhs.true.preheader.i.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i77.i.i, %whilebody.i.i.i.i.i76.i.i ]
-  %1015 = getelementptr i32, ptr %1002, i64 %indvars.iv.i.i.i.i.i75.i.i
-  %1016 = load i32, ptr %1015, align 4
-  %1017 = sext i32 %1016 to i64
-  %1018 = icmp sgt i64 %num_tokens.1.i.i.i.i, %1017
-  br i1 %1018, label %whilebody.i.i.i.i.i76.i.i, label %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i
-
-"$CostTable.interval.exit.i.i.i.i.i.i":           ; preds = %whilebody.i.i.i.i.i76.i.i, %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i, %merge.i.i.i.i72.i.i
-  %i.0.lcssa.i.i.i.i.i.i.i = phi i32 [ 1, %merge.i.i.i.i72.i.i ], [ %1014, %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i ], [ %1012, %whilebody.i.i.i.i.i76.i.i ]
-  %1019 = add i32 %i.0.lcssa.i.i.i.i.i.i.i, -1
-  %1020 = sext i32 %1019 to i64
-  %1021 = getelementptr i32, ptr %1002, i64 %1020
-  %1022 = load i32, ptr %1021, align 4
-  %1023 = sext i32 %1022 to i64
-  %1024 = sub i64 %num_tokens.1.i.i.i.i, %1023
-  %1025 = sitofp i64 %1024 to double
-  %1026 = sext i32 %i.0.lcssa.i.i.i.i.i.i.i to i64
-  %1027 = getelementptr i32, ptr %1002, i64 %1026
-  %1028 = load i32, ptr %1027, align 4
-  %1029 = sub i32 %1028, %1022
-  %1030 = sitofp i32 %1029 to double
-  %1031 = fdiv double %1025, %1030
-  %1032 = getelementptr i8, ptr %0, i64 1488
-  %1033 = getelementptr i64, ptr %1032, i64 %1020
-  %1034 = load i64, ptr %1033, align 8
-  %1035 = getelementptr i64, ptr %1032, i64 %1026
-  %1036 = load i64, ptr %1035, align 8
-  %1037 = sub i64 %1036, %1034
-  %1038 = sitofp i64 %1037 to double
-  %1039 = fmul double %1031, %1038
-  %1040 = fptosi double %1039 to i64
-  %1041 = add i64 %1034, %1040
-  br label %"$StepCosts.of_prefill.exit.i.i.i.i"
-
-"$StepCosts.of_prefill.exit.thread.i.i.i.i":      ; preds = %then4.i.i.i.i.i.i, %then1.i.i.i.i.i.i
-  %common.ret.op.i.i.ph.i.i.i.i = phi i64 [ %1011, %then4.i.i.i.i.i.i ], [ %1006, %then1.i.i.i.i.i.i ]
-  %1042 = getelementptr i8, ptr %0, i64 1752
-  %1043 = load double, ptr %1042, align 8
-  %1044 = sitofp i64 %context.1.i.i.i.i to double
-  %1045 = fmul double %1043, %1044
-  %1046 = fptosi double %1045 to i64
-  %1047 = add i64 %common.ret.op.i.i.ph.i.i.i.i, %1046
-  br label %else.i.i27.i.i.i.i
-
-"$StepCosts.of_prefill.exit.i.i.i.i":             ; preds = %"$CostTable.interval.exit.i.i.i.i.i.i", %"merge1.$StepCosts.of_prefill.exit_crit_edge.i.i.i.i"
-  %context.0.lcssa63.i.i.i.i = phi i64 [ %context.1.i.i.i.i, %"$CostTable.interval.exit.i.i.i.i.i.i" ], [ %context.0.lcssa64.i.i.i.i, %"merge1.$StepCosts.of_prefill.exit_crit_edge.i.i.i.i" ]
-  %arrived_ns.0.lcssa61.i.i.i.i = phi i64 [ %arrived_ns.1.i.i.i.i, %"$CostTable.interval.exit.i.i.i.i.i.i" ], [ %arrived_ns.0.lcssa62.i.i.i.i, %"merge1.$StepCosts.of_prefill.exit_crit_edge.i.i.i.i" ]
-  %1048 = phi i32 [ %995, %"$CostTable.interval.exit.i.i.i.i.i.i" ], [ %.pre.i.i.i.i, %"merge1.$StepCosts.of_prefill.exit_crit_edge.i.i.i.i" ]
-  %common.ret.op.i.i.i6.i.i.i = phi i64 [ %1041, %"$CostTable.interval.exit.i.i.i.i.i.i" ], [ 0, %"merge1.$StepCosts.of_prefill.exit_crit_edge.i.i.i.i" ]
-  %1049 = getelementptr i8, ptr %0, i64 1752
-  %1050 = load double, ptr %1049, align 8
-  %1051 = sitofp i64 %context.0.lcssa63.i.i.i.i to double
-  %1052 = fmul double %1050, %1051
-  %1053 = fptosi double %1052 to i64
-  %1054 = add i64 %common.ret.op.i.i.i6.i.i.i, %1053
-  %1055 = icmp eq i32 %1048, 0
-  br i1 %1055, label %"$StepCosts.least_prefill.exit.thread.i.i.i.i", label %"$StepCosts.of_prefill.exit.i.else.i.i27.i_crit_edge.i.i.i"
-
-"$StepCosts.of_prefill.exit.i.else.i.i27.i_crit_edge.i.i.i": ; preds = %"$StepCosts.of_prefill.exit.i.i.i.i"
-  %.phi.trans.insert.i.i.i = getelementptr i8, ptr %0, i64 1356
-  %.pre.i70.i.i = load i32, ptr %.phi.trans.insert.i.i.i, align 4
-  %.pre54.i.i.i = sext i32 %.pre.i70.i.i to i64
-  br label %else.i.i27.i.i.i.i
-
-else.i.i27.i.i.i.i:                               ; preds = %"$StepCosts.of_prefill.exit.i.else.i.i27.i_crit_edge.i.i.i", %"$StepCosts.of_prefill.exit.thread.i.i.i.i"
-  %.pre-phi.i.i.i = phi i64 [ %.pre54.i.i.i, %"$StepCosts.of_prefill.exit.i.else.i.i27.i_crit_edge.i.i.i" ], [ %1004, %"$StepCosts.of_prefill.exit.thread.i.i.i.i" ]
-  %1056 = phi i32 [ %.pre.i70.i.i, %"$StepCosts.of_prefill.exit.i.else.i.i27.i_crit_edge.i.i.i" ], [ %1003, %"$StepCosts.of_prefill.exit.thread.i.i.i.i" ]
-  %1057 = phi i64 [ %1054, %"$StepCosts.of_prefill.exit.i.else.i.i27.i_crit_edge.i.i.i" ], [ %1047, %"$StepCosts.of_prefill.exit.thread.i.i.i.i" ]
-  %1058 = phi i32 [ %1048, %"$StepCosts.of_prefill.exit.i.else.i.i27.i_crit_edge.i.i.i" ], [ %995, %"$StepCosts.of_prefill.exit.thread.i.i.i.i" ]
-  %arrived_ns.0.lcssa6169.i.i.i.i = phi i64 [ %arrived_ns.0.lcssa61.i.i.i.i, %"$StepCosts.of_prefill.exit.i.else.i.i27.i_crit_edge.i.i.i" ], [ %arrived_ns.1.i.i.i.i, %"$StepCosts.of_prefill.exit.thread.i.i.i.i" ]
-  %1059 = getelementptr i8, ptr %0, i64 1356
-  %.not.i.i28.i.i.i.i = icmp slt i32 %1056, 1
-  br i1 %.not.i.i28.i.i.i.i, label %else2.i.i31.i.i.i.i, label %"$StepCosts.least_prefill.exit.thread75.i.i.i.i"
-
-else2.i.i31.i.i.i.i:                              ; preds = %else.i.i27.i.i.i.i
-  %1060 = icmp eq i32 %1058, 1
-  br i1 %1060, label %"$StepCosts.least_prefill.exit.thread77.i.i.i.i", label %merge.i.i32.i.i.i.i
-
-merge.i.i32.i.i.i.i:                              ; preds = %else2.i.i31.i.i.i.i
-  %1061 = add i32 %1058, -1
-  %1062 = icmp sgt i32 %1061, 1
-  br i1 %1062, label %and.lhs.true.preheader.i.i.i35.i.i.i.i, label %"$StepCosts.least_prefill.exit.i.i.i.i"
-
-and.lhs.true.preheader.i.i.i35.i.i.i.i:           ; preds = %merge.i.i32.i.i.i.i
-  %wide.trip.count.i.i.i36.i.i.i.i = zext nneg i32 %1061 to i64
-  br label %and.lhs.true.i.i.i37.i.i.i.i
-
-whilebody.i.i.i40.i.i.i.i:                        ; preds = %and.lhs.true.i.i.i37.i.i.i.i
-  %indvars.iv.next.i.i.i41.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i38.i.i.i.i, 1
-  %exitcond.not.i.i.i42.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i41.i.i.i.i, %wide.trip.count.i.i.i36.i.i.i.i
-  br i1 %exitcond.not.i.i.i42.i.i.i.i, label %"$StepCosts.least_prefill.exit.i.i.i.i", label %and.lhs.true.i.i.i37.i.i.i.i
-
-merge.loopexit.split.loop.exit.i.i.i39.i.i.i.i:   ; preds = %and.lhs.true.i.i.i37.i.i.i.i
-  %1063 = trunc nuw nsw i64 %indvars.iv.i.i.i38.i.i.i.i to i32
-  br label %"$StepCosts.least_prefill.exit.i.i.i.i"
-
-and.lhs.true.i.i.i37.i.i.i.i:                     ; preds = %whilebody.i.i.i40.i.i.i.i, %and.lhs.true.preheader.i.i.i35.i.i.i.i
-  %indvars.iv.i.i.i38.i.i.i.i = phi i64 [ 1, %and.lhs.true.preheader.i.i.i35.i.i.i.i ], [ %indvars.iv.next.i.i.i41.i.i.i.i, %whilebody.i.i.i40.i.i.i.i ]
-  %1064 = getelementptr i32, ptr %1059, i64 %indvars.iv.i.i.i38.i.i.i.i
-  %1065 = load i32, ptr %1064, align 4
-  %1066 = icmp slt i32 %1065, 1
-  br i1 %1066, label %whilebody.i.i.i40.i.i.i.i, label %merge.loopexit.split.loop.exit.i.i.i39.i.i.i.i
-
-"$StepCosts.least_prefill.exit.i.i.i.i":          ; preds = %whilebody.i.i.i40.i.i.i.i, %merge.loopexit.split.loop.exit.i.i.i39.i.i.i.i, %merge.i.i32.i.i.i.i
-  %i.0.lcssa.i.i.i34.i.i.i.i = phi i32 [ 1, %merge.i.i32.i.i.i.i ], [ %1063, %merge.loopexit.split.loop.exit.i.i.i39.i.i.i.i ], [ %1061, %whilebody.i.i.i40.i.i.i.i ]
-  %1067 = add i32 %i.0.lcssa.i.i.i34.i.i.i.i, -1
-  %1068 = sext i32 %1067 to i64
-  %1069 = getelementptr i32, ptr %1059, i64 %1068
-  %1070 = load i32, ptr %1069, align 4
-  %1071 = sext i32 %1070 to i64
-  %1072 = sub nsw i64 1, %1071
-  %1073 = sitofp i64 %1072 to double
-  %1074 = sext i32 %i.0.lcssa.i.i.i34.i.i.i.i to i64
-  %1075 = getelementptr i32, ptr %1059, i64 %1074
-  %1076 = load i32, ptr %1075, align 4
-  %1077 = sub i32 %1076, %1070
-  %1078 = sitofp i32 %1077 to double
-  %1079 = fdiv double %1073, %1078
-  %1080 = getelementptr i8, ptr %0, i64 1488
-  %1081 = getelementptr i64, ptr %1080, i64 %1068
-  %1082 = load i64, ptr %1081, align 8
-  %1083 = getelementptr i64, ptr %1080, i64 %1074
-  %1084 = load i64, ptr %1083, align 8
-  %1085 = sub i64 %1084, %1082
-  %1086 = sitofp i64 %1085 to double
-  %1087 = fmul double %1079, %1086
-  %1088 = fptosi double %1087 to i64
-  %1089 = add i64 %1082, %1088
-  %1090 = shl i64 %1089, 1
-  %1091 = icmp slt i64 %1057, %1090
-  br i1 %1091, label %else2.i.i.i.i.i.i.i, label %then.i.i.i
-
-"$StepCosts.least_prefill.exit.thread77.i.i.i.i": ; preds = %else2.i.i31.i.i.i.i
-  %1092 = getelementptr i8, ptr %0, i64 1488
-  %1093 = load i64, ptr %1092, align 8
-  %1094 = sdiv i64 %1093, %.pre-phi.i.i.i
-  %1095 = shl i64 %1094, 1
-  %1096 = icmp slt i64 %1057, %1095
-  br i1 %1096, label %"$Scheduler.gathers_prompts.exit.i.i.i", label %then.i.i.i
-
-"$StepCosts.least_prefill.exit.thread75.i.i.i.i": ; preds = %else.i.i27.i.i.i.i
-  %1097 = getelementptr i8, ptr %0, i64 1488
-  %1098 = load i64, ptr %1097, align 8
-  %1099 = shl i64 %1098, 1
-  %1100 = icmp slt i64 %1057, %1099
-  br i1 %1100, label %"$Scheduler.gathers_prompts.exit.i.i.i", label %then.i.i.i
-
-"$StepCosts.least_prefill.exit.thread.i.i.i.i":   ; preds = %"$StepCosts.of_prefill.exit.i.i.i.i", %"$StepCosts.of_prefill.exit.thread70.i.i.i.i"
-  %1101 = phi i64 [ %1001, %"$StepCosts.of_prefill.exit.thread70.i.i.i.i" ], [ %1054, %"$StepCosts.of_prefill.exit.i.i.i.i" ]
-  %arrived_ns.0.lcssa6174.i.i.i.i = phi i64 [ %arrived_ns.1.i.i.i.i, %"$StepCosts.of_prefill.exit.thread70.i.i.i.i" ], [ %arrived_ns.0.lcssa61.i.i.i.i, %"$StepCosts.of_prefill.exit.i.i.i.i" ]
-  %1102 = icmp slt i64 %1101, 0
-  br i1 %1102, label %"$Scheduler.gathers_prompts.exit.i.i.i", label %then.i.i.i
-
-else2.i.i.i.i.i.i.i:                              ; preds = %"$StepCosts.least_prefill.exit.i.i.i.i"
-  br i1 %1062, label %and.lhs.true.preheader.i.i.i.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i.i.i.i"
-
-and.lhs.true.preheader.i.i.i.i.i.i.i.i:           ; preds = %else2.i.i.i.i.i.i.i
-  %wide.trip.count.i.i.i.i.i.i.i.i = zext nneg i32 %1061 to i64
-  br label %and.lhs.true.i.i.i.i.i.i.i.i
-
-whilebody.i.i.i.i.i.i.i.i:                        ; preds = %and.lhs.true.i.i.i.i.i.i.i.i
-  %indvars.iv.next.i.i.i.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.i, 1
-  %exitcond.not.i.i.i.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i.i.i.i.i, %wide.trip.count.i.i.i.i.i.i.i.i
-  br i1 %exitcond.not.i.i.i.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i.i.i.i", label %and.lhs.true.i.i.i.i.i.i.i.i
-
-merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i:   ; preds = %and.lhs.true.i.i.i.i.i.i.i.i
-  %1103 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.i to i32
-  br label %"$CostTable.interval.exit.i.i.i.i.i.i.i"
-
-and.lhs.true.i.i.i.i.i.i.i.i:                     ; preds = %whilebody.i.i.i.i.i.i.i.i, %and.lhs.true.preheader.i.i.i.i.i.i.i.i
-  %indvars.iv.i.i.i.i.i.i.i.i = phi i64 [ 1, %and.lhs.true.preheader.i.i.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i.i.i ]
-  %1104 = getelementptr i32, ptr %1059, i64 %indvars.iv.i.i.i.i.i.i.i.i
-  %1105 = load i32, ptr %1104, align 4
-  %1106 = icmp slt i32 %1105, 1
-  br i1 %1106, label %whilebody.i.i.i.i.i.i.i.i, label %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i
-
-"$CostTable.interval.exit.i.i.i.i.i.i.i":         ; preds = %whilebody.i.i.i.i.i.i.i.i, %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i, %else2.i.i.i.i.i.i.i
-  %i.0.lcssa.i.i.i.i.i.i.i.i = phi i32 [ 1, %else2.i.i.i.i.i.i.i ], [ %1103, %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i ], [ %1061, %whilebody.i.i.i.i.i.i.i.i ]
-  %1107 = add i32 %i.0.lcssa.i.i.i.i.i.i.i.i, -1
-  %1108 = sext i32 %1107 to i64
-  %1109 = getelementptr i32, ptr %1059, i64 %1108
-  %1110 = load i32, ptr %1109, align 4
-  %1111 = sext i32 %1110 to i64
-  %1112 = sub nsw i64 1, %1111
-  %1113 = sitofp i64 %1112 to double
-  %1114 = sext i32 %i.0.lcssa.i.i.i.i.i.i.i.i to i64
-  %1115 = getelementptr i32, ptr %1059, i64 %1114
-  %1116 = load i32, ptr %1115, align 4
-  %1117 = sub i32 %1116, %1110
-  %1118 = sitofp i32 %1117 to double
-  %1119 = fdiv double %1113, %1118
-  %1120 = getelementptr i64, ptr %1080, i64 %1108
-  %1121 = load i64, ptr %1120, align 8
-  %1122 = getelementptr i64, ptr %1080, i64 %1114
-  %1123 = load i64, ptr %1122, align 8
-  %1124 = sub i64 %1123, %1121
-  %1125 = sitofp i64 %1124 to double
-  %1126 = fmul double %1119, %1125
-  %1127 = fptosi double %1126 to i64
-  %1128 = add i64 %1121, %1127
-  br label %"$Scheduler.gathers_prompts.exit.i.i.i"
-
-"$Scheduler.gathers_prompts.exit.i.i.i":          ; preds = %"$CostTable.interval.exit.i.i.i.i.i.i.i", %"$StepCosts.least_prefill.exit.thread.i.i.i.i", %"$StepCosts.least_prefill.exit.thread75.i.i.i.i", %"$StepCosts.least_prefill.exit.thread77.i.i.i.i"
-  %arrived_ns.0.lcssa6168.i.i.i.i = phi i64 [ %arrived_ns.0.lcssa6169.i.i.i.i, %"$CostTable.interval.exit.i.i.i.i.i.i.i" ], [ %arrived_ns.0.lcssa6174.i.i.i.i, %"$StepCosts.least_prefill.exit.thread.i.i.i.i" ], [ %arrived_ns.0.lcssa6169.i.i.i.i, %"$StepCosts.least_prefill.exit.thread77.i.i.i.i" ], [ %arrived_ns.0.lcssa6169.i.i.i.i, %"$StepCosts.least_prefill.exit.thread75.i.i.i.i" ]
-  %common.ret.op.i.i.i.i.i.i.i = phi i64 [ %1128, %"$CostTable.interval.exit.i.i.i.i.i.i.i" ], [ 0, %"$StepCosts.least_prefill.exit.thread.i.i.i.i" ], [ %1094, %"$StepCosts.least_prefill.exit.thread77.i.i.i.i" ], [ %1098, %"$StepCosts.least_prefill.exit.thread75.i.i.i.i" ]
-  %1129 = sub i64 %957, %arrived_ns.0.lcssa6168.i.i.i.i
-  %1130 = getelementptr i8, ptr %0, i64 952
-  %1131 = load i64, ptr %1130, align 8
-  %1132 = call i64 @llvm.smin.i64(i64 %common.ret.op.i.i.i.i.i.i.i, i64 %1131)
-  %1133 = icmp slt i64 %1129, %1132
-  br i1 %1133, label %merge.i61.i.i, label %then.i.i.i
-
-then.i.i.i:                                       ; preds = %"$Scheduler.gathers_prompts.exit.i.i.i", %"$StepCosts.least_prefill.exit.thread.i.i.i.i", %"$StepCosts.least_prefill.exit.thread75.i.i.i.i", %"$StepCosts.least_prefill.exit.thread77.i.i.i.i", %"$StepCosts.least_prefill.exit.i.i.i.i", %or.lhs.false.i.i68.i.i, %"$Scheduler.write_decode_rows.exit.then_crit_edge.i.i.i"
-  %1134 = phi i64 [ %.pre52.i.i.i, %"$Scheduler.write_decode_rows.exit.then_crit_edge.i.i.i" ], [ %.pre53.i.i.i, %"$StepCosts.least_prefill.exit.thread77.i.i.i.i" ], [ %.pre53.i.i.i, %"$StepCosts.least_prefill.exit.thread75.i.i.i.i" ], [ %.pre53.i.i.i, %"$StepCosts.least_prefill.exit.thread.i.i.i.i" ], [ %.pre53.i.i.i, %"$StepCosts.least_prefill.exit.i.i.i.i" ], [ %.pre53.i.i.i, %or.lhs.false.i.i68.i.i ], [ %.pre53.i.i.i, %"$Scheduler.gathers_prompts.exit.i.i.i" ]
-  %1135 = icmp sgt i64 %1134, 0
-  br i1 %1135, label %forbody.lr.ph.i18.i.i.i, label %merge.i61.i.i
-
-forbody.lr.ph.i18.i.i.i:                          ; preds = %then.i.i.i
-  %1136 = getelementptr i8, ptr %0, i64 928
-  %1137 = getelementptr i8, ptr %0, i64 2280
-  %1138 = getelementptr i8, ptr %0, i64 916
-  br label %forbody.i19.i.i.i
-
-forbody.i19.i.i.i:                                ; preds = %merge1.i23.i.i.i, %forbody.lr.ph.i18.i.i.i
-  %i.028.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i18.i.i.i ], [ %1345, %merge1.i23.i.i.i ]
-  %1139 = load ptr, ptr %799, align 8
-  %1140 = getelementptr ptr, ptr %1139, i64 %i.028.i.i.i.i
-  %1141 = load ptr, ptr %1140, align 8
-  %1142 = getelementptr i8, ptr %1141, i64 40
-  %.val.i20.i.i.i = load i32, ptr %1142, align 4
-  %1143 = getelementptr i8, ptr %1141, i64 52
-  %.val16.i21.i.i.i = load i32, ptr %1143, align 4
-  %.not.i22.i.i.i = icmp slt i32 %.val16.i21.i.i.i, %.val.i20.i.i.i
-  br i1 %.not.i22.i.i.i, label %and.lhs.true.i25.i.i.i, label %merge1.i23.i.i.i
-
-then.i26.i.i.i:                                   ; preds = %and.lhs.true.i25.i.i.i
-  %1144 = getelementptr i8, ptr %1141, i64 384
-  %1145 = load i8, ptr %1144, align 1
-  %1146 = trunc i8 %1145 to i1
-  br i1 %1146, label %and.rhs.i.i.i35.i.i.i, label %else.i.i27.i.i.i
-
-and.rhs.i.i.i35.i.i.i:                            ; preds = %then.i26.i.i.i
-  %1147 = getelementptr i8, ptr %1141, i64 336
-  %.val.i.i.i.i36.i.i.i = load ptr, ptr %1147, align 8
-  %.not.i.i.i.i37.i.i.i = icmp eq ptr %.val.i.i.i.i36.i.i.i, null
-  br i1 %.not.i.i.i.i37.i.i.i, label %else.i.i27.i.i.i, label %"$Sequence.sits_out.exit.i.i38.i.i.i"
-
-"$Sequence.sits_out.exit.i.i38.i.i.i":            ; preds = %and.rhs.i.i.i35.i.i.i
-  %1148 = getelementptr i8, ptr %1141, i64 356
-  %1149 = load i32, ptr %1148, align 4
-  %1150 = getelementptr i8, ptr %1141, i64 24
-  %.val.i.i.i.i.i39.i.i.i = load i64, ptr %1150, align 8
-  %1151 = getelementptr i8, ptr %1141, i64 56
-  %.val2.i.i.i.i.i40.i.i.i = load i32, ptr %1151, align 4
-  %1152 = trunc i64 %.val.i.i.i.i.i39.i.i.i to i32
-  %1153 = sub i32 %1152, %.val.i20.i.i.i
-  %1154 = add i32 %1153, %.val2.i.i.i.i.i40.i.i.i
-  %.not.i.i41.i.i.i = icmp sgt i32 %1149, %1154
-  br i1 %.not.i.i41.i.i.i, label %else.i.i27.i.i.i, label %"$Scheduler.chunk_of.exit.i28.i.i.i"
-
-else.i.i27.i.i.i:                                 ; preds = %"$Sequence.sits_out.exit.i.i38.i.i.i", %and.rhs.i.i.i35.i.i.i, %then.i26.i.i.i
-  %1155 = sub i32 %.val.i20.i.i.i, %.val16.i21.i.i.i
-  %1156 = load i32, ptr %1136, align 4
-  %1157 = icmp sgt i32 %1156, 0
-  br i1 %1157, label %then5.i.i34.i.i.i, label %"$Scheduler.chunk_of.exit.i28.i.i.i"
-
-then5.i.i34.i.i.i:                                ; preds = %else.i.i27.i.i.i
-  %1158 = call i32 @llvm.smin.i32(i32 %1155, i32 %1156)
-  br label %"$Scheduler.chunk_of.exit.i28.i.i.i"
-
-"$Scheduler.chunk_of.exit.i28.i.i.i":             ; preds = %then5.i.i34.i.i.i, %else.i.i27.i.i.i, %"$Sequence.sits_out.exit.i.i38.i.i.i"
-  %common.ret.op.i.i29.i62.i.i = phi i32 [ %1158, %then5.i.i34.i.i.i ], [ 0, %"$Sequence.sits_out.exit.i.i38.i.i.i" ], [ %1155, %else.i.i27.i.i.i ]
-  %1159 = call i32 @llvm.smin.i32(i32 %common.ret.op.i.i29.i62.i.i, i32 %1164)
-  %1160 = call fastcc i32 @"$Scheduler.piece_of"(ptr nonnull %1, i32 %.val16.i21.i.i.i, i32 %1159)
-  %1161 = icmp eq i32 %1160, 0
-  br i1 %1161, label %merge.i61.i.i, label %merge2.i30.i.i.i
-
-and.lhs.true.i25.i.i.i:                           ; preds = %forbody.i19.i.i.i
-  %1162 = load ptr, ptr %790, align 8
-  %.val19.i.i.i.i = load i32, ptr %1162, align 4
-  %1163 = getelementptr i8, ptr %1162, i64 44
-  %.val20.i.i.i.i = load i32, ptr %1163, align 4
-  %1164 = sub i32 %.val20.i.i.i.i, %.val19.i.i.i.i
-  %1165 = icmp sgt i32 %1164, 0
-  br i1 %1165, label %then.i26.i.i.i, label %merge1.i23.i.i.i
-
-merge2.i30.i.i.i:                                 ; preds = %"$Scheduler.chunk_of.exit.i28.i.i.i"
-  %1166 = add i32 %1160, %.val16.i21.i.i.i
-  %1167 = icmp eq i32 %1166, %.val.i20.i.i.i
-  br i1 %1167, label %and.lhs.true.i.i31.i.i.i, label %merge1.critedge.i.i.i.i.i
-
-and.lhs.true.i.i31.i.i.i:                         ; preds = %merge2.i30.i.i.i
-  %1168 = getelementptr i8, ptr %1162, i64 16
-  %1169 = load i32, ptr %1168, align 4
-  %1170 = getelementptr i8, ptr %1162, i64 56
-  %1171 = load i32, ptr %1170, align 4
-  %1172 = icmp slt i32 %1169, %1171
-  br i1 %1172, label %"$Scheduler.can_sample.exit.i.i.i.i.i", label %merge1.i23.i.i.i
-
-"$Scheduler.can_sample.exit.i.i.i.i.i":           ; preds = %and.lhs.true.i.i31.i.i.i
-  %1173 = getelementptr i8, ptr %1162, i64 24
-  %1174 = load i32, ptr %1173, align 4
-  %1175 = sext i32 %1174 to i64
-  %1176 = getelementptr i8, ptr %1141, i64 24
-  %.val.i.i.i.i21.i.i.i.i = load i64, ptr %1176, align 8
-  %1177 = getelementptr i8, ptr %1141, i64 56
-  %.val2.i.i.i.i22.i.i.i.i = load i32, ptr %1177, align 4
-  %1178 = trunc i64 %.val.i.i.i.i21.i.i.i.i to i32
-  %1179 = sub i32 %1178, %.val.i20.i.i.i
-  %1180 = add i32 %1179, %.val2.i.i.i.i22.i.i.i.i
-  %1181 = getelementptr i8, ptr %1141, i64 48
-  %1182 = load i32, ptr %1181, align 4
-  %1183 = icmp slt i32 %1180, %1182
-  %common.ret.op.v.i.i.i.i.i.i.i = select i1 %1183, i64 280, i64 256
-  %common.ret.op.i.i.i.i32.i.i.i = getelementptr i8, ptr %1141, i64 %common.ret.op.v.i.i.i.i.i.i.i
-  %1184 = getelementptr i8, ptr %common.ret.op.i.i.i.i32.i.i.i, i64 8
-  %1185 = load i64, ptr %1184, align 8
-  %1186 = add i64 %1185, %1175
-  %1187 = getelementptr i8, ptr %1162, i64 60
-  %1188 = load i32, ptr %1187, align 4
-  %1189 = sext i32 %1188 to i64
-  %.not.i23.i.i.i.i = icmp sgt i64 %1186, %1189
-  br i1 %.not.i23.i.i.i.i, label %merge1.i23.i.i.i, label %merge.i24.i.i.i.i
-
-merge.i24.i.i.i.i:                                ; preds = %"$Scheduler.can_sample.exit.i.i.i.i.i"
-  %1190 = sext i32 %1160 to i64
-  %1191 = sext i32 %.val16.i21.i.i.i to i64
-  %1192 = mul nsw i64 %1190, %1191
-  %1193 = add nsw i64 %1190, 1
-  %1194 = mul nsw i64 %1193, %1190
-  %1195 = sdiv i64 %1194, 2
-  %1196 = add nsw i64 %1195, %1192
-  %1197 = load <2 x i64>, ptr %1137, align 8
-  %1198 = insertelement <2 x i64> poison, i64 %1190, i64 0
-  %1199 = insertelement <2 x i64> %1198, i64 %1196, i64 1
-  %1200 = add <2 x i64> %1197, %1199
-  store <2 x i64> %1200, ptr %1137, align 8
-  %1201 = getelementptr i8, ptr %1141, i64 72
-  %1202 = load i32, ptr %1201, align 4
-  %1203 = load i32, ptr %1143, align 4
-  %1204 = getelementptr i8, ptr %1141, i64 16
-  %1205 = load ptr, ptr %1204, align 8
-  %1206 = load i32, ptr %1138, align 4
-  %1207 = getelementptr i8, ptr %1162, i64 52
-  %.val.i.i.i33.i.i.i = load i32, ptr %1207, align 4
-  %1208 = getelementptr i8, ptr %1162, i64 280
-  %.val29.i.i.i.i.i.i = load ptr, ptr %1208, align 8
-  %1209 = sext i32 %1202 to i64
-  %1210 = sext i32 %.val.i.i.i33.i.i.i to i64
-  %1211 = mul nsw i64 %1210, %1209
-  %1212 = getelementptr i32, ptr %.val29.i.i.i.i.i.i, i64 %1211
-  %1213 = icmp sgt i32 %1160, 0
-  br i1 %1213, label %forbody.lr.ph.i.i.i.i.i.i, label %merge1.i.i.i63.i.i
-
-forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i24.i.i.i.i
-  %1214 = getelementptr i8, ptr %1162, i64 88
-  %1215 = getelementptr i8, ptr %1162, i64 96
-  %1216 = getelementptr i8, ptr %1162, i64 104
-  %wide.trip.count.i.i.i.i64.i.i = zext nneg i32 %1160 to i64
+  %.sroa.5.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %895, i64 17
+  store i8 %892, ptr %.sroa.5.0..sroa_idx.i.i.i.i.i, align 1
+  %896 = load i64, ptr %771, align 8
+  %897 = add i64 %896, 1
+  store i64 %897, ptr %771, align 8
+  br label %merge1.i.i68.i.i
+
+merge1.i.i68.i.i:                                 ; preds = %and.lhs.true2.i.i.i.i, %"$Scheduler.can_sample.exit.i.i.i.i", %and.lhs.true.i.i92.i.i, %"$Scheduler.push_segment.exit.i.i.i.i", %"$Scheduler.wants_decode_row.exit.i.i.i.i", %"$Sequence.awaits_its_end.exit.i.i.i103.i.i", %forbody.i.i62.i.i
+  %898 = add nuw nsw i64 %i.026.i.i.i.i, 1
+  %exitcond.not.i.i69.i.i = icmp eq i64 %898, %773
+  br i1 %exitcond.not.i.i69.i.i, label %"$Scheduler.write_decode_rows.exit.i.i.i", label %forbody.i.i62.i.i
+
+and.lhs.true.i.i92.i.i:                           ; preds = %and.lhs.true2.i.i.i.i
+  %899 = getelementptr i8, ptr %920, i64 16
+  %900 = load i32, ptr %899, align 4
+  %901 = getelementptr i8, ptr %920, i64 56
+  %902 = load i32, ptr %901, align 4
+  %903 = icmp slt i32 %900, %902
+  br i1 %903, label %"$Scheduler.can_sample.exit.i.i.i.i", label %merge1.i.i68.i.i
+
+"$Scheduler.can_sample.exit.i.i.i.i":             ; preds = %and.lhs.true.i.i92.i.i
+  %904 = getelementptr i8, ptr %920, i64 24
+  %905 = load i32, ptr %904, align 4
+  %906 = sext i32 %905 to i64
+  %907 = getelementptr i8, ptr %778, i64 24
+  %.val.i.i.i22.i.i.i.i = load i64, ptr %907, align 8
+  %908 = trunc i64 %.val.i.i.i22.i.i.i.i to i32
+  %909 = sub i32 %786, %.val.i.i.i63.i.i
+  %910 = add i32 %909, %908
+  %911 = getelementptr i8, ptr %778, i64 48
+  %912 = load i32, ptr %911, align 4
+  %913 = icmp slt i32 %910, %912
+  %common.ret.op.v.i.i.i.i.i.i = select i1 %913, i64 280, i64 256
+  %common.ret.op.i.i.i.i.i.i = getelementptr i8, ptr %778, i64 %common.ret.op.v.i.i.i.i.i.i
+  %914 = getelementptr i8, ptr %common.ret.op.i.i.i.i.i.i, i64 8
+  %915 = load i64, ptr %914, align 8
+  %916 = add i64 %915, %906
+  %917 = getelementptr i8, ptr %920, i64 60
+  %918 = load i32, ptr %917, align 4
+  %919 = sext i32 %918 to i64
+  %.not.i.i93.i.i = icmp sgt i64 %916, %919
+  br i1 %.not.i.i93.i.i, label %merge1.i.i68.i.i, label %then.i.i94.i.i
+
+and.lhs.true2.i.i.i.i:                            ; preds = %"$Scheduler.wants_decode_row.exit.i.i.i.i", %and.rhs.i.i.i.i99.i.i, %and.rhs.i.i.i66.i.i
+  %920 = load ptr, ptr %763, align 8
+  %.val15.i.i67.i.i = load i32, ptr %920, align 4
+  %921 = getelementptr i8, ptr %920, i64 44
+  %.val16.i.i.i.i = load i32, ptr %921, align 4
+  %922 = sub i32 %.val16.i.i.i.i, %.val15.i.i67.i.i
+  %923 = icmp sgt i32 %922, 0
+  br i1 %923, label %and.lhs.true.i.i92.i.i, label %merge1.i.i68.i.i
+
+"$Scheduler.write_decode_rows.exit.i.i.i":        ; preds = %merge1.i.i68.i.i
+  %.pr.i.i.i = load i64, ptr %13, align 8
+  %924 = getelementptr i8, ptr %0, i64 1864
+  %925 = icmp sgt i64 %.pr.i.i.i, 0
+  br i1 %925, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
+
+forbody.lr.ph.i5.i.i.i:                           ; preds = %"$Scheduler.write_decode_rows.exit.i.i.i"
+  %926 = getelementptr i8, ptr %0, i64 720
+  br label %forbody.i6.i.i.i
+
+forbody.i6.i.i.i:                                 ; preds = %merge1.i9.i.i.i, %forbody.lr.ph.i5.i.i.i
+  %i.036.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i5.i.i.i ], [ %1147, %merge1.i9.i.i.i ]
+  %927 = load ptr, ptr %772, align 8
+  %928 = getelementptr ptr, ptr %927, i64 %i.036.i.i.i.i
+  %929 = load ptr, ptr %928, align 8
+  %930 = getelementptr i8, ptr %929, i64 40
+  %.val.i.i70.i.i = load i32, ptr %930, align 4
+  %931 = getelementptr i8, ptr %929, i64 52
+  %.val16.i7.i.i.i = load i32, ptr %931, align 4
+  %.not.i8.i.i.i = icmp slt i32 %.val16.i7.i.i.i, %.val.i.i70.i.i
+  br i1 %.not.i8.i.i.i, label %and.lhs.true.i11.i.i.i, label %merge1.i9.i.i.i
+
+then.i12.i.i.i:                                   ; preds = %and.lhs.true.i11.i.i.i
+  %932 = getelementptr i8, ptr %929, i64 376
+  %933 = load i8, ptr %932, align 1
+  %934 = trunc i8 %933 to i1
+  br i1 %934, label %and.rhs.i.i.i15.i.i.i, label %else.i.i.i71.i.i
+
+and.rhs.i.i.i15.i.i.i:                            ; preds = %then.i12.i.i.i
+  %935 = getelementptr i8, ptr %929, i64 328
+  %.val.i.i.i.i16.i.i.i = load ptr, ptr %935, align 8
+  %.not.i.i.i.i17.i.i.i = icmp eq ptr %.val.i.i.i.i16.i.i.i, null
+  br i1 %.not.i.i.i.i17.i.i.i, label %else.i.i.i71.i.i, label %"$Sequence.sits_out.exit.i.i.i90.i.i"
+
+"$Sequence.sits_out.exit.i.i.i90.i.i":            ; preds = %and.rhs.i.i.i15.i.i.i
+  %936 = getelementptr i8, ptr %929, i64 348
+  %937 = load i32, ptr %936, align 4
+  %938 = getelementptr i8, ptr %929, i64 24
+  %.val.i.i.i.i.i18.i.i.i = load i64, ptr %938, align 8
+  %939 = getelementptr i8, ptr %929, i64 56
+  %.val2.i.i.i.i.i.i91.i.i = load i32, ptr %939, align 4
+  %940 = trunc i64 %.val.i.i.i.i.i18.i.i.i to i32
+  %941 = sub i32 %940, %.val.i.i70.i.i
+  %942 = add i32 %941, %.val2.i.i.i.i.i.i91.i.i
+  %.not.i.i19.i.i.i = icmp sgt i32 %937, %942
+  br i1 %.not.i.i19.i.i.i, label %else.i.i.i71.i.i, label %"$Scheduler.chunk_of.exit.i.i72.i.i"
+
+else.i.i.i71.i.i:                                 ; preds = %"$Sequence.sits_out.exit.i.i.i90.i.i", %and.rhs.i.i.i15.i.i.i, %then.i12.i.i.i
+  %943 = sub i32 %.val.i.i70.i.i, %.val16.i7.i.i.i
+  %944 = load i32, ptr %926, align 4
+  %945 = icmp sgt i32 %944, 0
+  br i1 %945, label %then5.i.i.i89.i.i, label %"$Scheduler.chunk_of.exit.i.i72.i.i"
+
+then5.i.i.i89.i.i:                                ; preds = %else.i.i.i71.i.i
+  %946 = call i32 @llvm.smin.i32(i32 %943, i32 %944)
+  br label %"$Scheduler.chunk_of.exit.i.i72.i.i"
+
+"$Scheduler.chunk_of.exit.i.i72.i.i":             ; preds = %then5.i.i.i89.i.i, %else.i.i.i71.i.i, %"$Sequence.sits_out.exit.i.i.i90.i.i"
+  %common.ret.op.i.i.i73.i.i = phi i32 [ %946, %then5.i.i.i89.i.i ], [ 0, %"$Sequence.sits_out.exit.i.i.i90.i.i" ], [ %943, %else.i.i.i71.i.i ]
+  %947 = call i32 @llvm.smin.i32(i32 %common.ret.op.i.i.i73.i.i, i32 %966)
+  %.val.i21.i.i.i.i = load i64, ptr %209, align 8
+  %948 = icmp sgt i64 %.val.i21.i.i.i.i, 0
+  br i1 %948, label %or.lhs.false.i.i.i79.i.i, label %"$Scheduler.piece_of.exit.i.i74.i.i"
+
+or.lhs.false.i.i.i79.i.i:                         ; preds = %"$Scheduler.chunk_of.exit.i.i72.i.i"
+  %949 = call fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr nonnull readonly %1, i32 %.val16.i7.i.i.i, i32 %947)
+  br i1 %949, label %"$Scheduler.piece_of.exit.i.i74.i.i", label %condition.preheader.i.i.i80.i.i
+
+condition.preheader.i.i.i80.i.i:                  ; preds = %or.lhs.false.i.i.i79.i.i
+  %950 = icmp sgt i32 %947, 1
+  br i1 %950, label %whilebody.i.i.i84.i.i, label %merge1.i.i.i81.i.i
+
+whilebody.i.i.i84.i.i:                            ; preds = %condition.preheader.i.i.i80.i.i, %whilebody.i.i.i84.i.i
+  %too_many.028.i.i.i85.i.i = phi i32 [ %too_many.0..i.i.i88.i.i, %whilebody.i.i.i84.i.i ], [ %947, %condition.preheader.i.i.i80.i.i ]
+  %fitting.027.i.i.i86.i.i = phi i32 [ %.fitting.0.i.i.i87.i.i, %whilebody.i.i.i84.i.i ], [ 0, %condition.preheader.i.i.i80.i.i ]
+  %951 = add i32 %fitting.027.i.i.i86.i.i, %too_many.028.i.i.i85.i.i
+  %952 = sdiv i32 %951, 2
+  %953 = call fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr readonly %1, i32 %.val16.i7.i.i.i, i32 %952)
+  %.fitting.0.i.i.i87.i.i = select i1 %953, i32 %952, i32 %fitting.027.i.i.i86.i.i
+  %too_many.0..i.i.i88.i.i = select i1 %953, i32 %too_many.028.i.i.i85.i.i, i32 %952
+  %954 = sub i32 %too_many.0..i.i.i88.i.i, %.fitting.0.i.i.i87.i.i
+  %955 = icmp sgt i32 %954, 1
+  br i1 %955, label %whilebody.i.i.i84.i.i, label %merge1.i.i.i81.i.i
+
+merge1.i.i.i81.i.i:                               ; preds = %whilebody.i.i.i84.i.i, %condition.preheader.i.i.i80.i.i
+  %fitting.0.lcssa.i.i.i82.i.i = phi i32 [ 0, %condition.preheader.i.i.i80.i.i ], [ %.fitting.0.i.i.i87.i.i, %whilebody.i.i.i84.i.i ]
+  %956 = load i32, ptr %775, align 4
+  %957 = srem i32 %fitting.0.lcssa.i.i.i82.i.i, %956
+  %958 = sub nsw i32 %fitting.0.lcssa.i.i.i82.i.i, %957
+  %959 = icmp eq i32 %958, 0
+  br i1 %959, label %and.lhs.true.i.i14.i.i.i, label %merge2.i.i.i.i
+
+then6.i.i.i83.i.i:                                ; preds = %and.lhs.true.i.i14.i.i.i
+  %960 = call i32 @llvm.smin.i32(i32 %947, i32 %956)
+  br label %"$Scheduler.piece_of.exit.i.i74.i.i"
+
+and.lhs.true.i.i14.i.i.i:                         ; preds = %merge1.i.i.i81.i.i
+  %961 = load i64, ptr %924, align 8
+  %962 = icmp eq i64 %961, 0
+  br i1 %962, label %then6.i.i.i83.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
+
+"$Scheduler.piece_of.exit.i.i74.i.i":             ; preds = %then6.i.i.i83.i.i, %or.lhs.false.i.i.i79.i.i, %"$Scheduler.chunk_of.exit.i.i72.i.i"
+  %common.ret.op.i22.i.i.i.i = phi i32 [ %960, %then6.i.i.i83.i.i ], [ %947, %or.lhs.false.i.i.i79.i.i ], [ %947, %"$Scheduler.chunk_of.exit.i.i72.i.i" ]
+  %963 = icmp eq i32 %common.ret.op.i22.i.i.i.i, 0
+  br i1 %963, label %"$Scheduler.write_pieces.exit.i.i.i", label %merge2.i.i.i.i
+
+and.lhs.true.i11.i.i.i:                           ; preds = %forbody.i6.i.i.i
+  %964 = load ptr, ptr %763, align 8
+  %.val19.i.i.i.i = load i32, ptr %964, align 4
+  %965 = getelementptr i8, ptr %964, i64 44
+  %.val20.i.i.i.i = load i32, ptr %965, align 4
+  %966 = sub i32 %.val20.i.i.i.i, %.val19.i.i.i.i
+  %967 = icmp sgt i32 %966, 0
+  br i1 %967, label %then.i12.i.i.i, label %merge1.i9.i.i.i
+
+merge2.i.i.i.i:                                   ; preds = %"$Scheduler.piece_of.exit.i.i74.i.i", %merge1.i.i.i81.i.i
+  %common.ret.op.i2234.i.i.i.i = phi i32 [ %common.ret.op.i22.i.i.i.i, %"$Scheduler.piece_of.exit.i.i74.i.i" ], [ %958, %merge1.i.i.i81.i.i ]
+  %968 = add i32 %common.ret.op.i2234.i.i.i.i, %.val16.i7.i.i.i
+  %969 = icmp eq i32 %968, %.val.i.i70.i.i
+  br i1 %969, label %and.lhs.true.i23.i.i.i.i, label %merge1.critedge.i.i.i.i.i
+
+and.lhs.true.i23.i.i.i.i:                         ; preds = %merge2.i.i.i.i
+  %970 = getelementptr i8, ptr %964, i64 16
+  %971 = load i32, ptr %970, align 4
+  %972 = getelementptr i8, ptr %964, i64 56
+  %973 = load i32, ptr %972, align 4
+  %974 = icmp slt i32 %971, %973
+  br i1 %974, label %"$Scheduler.can_sample.exit.i.i.i.i.i", label %merge1.i9.i.i.i
+
+"$Scheduler.can_sample.exit.i.i.i.i.i":           ; preds = %and.lhs.true.i23.i.i.i.i
+  %975 = getelementptr i8, ptr %964, i64 24
+  %976 = load i32, ptr %975, align 4
+  %977 = sext i32 %976 to i64
+  %978 = getelementptr i8, ptr %929, i64 24
+  %.val.i.i.i.i24.i.i.i.i = load i64, ptr %978, align 8
+  %979 = getelementptr i8, ptr %929, i64 56
+  %.val2.i.i.i.i25.i.i.i.i = load i32, ptr %979, align 4
+  %980 = trunc i64 %.val.i.i.i.i24.i.i.i.i to i32
+  %981 = sub i32 %980, %.val.i.i70.i.i
+  %982 = add i32 %981, %.val2.i.i.i.i25.i.i.i.i
+  %983 = getelementptr i8, ptr %929, i64 48
+  %984 = load i32, ptr %983, align 4
+  %985 = icmp slt i32 %982, %984
+  %common.ret.op.v.i.i.i.i.i.i.i = select i1 %985, i64 280, i64 256
+  %common.ret.op.i.i.i.i.i.i.i = getelementptr i8, ptr %929, i64 %common.ret.op.v.i.i.i.i.i.i.i
+  %986 = getelementptr i8, ptr %common.ret.op.i.i.i.i.i.i.i, i64 8
+  %987 = load i64, ptr %986, align 8
+  %988 = add i64 %987, %977
+  %989 = getelementptr i8, ptr %964, i64 60
+  %990 = load i32, ptr %989, align 4
+  %991 = sext i32 %990 to i64
+  %.not.i26.i.i.i.i = icmp sgt i64 %988, %991
+  br i1 %.not.i26.i.i.i.i, label %merge1.i9.i.i.i, label %merge.i27.i.i.i.i
+
+merge.i27.i.i.i.i:                                ; preds = %"$Scheduler.can_sample.exit.i.i.i.i.i"
+  %992 = sext i32 %common.ret.op.i2234.i.i.i.i to i64
+  %993 = sext i32 %.val16.i7.i.i.i to i64
+  %994 = mul nsw i64 %992, %993
+  %995 = add nsw i64 %992, 1
+  %996 = mul nsw i64 %995, %992
+  %997 = sdiv i64 %996, 2
+  %998 = add nsw i64 %997, %994
+  %999 = load <2 x i64>, ptr %924, align 8
+  %1000 = insertelement <2 x i64> poison, i64 %992, i64 0
+  %1001 = insertelement <2 x i64> %1000, i64 %998, i64 1
+  %1002 = add <2 x i64> %999, %1001
+  store <2 x i64> %1002, ptr %924, align 8
+  %1003 = getelementptr i8, ptr %929, i64 72
+  %1004 = load i32, ptr %1003, align 4
+  %1005 = load i32, ptr %931, align 4
+  %1006 = getelementptr i8, ptr %929, i64 16
+  %1007 = load ptr, ptr %1006, align 8
+  %1008 = load i32, ptr %775, align 4
+  %1009 = getelementptr i8, ptr %964, i64 52
+  %.val.i.i.i13.i.i.i = load i32, ptr %1009, align 4
+  %1010 = getelementptr i8, ptr %964, i64 280
+  %.val29.i.i.i.i.i.i = load ptr, ptr %1010, align 8
+  %1011 = sext i32 %1004 to i64
+  %1012 = sext i32 %.val.i.i.i13.i.i.i to i64
+  %1013 = mul nsw i64 %1012, %1011
+  %1014 = getelementptr i32, ptr %.val29.i.i.i.i.i.i, i64 %1013
+  %1015 = icmp sgt i32 %common.ret.op.i2234.i.i.i.i, 0
+  br i1 %1015, label %forbody.lr.ph.i.i.i.i.i.i, label %merge1.i28.i.i.i.i
+
+forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i27.i.i.i.i
+  %1016 = getelementptr i8, ptr %964, i64 88
+  %1017 = getelementptr i8, ptr %964, i64 96
+  %1018 = getelementptr i8, ptr %964, i64 104
+  %wide.trip.count.i.i.i.i75.i.i = zext nneg i32 %common.ret.op.i2234.i.i.i.i to i64
   br label %forbody.i.i.i.i.i.i
 
 forbody.i.i.i.i.i.i:                              ; preds = %forbody.i.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i.i
-  %indvars.iv.i.i.i.i65.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i66.i.i, %forbody.i.i.i.i.i.i ]
-  %1217 = load i32, ptr %1162, align 4
-  %1218 = trunc nuw nsw i64 %indvars.iv.i.i.i.i65.i.i to i32
-  %1219 = add i32 %1217, %1218
-  %1220 = add i32 %1203, %1218
-  %1221 = sext i32 %1220 to i64
-  %1222 = getelementptr i32, ptr %1205, i64 %1221
-  %1223 = load i32, ptr %1222, align 4
-  %1224 = load ptr, ptr %1214, align 8
-  %1225 = sext i32 %1219 to i64
-  %1226 = getelementptr i32, ptr %1224, i64 %1225
-  store i32 %1223, ptr %1226, align 4
-  %1227 = load ptr, ptr %1215, align 8
-  %1228 = getelementptr i32, ptr %1227, i64 %1225
-  store i32 %1220, ptr %1228, align 4
-  %1229 = sdiv i32 %1220, %1206
-  %1230 = sext i32 %1229 to i64
-  %1231 = getelementptr i32, ptr %1212, i64 %1230
-  %1232 = load i32, ptr %1231, align 4
-  %1233 = mul i32 %1232, %1206
-  %1234 = srem i32 %1220, %1206
-  %1235 = add i32 %1233, %1234
-  %1236 = load ptr, ptr %1216, align 8
-  %1237 = getelementptr i32, ptr %1236, i64 %1225
-  store i32 %1235, ptr %1237, align 4
-  %indvars.iv.next.i.i.i.i66.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i65.i.i, 1
-  %exitcond.not.i.i.i.i67.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i66.i.i, %wide.trip.count.i.i.i.i64.i.i
-  br i1 %exitcond.not.i.i.i.i67.i.i, label %merge1.i.i.i63.i.i, label %forbody.i.i.i.i.i.i
+  %indvars.iv.i.i.i.i76.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i77.i.i, %forbody.i.i.i.i.i.i ]
+  %1019 = load i32, ptr %964, align 4
+  %1020 = trunc nuw nsw i64 %indvars.iv.i.i.i.i76.i.i to i32
+  %1021 = add i32 %1019, %1020
+  %1022 = add i32 %1005, %1020
+  %1023 = sext i32 %1022 to i64
+  %1024 = getelementptr i32, ptr %1007, i64 %1023
+  %1025 = load i32, ptr %1024, align 4
+  %1026 = load ptr, ptr %1016, align 8
+  %1027 = sext i32 %1021 to i64
+  %1028 = getelementptr i32, ptr %1026, i64 %1027
+  store i32 %1025, ptr %1028, align 4
+  %1029 = load ptr, ptr %1017, align 8
+  %1030 = getelementptr i32, ptr %1029, i64 %1027
+  store i32 %1022, ptr %1030, align 4
+  %1031 = sdiv i32 %1022, %1008
+  %1032 = sext i32 %1031 to i64
+  %1033 = getelementptr i32, ptr %1014, i64 %1032
+  %1034 = load i32, ptr %1033, align 4
+  %1035 = mul i32 %1034, %1008
+  %1036 = srem i32 %1022, %1008
+  %1037 = add i32 %1035, %1036
+  %1038 = load ptr, ptr %1018, align 8
+  %1039 = getelementptr i32, ptr %1038, i64 %1027
+  store i32 %1037, ptr %1039, align 4
+  %indvars.iv.next.i.i.i.i77.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i76.i.i, 1
+  %exitcond.not.i.i.i.i78.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i77.i.i, %wide.trip.count.i.i.i.i75.i.i
+  br i1 %exitcond.not.i.i.i.i78.i.i, label %merge1.i28.i.i.i.i, label %forbody.i.i.i.i.i.i
 
-merge1.critedge.i.i.i.i.i:                        ; preds = %merge2.i30.i.i.i
-  %1238 = sext i32 %1160 to i64
-  %1239 = sext i32 %.val16.i21.i.i.i to i64
-  %1240 = mul nsw i64 %1238, %1239
-  %1241 = add nsw i64 %1238, 1
-  %1242 = mul nsw i64 %1241, %1238
-  %1243 = sdiv i64 %1242, 2
-  %1244 = add nsw i64 %1243, %1240
-  %1245 = load <2 x i64>, ptr %1137, align 8
-  %1246 = insertelement <2 x i64> poison, i64 %1238, i64 0
-  %1247 = insertelement <2 x i64> %1246, i64 %1244, i64 1
-  %1248 = add <2 x i64> %1245, %1247
-  store <2 x i64> %1248, ptr %1137, align 8
-  %1249 = getelementptr i8, ptr %1141, i64 72
-  %1250 = load i32, ptr %1249, align 4
-  %1251 = load i32, ptr %1143, align 4
-  %1252 = getelementptr i8, ptr %1141, i64 16
-  %1253 = load ptr, ptr %1252, align 8
-  %1254 = load i32, ptr %1138, align 4
-  %1255 = getelementptr i8, ptr %1162, i64 52
-  %.val.i21.i.i.i.i.i = load i32, ptr %1255, align 4
-  %1256 = getelementptr i8, ptr %1162, i64 280
-  %.val29.i22.i.i.i.i.i = load ptr, ptr %1256, align 8
-  %1257 = sext i32 %1250 to i64
-  %1258 = sext i32 %.val.i21.i.i.i.i.i to i64
-  %1259 = mul nsw i64 %1258, %1257
-  %1260 = getelementptr i32, ptr %.val29.i22.i.i.i.i.i, i64 %1259
-  %1261 = icmp sgt i32 %1160, 0
-  br i1 %1261, label %forbody.lr.ph.i23.i.i.i.i.i, label %merge1.thread.i.i.i.i.i
+merge1.critedge.i.i.i.i.i:                        ; preds = %merge2.i.i.i.i
+  %1040 = sext i32 %common.ret.op.i2234.i.i.i.i to i64
+  %1041 = sext i32 %.val16.i7.i.i.i to i64
+  %1042 = mul nsw i64 %1040, %1041
+  %1043 = add nsw i64 %1040, 1
+  %1044 = mul nsw i64 %1043, %1040
+  %1045 = sdiv i64 %1044, 2
+  %1046 = add nsw i64 %1045, %1042
+  %1047 = load <2 x i64>, ptr %924, align 8
+  %1048 = insertelement <2 x i64> poison, i64 %1040, i64 0
+  %1049 = insertelement <2 x i64> %1048, i64 %1046, i64 1
+  %1050 = add <2 x i64> %1047, %1049
+  store <2 x i64> %1050, ptr %924, align 8
+  %1051 = getelementptr i8, ptr %929, i64 72
+  %1052 = load i32, ptr %1051, align 4
+  %1053 = load i32, ptr %931, align 4
+  %1054 = getelementptr i8, ptr %929, i64 16
+  %1055 = load ptr, ptr %1054, align 8
+  %1056 = load i32, ptr %775, align 4
+  %1057 = getelementptr i8, ptr %964, i64 52
+  %.val.i21.i.i.i.i.i = load i32, ptr %1057, align 4
+  %1058 = getelementptr i8, ptr %964, i64 280
+  %.val29.i22.i.i.i.i.i = load ptr, ptr %1058, align 8
+  %1059 = sext i32 %1052 to i64
+  %1060 = sext i32 %.val.i21.i.i.i.i.i to i64
+  %1061 = mul nsw i64 %1060, %1059
+  %1062 = getelementptr i32, ptr %.val29.i22.i.i.i.i.i, i64 %1061
+  %1063 = icmp sgt i32 %common.ret.op.i2234.i.i.i.i, 0
+  br i1 %1063, label %forbody.lr.ph.i23.i.i.i.i.i, label %merge1.thread.i.i.i.i.i
 
 forbody.lr.ph.i23.i.i.i.i.i:                      ; preds = %merge1.critedge.i.i.i.i.i
-  %1262 = getelementptr i8, ptr %1162, i64 88
-  %1263 = getelementptr i8, ptr %1162, i64 96
-  %1264 = getelementptr i8, ptr %1162, i64 104
-  %wide.trip.count.i24.i.i.i.i.i = zext nneg i32 %1160 to i64
+  %1064 = getelementptr i8, ptr %964, i64 88
+  %1065 = getelementptr i8, ptr %964, i64 96
+  %1066 = getelementptr i8, ptr %964, i64 104
+  %wide.trip.count.i24.i.i.i.i.i = zext nneg i32 %common.ret.op.i2234.i.i.i.i to i64
   br label %forbody.i25.i.i.i.i.i
 
 forbody.i25.i.i.i.i.i:                            ; preds = %forbody.i25.i.i.i.i.i, %forbody.lr.ph.i23.i.i.i.i.i
   %indvars.iv.i26.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i23.i.i.i.i.i ], [ %indvars.iv.next.i27.i.i.i.i.i, %forbody.i25.i.i.i.i.i ]
-  %1265 = load i32, ptr %1162, align 4
-  %1266 = trunc nuw nsw i64 %indvars.iv.i26.i.i.i.i.i to i32
-  %1267 = add i32 %1265, %1266
-  %1268 = add i32 %1251, %1266
-  %1269 = sext i32 %1268 to i64
-  %1270 = getelementptr i32, ptr %1253, i64 %1269
-  %1271 = load i32, ptr %1270, align 4
-  %1272 = load ptr, ptr %1262, align 8
-  %1273 = sext i32 %1267 to i64
-  %1274 = getelementptr i32, ptr %1272, i64 %1273
-  store i32 %1271, ptr %1274, align 4
-  %1275 = load ptr, ptr %1263, align 8
-  %1276 = getelementptr i32, ptr %1275, i64 %1273
-  store i32 %1268, ptr %1276, align 4
-  %1277 = sdiv i32 %1268, %1254
-  %1278 = sext i32 %1277 to i64
-  %1279 = getelementptr i32, ptr %1260, i64 %1278
-  %1280 = load i32, ptr %1279, align 4
-  %1281 = mul i32 %1280, %1254
-  %1282 = srem i32 %1268, %1254
-  %1283 = add i32 %1281, %1282
-  %1284 = load ptr, ptr %1264, align 8
-  %1285 = getelementptr i32, ptr %1284, i64 %1273
-  store i32 %1283, ptr %1285, align 4
+  %1067 = load i32, ptr %964, align 4
+  %1068 = trunc nuw nsw i64 %indvars.iv.i26.i.i.i.i.i to i32
+  %1069 = add i32 %1067, %1068
+  %1070 = add i32 %1053, %1068
+  %1071 = sext i32 %1070 to i64
+  %1072 = getelementptr i32, ptr %1055, i64 %1071
+  %1073 = load i32, ptr %1072, align 4
+  %1074 = load ptr, ptr %1064, align 8
+  %1075 = sext i32 %1069 to i64
+  %1076 = getelementptr i32, ptr %1074, i64 %1075
+  store i32 %1073, ptr %1076, align 4
+  %1077 = load ptr, ptr %1065, align 8
+  %1078 = getelementptr i32, ptr %1077, i64 %1075
+  store i32 %1070, ptr %1078, align 4
+  %1079 = sdiv i32 %1070, %1056
+  %1080 = sext i32 %1079 to i64
+  %1081 = getelementptr i32, ptr %1062, i64 %1080
+  %1082 = load i32, ptr %1081, align 4
+  %1083 = mul i32 %1082, %1056
+  %1084 = srem i32 %1070, %1056
+  %1085 = add i32 %1083, %1084
+  %1086 = load ptr, ptr %1066, align 8
+  %1087 = getelementptr i32, ptr %1086, i64 %1075
+  store i32 %1085, ptr %1087, align 4
   %indvars.iv.next.i27.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i26.i.i.i.i.i, 1
   %exitcond.not.i28.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i27.i.i.i.i.i, %wide.trip.count.i24.i.i.i.i.i
   br i1 %exitcond.not.i28.i.i.i.i.i, label %merge1.thread.i.i.i.i.i, label %forbody.i25.i.i.i.i.i
 
 merge1.thread.i.i.i.i.i:                          ; preds = %forbody.i25.i.i.i.i.i, %merge1.critedge.i.i.i.i.i
-  %1286 = load i32, ptr %1162, align 4
-  %1287 = add i32 %1286, %1160
-  store i32 %1287, ptr %1162, align 4
-  %1288 = add i32 %1251, %1160
-  %1289 = getelementptr i8, ptr %1162, i64 128
-  %1290 = load ptr, ptr %1289, align 8
-  %1291 = getelementptr i8, ptr %1162, i64 8
-  %1292 = load i32, ptr %1291, align 4
-  %1293 = sext i32 %1292 to i64
-  %1294 = getelementptr i32, ptr %1290, i64 %1293
-  store i32 %1288, ptr %1294, align 4
-  %1295 = getelementptr i8, ptr %1162, i64 136
-  %1296 = load ptr, ptr %1295, align 8
-  %1297 = load i32, ptr %1291, align 4
-  %1298 = sext i32 %1297 to i64
-  %1299 = getelementptr i32, ptr %1296, i64 %1298
-  store i32 %1250, ptr %1299, align 4
-  %1300 = load i32, ptr %1291, align 4
-  %1301 = add i32 %1300, 1
-  store i32 %1301, ptr %1291, align 4
-  %1302 = load i32, ptr %1162, align 4
-  %1303 = getelementptr i8, ptr %1162, i64 120
-  %1304 = load ptr, ptr %1303, align 8
-  %1305 = sext i32 %1301 to i64
-  %1306 = getelementptr i32, ptr %1304, i64 %1305
-  store i32 %1302, ptr %1306, align 4
+  %1088 = load i32, ptr %964, align 4
+  %1089 = add i32 %1088, %common.ret.op.i2234.i.i.i.i
+  store i32 %1089, ptr %964, align 4
+  %1090 = add i32 %1053, %common.ret.op.i2234.i.i.i.i
+  %1091 = getelementptr i8, ptr %964, i64 128
+  %1092 = load ptr, ptr %1091, align 8
+  %1093 = getelementptr i8, ptr %964, i64 8
+  %1094 = load i32, ptr %1093, align 4
+  %1095 = sext i32 %1094 to i64
+  %1096 = getelementptr i32, ptr %1092, i64 %1095
+  store i32 %1090, ptr %1096, align 4
+  %1097 = getelementptr i8, ptr %964, i64 136
+  %1098 = load ptr, ptr %1097, align 8
+  %1099 = load i32, ptr %1093, align 4
+  %1100 = sext i32 %1099 to i64
+  %1101 = getelementptr i32, ptr %1098, i64 %1100
+  store i32 %1052, ptr %1101, align 4
+  %1102 = load i32, ptr %1093, align 4
+  %1103 = add i32 %1102, 1
+  store i32 %1103, ptr %1093, align 4
+  %1104 = load i32, ptr %964, align 4
+  %1105 = getelementptr i8, ptr %964, i64 120
+  %1106 = load ptr, ptr %1105, align 8
+  %1107 = sext i32 %1103 to i64
+  %1108 = getelementptr i32, ptr %1106, i64 %1107
+  store i32 %1104, ptr %1108, align 4
   br label %"$Scheduler.push_segment.exit.i.i.i.i.i"
 
-merge1.i.i.i63.i.i:                               ; preds = %forbody.i.i.i.i.i.i, %merge.i24.i.i.i.i
-  %1307 = load i32, ptr %1162, align 4
-  %1308 = add i32 %1307, %1160
-  store i32 %1308, ptr %1162, align 4
-  %1309 = add i32 %1203, %1160
-  %1310 = getelementptr i8, ptr %1162, i64 128
-  %1311 = load ptr, ptr %1310, align 8
-  %1312 = getelementptr i8, ptr %1162, i64 8
-  %1313 = load i32, ptr %1312, align 4
-  %1314 = sext i32 %1313 to i64
-  %1315 = getelementptr i32, ptr %1311, i64 %1314
-  store i32 %1309, ptr %1315, align 4
-  %1316 = getelementptr i8, ptr %1162, i64 136
-  %1317 = load ptr, ptr %1316, align 8
-  %1318 = load i32, ptr %1312, align 4
-  %1319 = sext i32 %1318 to i64
-  %1320 = getelementptr i32, ptr %1317, i64 %1319
-  store i32 %1202, ptr %1320, align 4
-  %1321 = load i32, ptr %1312, align 4
-  %1322 = add i32 %1321, 1
-  store i32 %1322, ptr %1312, align 4
-  %1323 = load i32, ptr %1162, align 4
-  %1324 = getelementptr i8, ptr %1162, i64 120
-  %1325 = load ptr, ptr %1324, align 8
-  %1326 = sext i32 %1322 to i64
-  %1327 = getelementptr i32, ptr %1325, i64 %1326
-  store i32 %1323, ptr %1327, align 4
-  %1328 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %1, ptr %1141)
-  %1329 = icmp sgt i32 %1328, -1
-  br i1 %1329, label %and.rhs.i30.i.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i"
+merge1.i28.i.i.i.i:                               ; preds = %forbody.i.i.i.i.i.i, %merge.i27.i.i.i.i
+  %1109 = load i32, ptr %964, align 4
+  %1110 = add i32 %1109, %common.ret.op.i2234.i.i.i.i
+  store i32 %1110, ptr %964, align 4
+  %1111 = add i32 %1005, %common.ret.op.i2234.i.i.i.i
+  %1112 = getelementptr i8, ptr %964, i64 128
+  %1113 = load ptr, ptr %1112, align 8
+  %1114 = getelementptr i8, ptr %964, i64 8
+  %1115 = load i32, ptr %1114, align 4
+  %1116 = sext i32 %1115 to i64
+  %1117 = getelementptr i32, ptr %1113, i64 %1116
+  store i32 %1111, ptr %1117, align 4
+  %1118 = getelementptr i8, ptr %964, i64 136
+  %1119 = load ptr, ptr %1118, align 8
+  %1120 = load i32, ptr %1114, align 4
+  %1121 = sext i32 %1120 to i64
+  %1122 = getelementptr i32, ptr %1119, i64 %1121
+  store i32 %1004, ptr %1122, align 4
+  %1123 = load i32, ptr %1114, align 4
+  %1124 = add i32 %1123, 1
+  store i32 %1124, ptr %1114, align 4
+  %1125 = load i32, ptr %964, align 4
+  %1126 = getelementptr i8, ptr %964, i64 120
+  %1127 = load ptr, ptr %1126, align 8
+  %1128 = sext i32 %1124 to i64
+  %1129 = getelementptr i32, ptr %1127, i64 %1128
+  store i32 %1125, ptr %1129, align 4
+  %1130 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %1, ptr %929)
+  %1131 = icmp sgt i32 %1130, -1
+  br i1 %1131, label %and.rhs.i30.i.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i"
 
-and.rhs.i30.i.i.i.i.i:                            ; preds = %merge1.i.i.i63.i.i
-  %1330 = getelementptr i8, ptr %1141, i64 336
-  %.val.i.i.i25.i.i.i.i = load ptr, ptr %1330, align 8
-  %.not.i.i.i26.i.i.i.i = icmp eq ptr %.val.i.i.i25.i.i.i.i, null
-  br i1 %.not.i.i.i26.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i", label %and.rhs.i.i.i.i.i.i.i
+and.rhs.i30.i.i.i.i.i:                            ; preds = %merge1.i28.i.i.i.i
+  %1132 = getelementptr i8, ptr %929, i64 328
+  %.val.i.i.i29.i.i.i.i = load ptr, ptr %1132, align 8
+  %.not.i.i.i30.i.i.i.i = icmp eq ptr %.val.i.i.i29.i.i.i.i, null
+  br i1 %.not.i.i.i30.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i", label %and.rhs.i.i.i.i.i.i.i
 
 and.rhs.i.i.i.i.i.i.i:                            ; preds = %and.rhs.i30.i.i.i.i.i
-  %1331 = getelementptr i8, ptr %1141, i64 356
-  %1332 = load i32, ptr %1331, align 4
-  %.val.i.i.i31.i.i.i.i.i = load i64, ptr %1176, align 8
-  %.val2.i.i.i32.i.i.i.i.i = load i32, ptr %1177, align 4
-  %1333 = trunc i64 %.val.i.i.i31.i.i.i.i.i to i32
-  %1334 = add i32 %.val2.i.i.i32.i.i.i.i.i, %1333
-  %1335 = load i32, ptr %1142, align 4
-  %1336 = sub i32 %1334, %1335
-  %1337 = icmp sle i32 %1332, %1336
-  %1338 = zext i1 %1337 to i8
+  %1133 = getelementptr i8, ptr %929, i64 348
+  %1134 = load i32, ptr %1133, align 4
+  %.val.i.i.i31.i.i.i.i.i = load i64, ptr %978, align 8
+  %.val2.i.i.i32.i.i.i.i.i = load i32, ptr %979, align 4
+  %1135 = trunc i64 %.val.i.i.i31.i.i.i.i.i to i32
+  %1136 = add i32 %.val2.i.i.i32.i.i.i.i.i, %1135
+  %1137 = load i32, ptr %930, align 4
+  %1138 = sub i32 %1136, %1137
+  %1139 = icmp sle i32 %1134, %1138
+  %1140 = zext i1 %1139 to i8
   br label %"$Scheduler.push_segment.exit.i.i.i.i.i"
 
-"$Scheduler.push_segment.exit.i.i.i.i.i":         ; preds = %and.rhs.i.i.i.i.i.i.i, %and.rhs.i30.i.i.i.i.i, %merge1.i.i.i63.i.i, %merge1.thread.i.i.i.i.i
-  %sample_row.034.i.i.i.i.i = phi i32 [ %1328, %merge1.i.i.i63.i.i ], [ %1328, %and.rhs.i30.i.i.i.i.i ], [ %1328, %and.rhs.i.i.i.i.i.i.i ], [ -1, %merge1.thread.i.i.i.i.i ]
-  %1339 = phi i8 [ 0, %merge1.i.i.i63.i.i ], [ 0, %and.rhs.i30.i.i.i.i.i ], [ %1338, %and.rhs.i.i.i.i.i.i.i ], [ 0, %merge1.thread.i.i.i.i.i ]
-  %1340 = load ptr, ptr %797, align 8
-  %1341 = load i64, ptr %798, align 8
-  %1342 = getelementptr %9, ptr %1340, i64 %1341
-  store ptr %1141, ptr %1342, align 8
-  %.sroa.27.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1342, i64 8
-  store i32 %1160, ptr %.sroa.27.0..sroa_idx.i.i.i.i.i.i, align 8
-  %.sroa.3.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1342, i64 12
+"$Scheduler.push_segment.exit.i.i.i.i.i":         ; preds = %and.rhs.i.i.i.i.i.i.i, %and.rhs.i30.i.i.i.i.i, %merge1.i28.i.i.i.i, %merge1.thread.i.i.i.i.i
+  %sample_row.034.i.i.i.i.i = phi i32 [ %1130, %merge1.i28.i.i.i.i ], [ %1130, %and.rhs.i30.i.i.i.i.i ], [ %1130, %and.rhs.i.i.i.i.i.i.i ], [ -1, %merge1.thread.i.i.i.i.i ]
+  %1141 = phi i8 [ 0, %merge1.i28.i.i.i.i ], [ 0, %and.rhs.i30.i.i.i.i.i ], [ %1140, %and.rhs.i.i.i.i.i.i.i ], [ 0, %merge1.thread.i.i.i.i.i ]
+  %1142 = load ptr, ptr %770, align 8
+  %1143 = load i64, ptr %771, align 8
+  %1144 = getelementptr %9, ptr %1142, i64 %1143
+  store ptr %929, ptr %1144, align 8
+  %.sroa.27.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1144, i64 8
+  store i32 %common.ret.op.i2234.i.i.i.i, ptr %.sroa.27.0..sroa_idx.i.i.i.i.i.i, align 8
+  %.sroa.3.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1144, i64 12
   store i32 %sample_row.034.i.i.i.i.i, ptr %.sroa.3.0..sroa_idx.i.i.i.i.i.i, align 4
-  %.sroa.48.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1342, i64 16
+  %.sroa.48.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1144, i64 16
   store i8 0, ptr %.sroa.48.0..sroa_idx.i.i.i.i.i.i, align 8
-  %.sroa.5.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1342, i64 17
-  store i8 %1339, ptr %.sroa.5.0..sroa_idx.i.i.i.i.i.i, align 1
-  %1343 = load i64, ptr %798, align 8
-  %1344 = add i64 %1343, 1
-  store i64 %1344, ptr %798, align 8
-  br label %merge1.i23.i.i.i
+  %.sroa.5.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1144, i64 17
+  store i8 %1141, ptr %.sroa.5.0..sroa_idx.i.i.i.i.i.i, align 1
+  %1145 = load i64, ptr %771, align 8
+  %1146 = add i64 %1145, 1
+  store i64 %1146, ptr %771, align 8
+  br label %merge1.i9.i.i.i
 
-merge1.i23.i.i.i:                                 ; preds = %"$Scheduler.push_segment.exit.i.i.i.i.i", %"$Scheduler.can_sample.exit.i.i.i.i.i", %and.lhs.true.i.i31.i.i.i, %and.lhs.true.i25.i.i.i, %forbody.i19.i.i.i
-  %1345 = add nuw nsw i64 %i.028.i.i.i.i, 1
-  %exitcond.not.i24.i.i.i = icmp eq i64 %1345, %1134
-  br i1 %exitcond.not.i24.i.i.i, label %merge.i61.i.i, label %forbody.i19.i.i.i
+merge1.i9.i.i.i:                                  ; preds = %"$Scheduler.push_segment.exit.i.i.i.i.i", %"$Scheduler.can_sample.exit.i.i.i.i.i", %and.lhs.true.i23.i.i.i.i, %and.lhs.true.i11.i.i.i, %forbody.i6.i.i.i
+  %1147 = add nuw nsw i64 %i.036.i.i.i.i, 1
+  %exitcond.not.i10.i.i.i = icmp eq i64 %1147, %.pr.i.i.i
+  br i1 %exitcond.not.i10.i.i.i, label %"$Scheduler.write_pieces.exit.i.i.i", label %forbody.i6.i.i.i
 
-merge.i61.i.i:                                    ; preds = %merge1.i23.i.i.i, %"$Scheduler.chunk_of.exit.i28.i.i.i", %then.i.i.i, %"$Scheduler.gathers_prompts.exit.i.i.i"
-  %1346 = getelementptr i8, ptr %0, i64 2296
-  %1347 = load i32, ptr %1346, align 4
-  %1348 = getelementptr i8, ptr %0, i64 2300
-  %1349 = load i32, ptr %1348, align 4
-  %1350 = icmp slt i32 %1347, %1349
-  %.pre146.i.i = load ptr, ptr %790, align 8
-  br i1 %1350, label %then.i43.i.i.i, label %"$Scheduler.write_step.exit.i.i"
+"$Scheduler.write_pieces.exit.i.i.i":             ; preds = %merge1.i9.i.i.i, %"$Scheduler.piece_of.exit.i.i74.i.i", %and.lhs.true.i.i14.i.i.i, %"$Scheduler.write_decode_rows.exit.i.i.i", %merge1.i.i
+  %1148 = getelementptr i8, ptr %0, i64 1880
+  %1149 = load i32, ptr %1148, align 4
+  %1150 = getelementptr i8, ptr %0, i64 1884
+  %1151 = load i32, ptr %1150, align 4
+  %1152 = icmp slt i32 %1149, %1151
+  %.pre136.i.i = load ptr, ptr %763, align 8
+  br i1 %1152, label %then.i20.i.i.i, label %"$Scheduler.write_step.exit.i.i"
 
-then.i43.i.i.i:                                   ; preds = %merge.i61.i.i
-  %1351 = getelementptr i8, ptr %.pre146.i.i, i64 36
-  store i32 %1347, ptr %1351, align 4
-  %1352 = load i32, ptr %1348, align 4
-  %1353 = load ptr, ptr %790, align 8
-  %1354 = getelementptr i8, ptr %1353, i64 40
-  store i32 %1352, ptr %1354, align 4
-  %.pre145.i.i = load ptr, ptr %790, align 8
+then.i20.i.i.i:                                   ; preds = %"$Scheduler.write_pieces.exit.i.i.i"
+  %1153 = getelementptr i8, ptr %.pre136.i.i, i64 36
+  store i32 %1149, ptr %1153, align 4
+  %1154 = load i32, ptr %1150, align 4
+  %1155 = load ptr, ptr %763, align 8
+  %1156 = getelementptr i8, ptr %1155, i64 40
+  store i32 %1154, ptr %1156, align 4
+  %.pre135.i.i = load ptr, ptr %763, align 8
   br label %"$Scheduler.write_step.exit.i.i"
 
-"$Scheduler.write_step.exit.i.i":                 ; preds = %then.i43.i.i.i, %merge.i61.i.i
-  %1355 = phi ptr [ %.pre146.i.i, %merge.i61.i.i ], [ %.pre145.i.i, %then.i43.i.i.i ]
-  %1356 = load i32, ptr %1355, align 4
-  %1357 = icmp sgt i32 %1356, 0
+"$Scheduler.write_step.exit.i.i":                 ; preds = %then.i20.i.i.i, %"$Scheduler.write_pieces.exit.i.i.i"
+  %1157 = phi ptr [ %.pre136.i.i, %"$Scheduler.write_pieces.exit.i.i.i" ], [ %.pre135.i.i, %then.i20.i.i.i ]
+  %1158 = load i32, ptr %1157, align 4
+  %1159 = icmp sgt i32 %1158, 0
   br label %"$Loop.plan.exit"
 
 "$Loop.plan.exit":                                ; preds = %"$Scheduler.can_plan_ahead.exit.i.i", %"$Scheduler.write_step.exit.i.i"
-  %common.ret.op.i.i = phi i1 [ %1357, %"$Scheduler.write_step.exit.i.i" ], [ false, %"$Scheduler.can_plan_ahead.exit.i.i" ]
+  %common.ret.op.i.i = phi i1 [ %1159, %"$Scheduler.write_step.exit.i.i" ], [ false, %"$Scheduler.can_plan_ahead.exit.i.i" ]
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i7.i)
-  %1358 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i7.i)
-  %1359 = load i64, ptr %time.i7.i, align 8
-  %1360 = mul i64 %1359, 1000000000
-  %1361 = getelementptr inbounds i8, ptr %time.i7.i, i64 8
-  %1362 = load i64, ptr %1361, align 8
+  %1160 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i7.i)
+  %1161 = load i64, ptr %time.i7.i, align 8
+  %1162 = mul i64 %1161, 1000000000
+  %1163 = getelementptr inbounds i8, ptr %time.i7.i, i64 8
+  %1164 = load i64, ptr %1163, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i7.i)
-  %1363 = sub i64 %1362, %11
-  %1364 = add i64 %1363, %1360
-  %1365 = getelementptr i8, ptr %0, i64 4376
-  store i64 %1364, ptr %1365, align 8
-  %1366 = getelementptr i8, ptr %0, i64 4312
-  %1367 = load i64, ptr %1366, align 8
-  %1368 = add i64 %1367, %1364
-  store i64 %1368, ptr %1366, align 8
+  %1165 = sub i64 %1164, %11
+  %1166 = add i64 %1165, %1162
+  %1167 = getelementptr i8, ptr %0, i64 3960
+  store i64 %1166, ptr %1167, align 8
+  %1168 = getelementptr i8, ptr %0, i64 3896
+  %1169 = load i64, ptr %1168, align 8
+  %1170 = add i64 %1169, %1166
+  store i64 %1170, ptr %1168, align 8
   %brmerge = select i1 %common.ret.op.i.i, i1 true, i1 %5
   br i1 %brmerge, label %or.end, label %or.lhs.false
 
 or.rhs:                                           ; preds = %or.lhs.false
-  %1369 = load i64, ptr %2, align 8
-  %1370 = icmp sgt i64 %1369, %3
-  %1371 = zext i1 %1370 to i8
+  %1171 = load i64, ptr %2, align 8
+  %1172 = icmp sgt i64 %1171, %3
+  %1173 = zext i1 %1172 to i8
   br label %or.end
 
 or.end:                                           ; preds = %"$Loop.plan.exit", %or.rhs, %or.lhs.false
-  %1372 = phi i8 [ 1, %or.lhs.false ], [ 1, %"$Loop.plan.exit" ], [ %1371, %or.rhs ]
-  %1373 = getelementptr i8, ptr %0, i64 2986
-  store i8 %1372, ptr %1373, align 1
-  %1374 = call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %0)
-  %1375 = icmp eq i32 %1374, 0
-  %1376 = select i1 %1375, i1 %common.ret.op.i.i, i1 false
-  br i1 %1376, label %then.i, label %else.i
+  %1174 = phi i8 [ 1, %or.lhs.false ], [ 1, %"$Loop.plan.exit" ], [ %1173, %or.rhs ]
+  %1175 = getelementptr i8, ptr %0, i64 2570
+  store i8 %1174, ptr %1175, align 1
+  %1176 = call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %0)
+  %1177 = icmp eq i32 %1176, 0
+  %1178 = select i1 %1177, i1 %common.ret.op.i.i, i1 false
+  br i1 %1178, label %then.i, label %else.i
 
 then.i:                                           ; preds = %or.end
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %message.i.i)
   store i8 0, ptr %message.i.i, align 8
-  %1377 = getelementptr i8, ptr %0, i64 2384
-  %1378 = getelementptr i8, ptr %0, i64 2728
-  store ptr null, ptr %1378, align 8
-  %1379 = getelementptr i8, ptr %0, i64 2208
-  %1380 = load i64, ptr %1379, align 8
-  %1381 = icmp sgt i64 %1380, 0
-  br i1 %1381, label %forbody.lr.ph.i.i.i.i37, label %merge.i.i.i9
+  %1179 = getelementptr i8, ptr %0, i64 1968
+  %1180 = getelementptr i8, ptr %0, i64 2312
+  store ptr null, ptr %1180, align 8
+  %1181 = getelementptr i8, ptr %0, i64 1792
+  %1182 = load i64, ptr %1181, align 8
+  %1183 = icmp sgt i64 %1182, 0
+  br i1 %1183, label %forbody.lr.ph.i.i.i.i23, label %merge.i.i.i9
 
-forbody.lr.ph.i.i.i.i37:                          ; preds = %then.i
-  %1382 = getelementptr i8, ptr %0, i64 2200
-  %1383 = load ptr, ptr %1382, align 8
-  br label %forbody.i.i.i.i38
+forbody.lr.ph.i.i.i.i23:                          ; preds = %then.i
+  %1184 = getelementptr i8, ptr %0, i64 1784
+  %1185 = load ptr, ptr %1184, align 8
+  br label %forbody.i.i.i.i24
 
-forbody.i.i.i.i38:                                ; preds = %merge1.i.i.i.i39, %forbody.lr.ph.i.i.i.i37
-  %1384 = phi i1 [ true, %forbody.lr.ph.i.i.i.i37 ], [ %1395, %merge1.i.i.i.i39 ]
-  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i37 ], [ %1394, %merge1.i.i.i.i39 ]
-  %1385 = getelementptr %9, ptr %1383, i64 %i.08.i.i.i.i
-  %segment.sroa.36.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %1385, i64 12
+forbody.i.i.i.i24:                                ; preds = %merge1.i.i.i.i25, %forbody.lr.ph.i.i.i.i23
+  %1186 = phi i1 [ true, %forbody.lr.ph.i.i.i.i23 ], [ %1197, %merge1.i.i.i.i25 ]
+  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i23 ], [ %1196, %merge1.i.i.i.i25 ]
+  %1187 = getelementptr %9, ptr %1185, i64 %i.08.i.i.i.i
+  %segment.sroa.36.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %1187, i64 12
   %segment.sroa.36.0.copyload.i.i.i.i = load i32, ptr %segment.sroa.36.0..sroa_idx.i.i.i.i, align 4
-  %1386 = icmp sgt i32 %segment.sroa.36.0.copyload.i.i.i.i, -1
-  br i1 %1386, label %and.lhs.true.i.i.i.i42, label %merge1.i.i.i.i39
+  %1188 = icmp sgt i32 %segment.sroa.36.0.copyload.i.i.i.i, -1
+  br i1 %1188, label %and.lhs.true.i.i.i.i27, label %merge1.i.i.i.i25
 
-and.lhs.true.i.i.i.i42:                           ; preds = %forbody.i.i.i.i38
-  %segment.sroa.0.0.copyload.i.i.i.i = load ptr, ptr %1385, align 8
-  %1387 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 24
-  %segment.sroa.0.0.copyload.val.i.i.i.i = load i64, ptr %1387, align 8
-  %1388 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 40
-  %segment.sroa.0.0.copyload.val7.i.i.i.i = load i32, ptr %1388, align 4
-  %1389 = trunc i64 %segment.sroa.0.0.copyload.val.i.i.i.i to i32
-  %1390 = sub i32 %1389, %segment.sroa.0.0.copyload.val7.i.i.i.i
-  %1391 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 328
-  %1392 = load i32, ptr %1391, align 4
-  %1393 = icmp slt i32 %1390, %1392
-  br i1 %1393, label %"$Scheduler.wants_logits.exit.i.i.i", label %merge1.i.i.i.i39
+and.lhs.true.i.i.i.i27:                           ; preds = %forbody.i.i.i.i24
+  %segment.sroa.0.0.copyload.i.i.i.i = load ptr, ptr %1187, align 8
+  %1189 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 24
+  %segment.sroa.0.0.copyload.val.i.i.i.i = load i64, ptr %1189, align 8
+  %1190 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 40
+  %segment.sroa.0.0.copyload.val7.i.i.i.i = load i32, ptr %1190, align 4
+  %1191 = trunc i64 %segment.sroa.0.0.copyload.val.i.i.i.i to i32
+  %1192 = sub i32 %1191, %segment.sroa.0.0.copyload.val7.i.i.i.i
+  %1193 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 320
+  %1194 = load i32, ptr %1193, align 4
+  %1195 = icmp slt i32 %1192, %1194
+  br i1 %1195, label %"$Scheduler.wants_logits.exit.i.i.i", label %merge1.i.i.i.i25
 
-merge1.i.i.i.i39:                                 ; preds = %and.lhs.true.i.i.i.i42, %forbody.i.i.i.i38
-  %1394 = add nuw nsw i64 %i.08.i.i.i.i, 1
-  %1395 = icmp slt i64 %1394, %1380
-  %exitcond.not.i.i.i.i40 = icmp eq i64 %1394, %1380
-  br i1 %exitcond.not.i.i.i.i40, label %"$Scheduler.wants_logits.exit.i.i.i", label %forbody.i.i.i.i38
+merge1.i.i.i.i25:                                 ; preds = %and.lhs.true.i.i.i.i27, %forbody.i.i.i.i24
+  %1196 = add nuw nsw i64 %i.08.i.i.i.i, 1
+  %1197 = icmp slt i64 %1196, %1182
+  %exitcond.not.i.i.i.i26 = icmp eq i64 %1196, %1182
+  br i1 %exitcond.not.i.i.i.i26, label %"$Scheduler.wants_logits.exit.i.i.i", label %forbody.i.i.i.i24
 
-"$Scheduler.wants_logits.exit.i.i.i":             ; preds = %merge1.i.i.i.i39, %and.lhs.true.i.i.i.i42
-  %.lcssa.i.i.i.i = phi i1 [ %1395, %merge1.i.i.i.i39 ], [ %1384, %and.lhs.true.i.i.i.i42 ]
-  br i1 %.lcssa.i.i.i.i, label %then.i.i.i41, label %merge.i.i.i9
+"$Scheduler.wants_logits.exit.i.i.i":             ; preds = %merge1.i.i.i.i25, %and.lhs.true.i.i.i.i27
+  %.lcssa.i.i.i.i = phi i1 [ %1197, %merge1.i.i.i.i25 ], [ %1186, %and.lhs.true.i.i.i.i27 ]
+  br i1 %.lcssa.i.i.i.i, label %then.i.i.i, label %merge.i.i.i9
 
-then.i.i.i41:                                     ; preds = %"$Scheduler.wants_logits.exit.i.i.i"
-  %1396 = getelementptr i8, ptr %0, i64 4160
-  %1397 = load ptr, ptr %1396, align 8
-  store ptr %1397, ptr %1378, align 8
+then.i.i.i:                                       ; preds = %"$Scheduler.wants_logits.exit.i.i.i"
+  %1198 = getelementptr i8, ptr %0, i64 3744
+  %1199 = load ptr, ptr %1198, align 8
+  store ptr %1199, ptr %1180, align 8
   br label %merge.i.i.i9
 
-merge.i.i.i9:                                     ; preds = %then.i.i.i41, %"$Scheduler.wants_logits.exit.i.i.i", %then.i
+merge.i.i.i9:                                     ; preds = %then.i.i.i, %"$Scheduler.wants_logits.exit.i.i.i", %then.i
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i.i)
-  %1398 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i)
-  %1399 = load i64, ptr %time.i.i.i.i, align 8
-  %1400 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %1401 = load i64, ptr %1400, align 8
+  %1200 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i)
+  %1201 = load i64, ptr %time.i.i.i.i, align 8
+  %1202 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
+  %1203 = load i64, ptr %1202, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i.i)
-  %1402 = load ptr, ptr %0, align 8
-  %1403 = call fastcc i32 @"$RankGroup.launch"(ptr %1402, ptr %1377, ptr nonnull %message.i.i)
+  %1204 = load ptr, ptr %0, align 8
+  %1205 = call fastcc i32 @"$RankGroup.launch"(ptr %1204, ptr %1179, ptr nonnull %message.i.i)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i18.i.i.i)
-  %1404 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18.i.i.i)
-  %1405 = load i64, ptr %time.i18.i.i.i, align 8
-  %1406 = getelementptr inbounds i8, ptr %time.i18.i.i.i, i64 8
-  %1407 = load i64, ptr %1406, align 8
+  %1206 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18.i.i.i)
+  %1207 = load i64, ptr %time.i18.i.i.i, align 8
+  %1208 = getelementptr inbounds i8, ptr %time.i18.i.i.i, i64 8
+  %1209 = load i64, ptr %1208, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i18.i.i.i)
-  %reass.add.i.i.i = sub i64 %1405, %1399
+  %reass.add.i.i.i = sub i64 %1207, %1201
   %reass.mul.i.i.i = mul i64 %reass.add.i.i.i, 1000000000
-  %1408 = sub i64 %1407, %1401
-  %1409 = add i64 %1408, %reass.mul.i.i.i
-  %1410 = getelementptr i8, ptr %0, i64 4304
-  %1411 = load i64, ptr %1410, align 8
-  %1412 = add i64 %1411, %1409
-  store i64 %1412, ptr %1410, align 8
-  %1413 = getelementptr i8, ptr %0, i64 4320
-  %1414 = load i64, ptr %1413, align 8
-  %1415 = add i64 %1414, %1409
-  store i64 %1415, ptr %1413, align 8
-  %1416 = icmp eq i32 %1403, 0
-  br i1 %1416, label %then2.i.i.i, label %and.lhs.true.i.i10
+  %1210 = sub i64 %1209, %1203
+  %1211 = add i64 %1210, %reass.mul.i.i.i
+  %1212 = getelementptr i8, ptr %0, i64 3888
+  %1213 = load i64, ptr %1212, align 8
+  %1214 = add i64 %1213, %1211
+  store i64 %1214, ptr %1212, align 8
+  %1215 = getelementptr i8, ptr %0, i64 3904
+  %1216 = load i64, ptr %1215, align 8
+  %1217 = add i64 %1216, %1211
+  store i64 %1217, ptr %1215, align 8
+  %1218 = icmp eq i32 %1205, 0
+  br i1 %1218, label %then2.i.i.i, label %and.lhs.true.i.i10
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i9
-  %1417 = getelementptr i8, ptr %0, i64 924
-  %1418 = load i32, ptr %1417, align 4
-  %1419 = getelementptr i8, ptr %0, i64 2296
-  store i32 %1418, ptr %1419, align 4
-  %1420 = getelementptr i8, ptr %0, i64 2300
-  store i32 0, ptr %1420, align 4
-  %1421 = getelementptr i8, ptr %0, i64 4416
-  %1422 = load <2 x i32>, ptr %1377, align 4
-  store <2 x i32> %1422, ptr %1421, align 4
-  %1423 = getelementptr i8, ptr %0, i64 2404
-  %1424 = load i32, ptr %1423, align 4
-  %1425 = getelementptr i8, ptr %0, i64 4424
-  store i32 %1424, ptr %1425, align 4
-  %1426 = getelementptr i8, ptr %0, i64 1776
-  %1427 = load i32, ptr %1426, align 4
-  %1428 = getelementptr i8, ptr %0, i64 4428
-  store i32 %1427, ptr %1428, align 4
-  %1429 = load i64, ptr %1365, align 8
-  %1430 = getelementptr i8, ptr %0, i64 4400
-  store i64 %1429, ptr %1430, align 8
-  %1431 = getelementptr i8, ptr %0, i64 4408
-  store i64 %1409, ptr %1431, align 8
-  %1432 = getelementptr i8, ptr %0, i64 4440
-  store i64 0, ptr %1432, align 8
-  %1433 = getelementptr i8, ptr %0, i64 2264
-  %1434 = load i64, ptr %1433, align 8
-  %1435 = getelementptr i8, ptr %0, i64 2280
-  %1436 = load i64, ptr %1435, align 8
-  %1437 = getelementptr i8, ptr %0, i64 2288
-  %1438 = load i64, ptr %1437, align 8
-  %1439 = icmp slt i64 %1436, 1
-  br i1 %1439, label %"$Loop.launch.exit.i.i", label %or.lhs.false.i.i.i.i.i.i.i
+  %1219 = getelementptr i8, ptr %0, i64 716
+  %1220 = load i32, ptr %1219, align 4
+  %1221 = getelementptr i8, ptr %0, i64 1880
+  store i32 %1220, ptr %1221, align 4
+  %1222 = getelementptr i8, ptr %0, i64 1884
+  store i32 0, ptr %1222, align 4
+  %1223 = getelementptr i8, ptr %0, i64 4000
+  %1224 = load <2 x i32>, ptr %1179, align 4
+  store <2 x i32> %1224, ptr %1223, align 4
+  %1225 = getelementptr i8, ptr %0, i64 1988
+  %1226 = load i32, ptr %1225, align 4
+  %1227 = getelementptr i8, ptr %0, i64 4008
+  store i32 %1226, ptr %1227, align 4
+  %1228 = getelementptr i8, ptr %0, i64 1360
+  %1229 = load i32, ptr %1228, align 4
+  %1230 = getelementptr i8, ptr %0, i64 4012
+  store i32 %1229, ptr %1230, align 4
+  %1231 = load i64, ptr %1167, align 8
+  %1232 = getelementptr i8, ptr %0, i64 3984
+  store i64 %1231, ptr %1232, align 8
+  %1233 = getelementptr i8, ptr %0, i64 3992
+  store i64 %1211, ptr %1233, align 8
+  %1234 = getelementptr i8, ptr %0, i64 4024
+  store i64 0, ptr %1234, align 8
+  %1235 = getelementptr i8, ptr %0, i64 1840
+  %1236 = load i32, ptr %1235, align 4
+  %1237 = sext i32 %1236 to i64
+  %1238 = getelementptr i8, ptr %0, i64 1864
+  %1239 = load i64, ptr %1238, align 8
+  %1240 = add i64 %1239, %1237
+  %1241 = getelementptr i8, ptr %0, i64 1848
+  %1242 = load i64, ptr %1241, align 8
+  %1243 = getelementptr i8, ptr %0, i64 1872
+  %1244 = load i64, ptr %1243, align 8
+  %1245 = icmp slt i64 %1240, 1
+  br i1 %1245, label %"$Loop.launch.exit.i.i", label %or.lhs.false.i.i.i.i.i.i.i.i
 
-or.lhs.false.i.i.i.i.i.i.i:                       ; preds = %then2.i.i.i
-  %1440 = getelementptr i8, ptr %0, i64 1352
-  %1441 = load i32, ptr %1440, align 4
-  %1442 = icmp eq i32 %1441, 0
-  br i1 %1442, label %"$Loop.launch.exit.i.i", label %else.i.i.i.i.i.i.i
+or.lhs.false.i.i.i.i.i.i.i.i:                     ; preds = %then2.i.i.i
+  %1246 = getelementptr i8, ptr %0, i64 744
+  %1247 = load i32, ptr %1246, align 4
+  %1248 = icmp eq i32 %1247, 0
+  br i1 %1248, label %"$Loop.launch.exit.i.i", label %else.i.i.i.i.i.i.i.i
 
-else.i.i.i.i.i.i.i:                               ; preds = %or.lhs.false.i.i.i.i.i.i.i
-  %1443 = getelementptr i8, ptr %0, i64 1356
-  %1444 = load i32, ptr %1443, align 4
-  %1445 = sext i32 %1444 to i64
-  %.not.i.i.i.i.i.i.i23 = icmp sgt i64 %1436, %1445
-  br i1 %.not.i.i.i.i.i.i.i23, label %else2.i.i.i.i.i.i.i25, label %then1.i.i.i.i.i.i.i
+else.i.i.i.i.i.i.i.i:                             ; preds = %or.lhs.false.i.i.i.i.i.i.i.i
+  %1249 = getelementptr i8, ptr %0, i64 748
+  %1250 = load i32, ptr %1249, align 4
+  %1251 = sext i32 %1250 to i64
+  %.not.i.i.i.i.i.i.i.i = icmp sgt i64 %1240, %1251
+  br i1 %.not.i.i.i.i.i.i.i.i, label %else2.i.i.i.i.i.i.i.i, label %then1.i.i.i.i.i.i.i.i
 
-then1.i.i.i.i.i.i.i:                              ; preds = %else.i.i.i.i.i.i.i
-  %1446 = getelementptr i8, ptr %0, i64 1488
-  %1447 = load i64, ptr %1446, align 8
+then1.i.i.i.i.i.i.i.i:                            ; preds = %else.i.i.i.i.i.i.i.i
+  %1252 = getelementptr i8, ptr %0, i64 944
+  %1253 = load i64, ptr %1252, align 8
   br label %"$Loop.launch.exit.i.i"
 
-else2.i.i.i.i.i.i.i25:                            ; preds = %else.i.i.i.i.i.i.i
-  %1448 = icmp eq i32 %1441, 1
-  br i1 %1448, label %then4.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i26
+else2.i.i.i.i.i.i.i.i:                            ; preds = %else.i.i.i.i.i.i.i.i
+  %1254 = icmp eq i32 %1247, 1
+  br i1 %1254, label %then4.i.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i.i
 
-then4.i.i.i.i.i.i.i:                              ; preds = %else2.i.i.i.i.i.i.i25
-  %1449 = getelementptr i8, ptr %0, i64 1488
-  %1450 = load i64, ptr %1449, align 8
-  %1451 = mul i64 %1450, %1436
-  %1452 = sdiv i64 %1451, %1445
+then4.i.i.i.i.i.i.i.i:                            ; preds = %else2.i.i.i.i.i.i.i.i
+  %1255 = getelementptr i8, ptr %0, i64 944
+  %1256 = load i64, ptr %1255, align 8
+  %1257 = mul i64 %1256, %1240
+  %1258 = sdiv i64 %1257, %1251
   br label %"$Loop.launch.exit.i.i"
 
-merge.i.i.i.i.i.i.i26:                            ; preds = %else2.i.i.i.i.i.i.i25
-  %1453 = add i32 %1441, -1
-  %1454 = icmp sgt i32 %1453, 1
-  br i1 %1454, label %and.lhs.true.preheader.i.i.i.i.i.i.i.i29, label %"$CostTable.interval.exit.i.i.i.i.i.i.i27"
+merge.i.i.i.i.i.i.i.i:                            ; preds = %else2.i.i.i.i.i.i.i.i
+  %1259 = add i32 %1247, -1
+  %1260 = icmp sgt i32 %1259, 1
+  br i1 %1260, label %and.lhs.true.preheader.i.i.i.i.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i.i.i.i.i"
 
-and.lhs.true.preheader.i.i.i.i.i.i.i.i29:         ; preds = %merge.i.i.i.i.i.i.i26
-  %wide.trip.count.i.i.i.i.i.i.i.i30 = zext nneg i32 %1453 to i64
-  br label %and.lhs.true.i.i.i.i.i.i.i.i31
+and.lhs.true.preheader.i.i.i.i.i.i.i.i.i:         ; preds = %merge.i.i.i.i.i.i.i.i
+  %wide.trip.count.i.i.i.i.i.i.i.i.i = zext nneg i32 %1259 to i64
+  br label %and.lhs.true.i.i.i.i.i.i.i.i.i
 
-whilebody.i.i.i.i.i.i.i.i34:                      ; preds = %and.lhs.true.i.i.i.i.i.i.i.i31
-  %indvars.iv.next.i.i.i.i.i.i.i.i35 = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.i32, 1
-  %exitcond.not.i.i.i.i.i.i.i.i36 = icmp eq i64 %indvars.iv.next.i.i.i.i.i.i.i.i35, %wide.trip.count.i.i.i.i.i.i.i.i30
-  br i1 %exitcond.not.i.i.i.i.i.i.i.i36, label %"$CostTable.interval.exit.i.i.i.i.i.i.i27", label %and.lhs.true.i.i.i.i.i.i.i.i31
+whilebody.i.i.i.i.i.i.i.i.i:                      ; preds = %and.lhs.true.i.i.i.i.i.i.i.i.i
+  %indvars.iv.next.i.i.i.i.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.i.i, 1
+  %exitcond.not.i.i.i.i.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i.i.i.i.i.i, %wide.trip.count.i.i.i.i.i.i.i.i.i
+  br i1 %exitcond.not.i.i.i.i.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i.i.i.i.i", label %and.lhs.true.i.i.i.i.i.i.i.i.i
 
-merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i33: ; preds = %and.lhs.true.i.i.i.i.i.i.i.i31
-  %1455 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.i32 to i32
-  br label %"$CostTable.interval.exit.i.i.i.i.i.i.i27"
+merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i: ; preds = %and.lhs.true.i.i.i.i.i.i.i.i.i
+  %1261 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.i.i to i32
+  br label %"$CostTable.interval.exit.i.i.i.i.i.i.i.i"
 
-and.lhs.true.i.i.i.i.i.i.i.i31:                   ; preds = %whilebody.i.i.i.i.i.i.i.i34, %and.lhs.true.preheader.i.i.i.i.i.i.i.i29
-  %indvars.iv.i.i.i.i.i.i.i.i32 = phi i64 [ 1, %and.lhs.true.preheader.i.i.i.i.i.i.i.i29 ], [ %indvars.iv.next.i.i.i.i.i.i.i.i35, %whilebody.i.i.i.i.i.i.i.i34 ]
-  %1456 = getelementptr i32, ptr %1443, i64 %indvars.iv.i.i.i.i.i.i.i.i32
-  %1457 = load i32, ptr %1456, align 4
-  %1458 = sext i32 %1457 to i64
-  %1459 = icmp sgt i64 %1436, %1458
-  br i1 %1459, label %whilebody.i.i.i.i.i.i.i.i34, label %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i33
+and.lhs.true.i.i.i.i.i.i.i.i.i:                   ; preds = %whilebody.i.i.i.i.i.i.i.i.i, %and.lhs.true.preheader.i.i.i.i.i.i.i.i.i
+  %indvars.iv.i.i.i.i.i.i.i.i.i = phi i64 [ 1, %and.lhs.true.preheader.i.i.i.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i.i.i.i ]
+  %1262 = getelementptr i32, ptr %1249, i64 %indvars.iv.i.i.i.i.i.i.i.i.i
+  %1263 = load i32, ptr %1262, align 4
+  %1264 = sext i32 %1263 to i64
+  %1265 = icmp sgt i64 %1240, %1264
+  br i1 %1265, label %whilebody.i.i.i.i.i.i.i.i.i, label %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i
 
-"$CostTable.interval.exit.i.i.i.i.i.i.i27":       ; preds = %whilebody.i.i.i.i.i.i.i.i34, %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i33, %merge.i.i.i.i.i.i.i26
-  %i.0.lcssa.i.i.i.i.i.i.i.i28 = phi i32 [ 1, %merge.i.i.i.i.i.i.i26 ], [ %1455, %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i33 ], [ %1453, %whilebody.i.i.i.i.i.i.i.i34 ]
-  %1460 = add i32 %i.0.lcssa.i.i.i.i.i.i.i.i28, -1
-  %1461 = sext i32 %1460 to i64
-  %1462 = getelementptr i32, ptr %1443, i64 %1461
-  %1463 = load i32, ptr %1462, align 4
-  %1464 = sext i32 %1463 to i64
-  %1465 = sub i64 %1436, %1464
-  %1466 = sitofp i64 %1465 to double
-  %1467 = sext i32 %i.0.lcssa.i.i.i.i.i.i.i.i28 to i64
-  %1468 = getelementptr i32, ptr %1443, i64 %1467
-  %1469 = load i32, ptr %1468, align 4
-  %1470 = sub i32 %1469, %1463
-  %1471 = sitofp i32 %1470 to double
-  %1472 = fdiv double %1466, %1471
-  %1473 = getelementptr i8, ptr %0, i64 1488
-  %1474 = getelementptr i64, ptr %1473, i64 %1461
-  %1475 = load i64, ptr %1474, align 8
-  %1476 = getelementptr i64, ptr %1473, i64 %1467
-  %1477 = load i64, ptr %1476, align 8
-  %1478 = sub i64 %1477, %1475
-  %1479 = sitofp i64 %1478 to double
-  %1480 = fmul double %1472, %1479
-  %1481 = fptosi double %1480 to i64
-  %1482 = add i64 %1475, %1481
+"$CostTable.interval.exit.i.i.i.i.i.i.i.i":       ; preds = %whilebody.i.i.i.i.i.i.i.i.i, %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i.i
+  %i.0.lcssa.i.i.i.i.i.i.i.i.i = phi i32 [ 1, %merge.i.i.i.i.i.i.i.i ], [ %1261, %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i ], [ %1259, %whilebody.i.i.i.i.i.i.i.i.i ]
+  %1266 = add i32 %i.0.lcssa.i.i.i.i.i.i.i.i.i, -1
+  %1267 = sext i32 %1266 to i64
+  %1268 = getelementptr i32, ptr %1249, i64 %1267
+  %1269 = load i32, ptr %1268, align 4
+  %1270 = sext i32 %1269 to i64
+  %1271 = sub i64 %1240, %1270
+  %1272 = sitofp i64 %1271 to double
+  %1273 = sext i32 %i.0.lcssa.i.i.i.i.i.i.i.i.i to i64
+  %1274 = getelementptr i32, ptr %1249, i64 %1273
+  %1275 = load i32, ptr %1274, align 4
+  %1276 = sub i32 %1275, %1269
+  %1277 = sitofp i32 %1276 to double
+  %1278 = fdiv double %1272, %1277
+  %1279 = getelementptr i8, ptr %0, i64 944
+  %1280 = getelementptr i64, ptr %1279, i64 %1267
+  %1281 = load i64, ptr %1280, align 8
+  %1282 = getelementptr i64, ptr %1279, i64 %1273
+  %1283 = load i64, ptr %1282, align 8
+  %1284 = sub i64 %1283, %1281
+  %1285 = sitofp i64 %1284 to double
+  %1286 = fmul double %1278, %1285
+  %1287 = fptosi double %1286 to i64
+  %1288 = add i64 %1281, %1287
   br label %"$Loop.launch.exit.i.i"
 
-"$Loop.launch.exit.i.i":                          ; preds = %"$CostTable.interval.exit.i.i.i.i.i.i.i27", %then4.i.i.i.i.i.i.i, %then1.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i, %then2.i.i.i
-  %common.ret.op.i.i.i.i.i.i.i24 = phi i64 [ %1447, %then1.i.i.i.i.i.i.i ], [ %1452, %then4.i.i.i.i.i.i.i ], [ %1482, %"$CostTable.interval.exit.i.i.i.i.i.i.i27" ], [ 0, %or.lhs.false.i.i.i.i.i.i.i ], [ 0, %then2.i.i.i ]
-  %1483 = getelementptr i8, ptr %0, i64 1752
-  %1484 = load double, ptr %1483, align 8
-  %1485 = sitofp i64 %1438 to double
-  %1486 = fmul double %1484, %1485
-  %1487 = fptosi double %1486 to i64
-  %1488 = add i64 %common.ret.op.i.i.i.i.i.i.i24, %1434
-  %1489 = add i64 %1488, %1487
-  %1490 = getelementptr i8, ptr %0, i64 4448
-  store i64 %1489, ptr %1490, align 8
+"$Loop.launch.exit.i.i":                          ; preds = %"$CostTable.interval.exit.i.i.i.i.i.i.i.i", %then4.i.i.i.i.i.i.i.i, %then1.i.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i.i, %then2.i.i.i
+  %common.ret.op.i.i.i.i.i.i.i.i = phi i64 [ %1253, %then1.i.i.i.i.i.i.i.i ], [ %1258, %then4.i.i.i.i.i.i.i.i ], [ %1288, %"$CostTable.interval.exit.i.i.i.i.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i.i.i.i.i.i ], [ 0, %then2.i.i.i ]
+  %1289 = getelementptr i8, ptr %0, i64 1328
+  %1290 = load double, ptr %1289, align 8
+  %1291 = sitofp i64 %1242 to double
+  %1292 = fmul double %1290, %1291
+  %1293 = fptosi double %1292 to i64
+  %1294 = add i64 %common.ret.op.i.i.i.i.i.i.i.i, %1293
+  %1295 = getelementptr i8, ptr %0, i64 1336
+  %.val.i.i.i.i.i.i.i22 = load double, ptr %1295, align 8
+  %1296 = sitofp i64 %1244 to double
+  %1297 = fmul double %.val.i.i.i.i.i.i.i22, %1296
+  %1298 = fptosi double %1297 to i64
+  %1299 = add i64 %1294, %1298
+  %1300 = getelementptr i8, ptr %0, i64 4032
+  store i64 %1299, ptr %1300, align 8
   br label %else.i.i
 
 then.i.i:                                         ; preds = %and.lhs.true.i.i10
-  %1491 = getelementptr i8, ptr %0, i64 2248
-  store i8 0, ptr %1491, align 1
-  %1492 = getelementptr i8, ptr %0, i64 2224
-  %1493 = load i64, ptr %4, align 8
-  %1494 = icmp sgt i64 %1493, 0
-  br i1 %1494, label %forbody.lr.ph.i.i23.i.i, label %"$Scheduler.fail_landing.exit.i.i"
+  %1301 = getelementptr i8, ptr %0, i64 1832
+  store i8 0, ptr %1301, align 1
+  %1302 = getelementptr i8, ptr %0, i64 1808
+  %1303 = load i64, ptr %4, align 8
+  %1304 = icmp sgt i64 %1303, 0
+  br i1 %1304, label %forbody.lr.ph.i.i23.i.i, label %"$Scheduler.fail_landing.exit.i.i"
 
 forbody.lr.ph.i.i23.i.i:                          ; preds = %then.i.i
-  %1495 = getelementptr i8, ptr %0, i64 2080
-  %1496 = getelementptr i8, ptr %0, i64 2088
-  %1497 = getelementptr i8, ptr %0, i64 2312
+  %1305 = getelementptr i8, ptr %0, i64 1664
+  %1306 = getelementptr i8, ptr %0, i64 1672
+  %1307 = getelementptr i8, ptr %0, i64 1896
   br label %forbody.i.i24.i.i
 
 forbody.i.i24.i.i:                                ; preds = %merge1.i.i26.i.i, %forbody.lr.ph.i.i23.i.i
-  %i.08.i.i25.i.i = phi i64 [ 0, %forbody.lr.ph.i.i23.i.i ], [ %1525, %merge1.i.i26.i.i ]
-  %1498 = load ptr, ptr %1492, align 8
-  %1499 = getelementptr %9, ptr %1498, i64 %i.08.i.i25.i.i
-  %1500 = load ptr, ptr %1499, align 8
-  store ptr null, ptr %1499, align 8
-  %.not.i.i.i.i20 = icmp eq ptr %1500, null
-  br i1 %.not.i.i.i.i20, label %merge1.i.i26.i.i, label %then.i.i.i.i21
+  %i.08.i.i25.i.i = phi i64 [ 0, %forbody.lr.ph.i.i23.i.i ], [ %1335, %merge1.i.i26.i.i ]
+  %1308 = load ptr, ptr %1302, align 8
+  %1309 = getelementptr %9, ptr %1308, i64 %i.08.i.i25.i.i
+  %1310 = load ptr, ptr %1309, align 8
+  store ptr null, ptr %1309, align 8
+  %.not.i.i.i.i19 = icmp eq ptr %1310, null
+  br i1 %.not.i.i.i.i19, label %merge1.i.i26.i.i, label %then.i.i.i.i20
 
-then.i.i.i.i21:                                   ; preds = %forbody.i.i24.i.i
-  %1501 = load ptr, ptr %1495, align 8
-  %1502 = load i64, ptr %1496, align 8
-  %1503 = getelementptr %11, ptr %1501, i64 %1502
-  %1504 = add i64 %1502, 1
-  store i64 %1504, ptr %1496, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %1503, i8 0, i64 472, i1 false)
-  %1505 = load i64, ptr %1500, align 8
-  store i64 %1505, ptr %1503, align 8
-  %1506 = getelementptr i8, ptr %1503, i64 8
-  store i32 3, ptr %1506, align 4
-  %1507 = getelementptr i8, ptr %1503, i64 20
-  store i32 -1, ptr %1507, align 4
-  %1508 = getelementptr i8, ptr %1500, i64 24
-  %.val.i.i.i.i.i.i22 = load i64, ptr %1508, align 8
-  %1509 = getelementptr i8, ptr %1500, i64 40
-  %.val17.i.i.i.i.i.i = load i32, ptr %1509, align 4
-  %1510 = trunc i64 %.val.i.i.i.i.i.i22 to i32
-  %1511 = sub i32 %1510, %.val17.i.i.i.i.i.i
-  %1512 = getelementptr i8, ptr %1503, i64 24
-  store i32 %1511, ptr %1512, align 4
-  %1513 = load i32, ptr %1509, align 4
-  %1514 = getelementptr i8, ptr %1503, i64 28
-  store i32 %1513, ptr %1514, align 4
-  %1515 = getelementptr i8, ptr %1500, i64 68
-  %1516 = load i32, ptr %1515, align 4
-  %1517 = getelementptr i8, ptr %1503, i64 32
-  store i32 %1516, ptr %1517, align 4
-  %1518 = getelementptr i8, ptr %1503, i64 36
-  store i32 -1, ptr %1518, align 4
-  %1519 = load i64, ptr %1497, align 8
-  %1520 = getelementptr i8, ptr %1503, i64 208
-  store i64 %1519, ptr %1520, align 8
-  %1521 = getelementptr i8, ptr %1503, i64 12
-  store i32 6, ptr %1521, align 4
-  %1522 = getelementptr i8, ptr %1503, i64 16
-  store i32 %1403, ptr %1522, align 4
-  %1523 = getelementptr i8, ptr %1503, i64 216
-  %1524 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1523, i64 256, ptr nonnull @"$string.15", ptr nonnull %message.i.i)
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1500)
+then.i.i.i.i20:                                   ; preds = %forbody.i.i24.i.i
+  %1311 = load ptr, ptr %1305, align 8
+  %1312 = load i64, ptr %1306, align 8
+  %1313 = getelementptr %11, ptr %1311, i64 %1312
+  %1314 = add i64 %1312, 1
+  store i64 %1314, ptr %1306, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %1313, i8 0, i64 472, i1 false)
+  %1315 = load i64, ptr %1310, align 8
+  store i64 %1315, ptr %1313, align 8
+  %1316 = getelementptr i8, ptr %1313, i64 8
+  store i32 3, ptr %1316, align 4
+  %1317 = getelementptr i8, ptr %1313, i64 20
+  store i32 -1, ptr %1317, align 4
+  %1318 = getelementptr i8, ptr %1310, i64 24
+  %.val.i.i.i.i.i.i21 = load i64, ptr %1318, align 8
+  %1319 = getelementptr i8, ptr %1310, i64 40
+  %.val17.i.i.i.i.i.i = load i32, ptr %1319, align 4
+  %1320 = trunc i64 %.val.i.i.i.i.i.i21 to i32
+  %1321 = sub i32 %1320, %.val17.i.i.i.i.i.i
+  %1322 = getelementptr i8, ptr %1313, i64 24
+  store i32 %1321, ptr %1322, align 4
+  %1323 = load i32, ptr %1319, align 4
+  %1324 = getelementptr i8, ptr %1313, i64 28
+  store i32 %1323, ptr %1324, align 4
+  %1325 = getelementptr i8, ptr %1310, i64 68
+  %1326 = load i32, ptr %1325, align 4
+  %1327 = getelementptr i8, ptr %1313, i64 32
+  store i32 %1326, ptr %1327, align 4
+  %1328 = getelementptr i8, ptr %1313, i64 36
+  store i32 -1, ptr %1328, align 4
+  %1329 = load i64, ptr %1307, align 8
+  %1330 = getelementptr i8, ptr %1313, i64 208
+  store i64 %1329, ptr %1330, align 8
+  %1331 = getelementptr i8, ptr %1313, i64 12
+  store i32 6, ptr %1331, align 4
+  %1332 = getelementptr i8, ptr %1313, i64 16
+  store i32 %1205, ptr %1332, align 4
+  %1333 = getelementptr i8, ptr %1313, i64 216
+  %1334 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1333, i64 256, ptr nonnull @"$string.15", ptr nonnull %message.i.i)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1310)
   br label %merge1.i.i26.i.i
 
-merge1.i.i26.i.i:                                 ; preds = %then.i.i.i.i21, %forbody.i.i24.i.i
-  %1525 = add nuw nsw i64 %i.08.i.i25.i.i, 1
-  %exitcond.not.i.i27.i.i = icmp eq i64 %1525, %1493
+merge1.i.i26.i.i:                                 ; preds = %then.i.i.i.i20, %forbody.i.i24.i.i
+  %1335 = add nuw nsw i64 %i.08.i.i25.i.i, 1
+  %exitcond.not.i.i27.i.i = icmp eq i64 %1335, %1303
   br i1 %exitcond.not.i.i27.i.i, label %"$Scheduler.fail_landing.exit.i.i", label %forbody.i.i24.i.i
 
 "$Scheduler.fail_landing.exit.i.i":               ; preds = %merge1.i.i26.i.i, %then.i.i
@@ -54294,275 +53919,275 @@ else.i.i:                                         ; preds = %and.lhs.true.i.i10,
   br label %merge.i.i11
 
 merge.i.i11:                                      ; preds = %else.i.i, %"$Scheduler.fail_landing.exit.i.i"
-  br i1 %1416, label %merge1.i.i14, label %then2.i.i12
+  br i1 %1218, label %merge1.i.i13, label %then2.i.i12
 
 and.lhs.true.i.i10:                               ; preds = %merge.i.i.i9
-  %1526 = load ptr, ptr %0, align 8
-  %1527 = getelementptr i8, ptr %1526, i64 197
-  %1528 = load i8, ptr %1527, align 1
-  %1529 = trunc i8 %1528 to i1
-  br i1 %1529, label %else.i.i, label %then.i.i
+  %1336 = load ptr, ptr %0, align 8
+  %1337 = getelementptr i8, ptr %1336, i64 197
+  %1338 = load i8, ptr %1337, align 1
+  %1339 = trunc i8 %1338 to i1
+  br i1 %1339, label %else.i.i, label %then.i.i
 
 then2.i.i12:                                      ; preds = %merge.i.i11
-  %1530 = getelementptr i8, ptr %0, i64 2990
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %1530, ptr noundef nonnull align 8 dereferenceable(1024) %message.i.i, i64 1024, i1 false)
-  %1531 = getelementptr i8, ptr %0, i64 2200
-  %1532 = load i64, ptr %1379, align 8
-  %1533 = icmp sgt i64 %1532, 0
-  br i1 %1533, label %forbody.lr.ph.i.i28.i.i, label %"$Scheduler.fail_step.exit.i.i"
+  %1340 = getelementptr i8, ptr %0, i64 2574
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %1340, ptr noundef nonnull align 8 dereferenceable(1024) %message.i.i, i64 1024, i1 false)
+  %1341 = getelementptr i8, ptr %0, i64 1784
+  %1342 = load i64, ptr %1181, align 8
+  %1343 = icmp sgt i64 %1342, 0
+  br i1 %1343, label %forbody.lr.ph.i.i28.i.i, label %"$Scheduler.fail_step.exit.i.i"
 
 forbody.lr.ph.i.i28.i.i:                          ; preds = %then2.i.i12
-  %1534 = getelementptr i8, ptr %0, i64 2080
-  %1535 = getelementptr i8, ptr %0, i64 2088
-  %1536 = getelementptr i8, ptr %0, i64 2312
+  %1344 = getelementptr i8, ptr %0, i64 1664
+  %1345 = getelementptr i8, ptr %0, i64 1672
+  %1346 = getelementptr i8, ptr %0, i64 1896
   br label %forbody.i.i29.i.i
 
-forbody.i.i29.i.i:                                ; preds = %merge1.i.i35.i.i13, %forbody.lr.ph.i.i28.i.i
-  %i.08.i.i30.i.i = phi i64 [ 0, %forbody.lr.ph.i.i28.i.i ], [ %1564, %merge1.i.i35.i.i13 ]
-  %1537 = load ptr, ptr %1531, align 8
-  %1538 = getelementptr %9, ptr %1537, i64 %i.08.i.i30.i.i
-  %1539 = load ptr, ptr %1538, align 8
-  store ptr null, ptr %1538, align 8
-  %.not.i.i31.i.i = icmp eq ptr %1539, null
-  br i1 %.not.i.i31.i.i, label %merge1.i.i35.i.i13, label %then.i.i32.i.i
+forbody.i.i29.i.i:                                ; preds = %merge1.i.i35.i.i, %forbody.lr.ph.i.i28.i.i
+  %i.08.i.i30.i.i = phi i64 [ 0, %forbody.lr.ph.i.i28.i.i ], [ %1374, %merge1.i.i35.i.i ]
+  %1347 = load ptr, ptr %1341, align 8
+  %1348 = getelementptr %9, ptr %1347, i64 %i.08.i.i30.i.i
+  %1349 = load ptr, ptr %1348, align 8
+  store ptr null, ptr %1348, align 8
+  %.not.i.i31.i.i = icmp eq ptr %1349, null
+  br i1 %.not.i.i31.i.i, label %merge1.i.i35.i.i, label %then.i.i32.i.i
 
 then.i.i32.i.i:                                   ; preds = %forbody.i.i29.i.i
-  %1540 = load ptr, ptr %1534, align 8
-  %1541 = load i64, ptr %1535, align 8
-  %1542 = getelementptr %11, ptr %1540, i64 %1541
-  %1543 = add i64 %1541, 1
-  store i64 %1543, ptr %1535, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %1542, i8 0, i64 472, i1 false)
-  %1544 = load i64, ptr %1539, align 8
-  store i64 %1544, ptr %1542, align 8
-  %1545 = getelementptr i8, ptr %1542, i64 8
-  store i32 3, ptr %1545, align 4
-  %1546 = getelementptr i8, ptr %1542, i64 20
-  store i32 -1, ptr %1546, align 4
-  %1547 = getelementptr i8, ptr %1539, i64 24
-  %.val.i.i.i.i33.i.i = load i64, ptr %1547, align 8
-  %1548 = getelementptr i8, ptr %1539, i64 40
-  %.val17.i.i.i.i34.i.i = load i32, ptr %1548, align 4
-  %1549 = trunc i64 %.val.i.i.i.i33.i.i to i32
-  %1550 = sub i32 %1549, %.val17.i.i.i.i34.i.i
-  %1551 = getelementptr i8, ptr %1542, i64 24
-  store i32 %1550, ptr %1551, align 4
-  %1552 = load i32, ptr %1548, align 4
-  %1553 = getelementptr i8, ptr %1542, i64 28
-  store i32 %1552, ptr %1553, align 4
-  %1554 = getelementptr i8, ptr %1539, i64 68
-  %1555 = load i32, ptr %1554, align 4
-  %1556 = getelementptr i8, ptr %1542, i64 32
-  store i32 %1555, ptr %1556, align 4
-  %1557 = getelementptr i8, ptr %1542, i64 36
-  store i32 -1, ptr %1557, align 4
-  %1558 = load i64, ptr %1536, align 8
-  %1559 = getelementptr i8, ptr %1542, i64 208
-  store i64 %1558, ptr %1559, align 8
-  %1560 = getelementptr i8, ptr %1542, i64 12
-  store i32 6, ptr %1560, align 4
-  %1561 = getelementptr i8, ptr %1542, i64 16
-  store i32 %1403, ptr %1561, align 4
-  %1562 = getelementptr i8, ptr %1542, i64 216
-  %1563 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1562, i64 256, ptr nonnull @"$string.15", ptr nonnull %message.i.i)
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1539)
-  br label %merge1.i.i35.i.i13
+  %1350 = load ptr, ptr %1344, align 8
+  %1351 = load i64, ptr %1345, align 8
+  %1352 = getelementptr %11, ptr %1350, i64 %1351
+  %1353 = add i64 %1351, 1
+  store i64 %1353, ptr %1345, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %1352, i8 0, i64 472, i1 false)
+  %1354 = load i64, ptr %1349, align 8
+  store i64 %1354, ptr %1352, align 8
+  %1355 = getelementptr i8, ptr %1352, i64 8
+  store i32 3, ptr %1355, align 4
+  %1356 = getelementptr i8, ptr %1352, i64 20
+  store i32 -1, ptr %1356, align 4
+  %1357 = getelementptr i8, ptr %1349, i64 24
+  %.val.i.i.i.i33.i.i = load i64, ptr %1357, align 8
+  %1358 = getelementptr i8, ptr %1349, i64 40
+  %.val17.i.i.i.i34.i.i = load i32, ptr %1358, align 4
+  %1359 = trunc i64 %.val.i.i.i.i33.i.i to i32
+  %1360 = sub i32 %1359, %.val17.i.i.i.i34.i.i
+  %1361 = getelementptr i8, ptr %1352, i64 24
+  store i32 %1360, ptr %1361, align 4
+  %1362 = load i32, ptr %1358, align 4
+  %1363 = getelementptr i8, ptr %1352, i64 28
+  store i32 %1362, ptr %1363, align 4
+  %1364 = getelementptr i8, ptr %1349, i64 68
+  %1365 = load i32, ptr %1364, align 4
+  %1366 = getelementptr i8, ptr %1352, i64 32
+  store i32 %1365, ptr %1366, align 4
+  %1367 = getelementptr i8, ptr %1352, i64 36
+  store i32 -1, ptr %1367, align 4
+  %1368 = load i64, ptr %1346, align 8
+  %1369 = getelementptr i8, ptr %1352, i64 208
+  store i64 %1368, ptr %1369, align 8
+  %1370 = getelementptr i8, ptr %1352, i64 12
+  store i32 6, ptr %1370, align 4
+  %1371 = getelementptr i8, ptr %1352, i64 16
+  store i32 %1205, ptr %1371, align 4
+  %1372 = getelementptr i8, ptr %1352, i64 216
+  %1373 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1372, i64 256, ptr nonnull @"$string.15", ptr nonnull %message.i.i)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1349)
+  br label %merge1.i.i35.i.i
 
-merge1.i.i35.i.i13:                               ; preds = %then.i.i32.i.i, %forbody.i.i29.i.i
-  %1564 = add nuw nsw i64 %i.08.i.i30.i.i, 1
-  %exitcond.not.i.i36.i.i = icmp eq i64 %1564, %1532
+merge1.i.i35.i.i:                                 ; preds = %then.i.i32.i.i, %forbody.i.i29.i.i
+  %1374 = add nuw nsw i64 %i.08.i.i30.i.i, 1
+  %exitcond.not.i.i36.i.i = icmp eq i64 %1374, %1342
   br i1 %exitcond.not.i.i36.i.i, label %"$Scheduler.fail_step.exit.i.i", label %forbody.i.i29.i.i
 
-"$Scheduler.fail_step.exit.i.i":                  ; preds = %merge1.i.i35.i.i13, %then2.i.i12
-  store i64 0, ptr %1379, align 8
+"$Scheduler.fail_step.exit.i.i":                  ; preds = %merge1.i.i35.i.i, %then2.i.i12
+  store i64 0, ptr %1181, align 8
   br label %"$Loop.execute.exit.i"
 
-merge1.i.i14:                                     ; preds = %merge.i.i11
+merge1.i.i13:                                     ; preds = %merge.i.i11
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i")
-  %1565 = getelementptr i8, ptr %0, i64 2200
-  %1566 = load i64, ptr %1379, align 8
-  %1567 = icmp sgt i64 %1566, 0
-  br i1 %1567, label %forbody.i.i.i17.preheader, label %"$Scheduler.launch.exit.i.i"
+  %1375 = getelementptr i8, ptr %0, i64 1784
+  %1376 = load i64, ptr %1181, align 8
+  %1377 = icmp sgt i64 %1376, 0
+  br i1 %1377, label %forbody.i.i.i16.preheader, label %"$Scheduler.launch.exit.i.i"
 
-forbody.i.i.i17.preheader:                        ; preds = %merge1.i.i14
-  %xtraiter145 = and i64 %1566, 1
-  %1568 = icmp eq i64 %1566, 1
-  br i1 %1568, label %"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa", label %forbody.i.i.i17.preheader.new
+forbody.i.i.i16.preheader:                        ; preds = %merge1.i.i13
+  %xtraiter110 = and i64 %1376, 1
+  %1378 = icmp eq i64 %1376, 1
+  br i1 %1378, label %"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa", label %forbody.i.i.i16.preheader.new
 
-forbody.i.i.i17.preheader.new:                    ; preds = %forbody.i.i.i17.preheader
-  %unroll_iter148 = and i64 %1566, 9223372036854775806
-  br label %forbody.i.i.i17
+forbody.i.i.i16.preheader.new:                    ; preds = %forbody.i.i.i16.preheader
+  %unroll_iter113 = and i64 %1376, 9223372036854775806
+  br label %forbody.i.i.i16
 
-forbody.i.i.i17:                                  ; preds = %merge1.i.i.i18.1, %forbody.i.i.i17.preheader.new
-  %i.019.i.i.i = phi i64 [ 0, %forbody.i.i.i17.preheader.new ], [ %1616, %merge1.i.i.i18.1 ]
-  %niter149 = phi i64 [ 0, %forbody.i.i.i17.preheader.new ], [ %niter149.next.1, %merge1.i.i.i18.1 ]
-  %1569 = load ptr, ptr %1565, align 8
-  %1570 = getelementptr %9, ptr %1569, i64 %i.019.i.i.i
-  %1571 = getelementptr i8, ptr %1570, i64 16
-  %1572 = load i8, ptr %1571, align 1
-  %1573 = trunc i8 %1572 to i1
-  %1574 = getelementptr i8, ptr %1570, i64 8
-  %1575 = load i32, ptr %1574, align 4
-  %1576 = sext i32 %1575 to i64
-  %..i.i.i.i = select i1 %1573, i64 1424, i64 1416
-  %1577 = getelementptr i8, ptr %1, i64 %..i.i.i.i
-  %1578 = load i64, ptr %1577, align 8
-  %1579 = add i64 %1578, %1576
-  store i64 %1579, ptr %1577, align 8
-  %1580 = load ptr, ptr %1570, align 8
-  %.not.i.i.i = icmp eq ptr %1580, null
-  br i1 %.not.i.i.i, label %merge1.i.i.i18, label %then.i38.i.i
+forbody.i.i.i16:                                  ; preds = %merge1.i.i.i17.1, %forbody.i.i.i16.preheader.new
+  %i.019.i.i.i = phi i64 [ 0, %forbody.i.i.i16.preheader.new ], [ %1426, %merge1.i.i.i17.1 ]
+  %niter114 = phi i64 [ 0, %forbody.i.i.i16.preheader.new ], [ %niter114.next.1, %merge1.i.i.i17.1 ]
+  %1379 = load ptr, ptr %1375, align 8
+  %1380 = getelementptr %9, ptr %1379, i64 %i.019.i.i.i
+  %1381 = getelementptr i8, ptr %1380, i64 16
+  %1382 = load i8, ptr %1381, align 1
+  %1383 = trunc i8 %1382 to i1
+  %1384 = getelementptr i8, ptr %1380, i64 8
+  %1385 = load i32, ptr %1384, align 4
+  %1386 = sext i32 %1385 to i64
+  %..i.i.i.i = select i1 %1383, i64 1216, i64 1208
+  %1387 = getelementptr i8, ptr %1, i64 %..i.i.i.i
+  %1388 = load i64, ptr %1387, align 8
+  %1389 = add i64 %1388, %1386
+  store i64 %1389, ptr %1387, align 8
+  %1390 = load ptr, ptr %1380, align 8
+  %.not.i.i.i = icmp eq ptr %1390, null
+  br i1 %.not.i.i.i, label %merge1.i.i.i17, label %then.i38.i.i
 
-then.i38.i.i:                                     ; preds = %forbody.i.i.i17
-  %1581 = getelementptr i8, ptr %1580, i64 52
-  %1582 = load i32, ptr %1581, align 4
-  %1583 = load i32, ptr %1574, align 4
-  %1584 = add i32 %1583, %1582
-  store i32 %1584, ptr %1581, align 4
-  %1585 = getelementptr i8, ptr %1570, i64 12
-  %1586 = load i32, ptr %1585, align 4
-  %1587 = icmp sgt i32 %1586, -1
-  %1588 = zext i1 %1587 to i32
-  %1589 = getelementptr i8, ptr %1580, i64 56
-  store i32 %1588, ptr %1589, align 4
-  %1590 = load i32, ptr %1585, align 4
-  %1591 = getelementptr i8, ptr %1580, i64 60
-  store i32 %1590, ptr %1591, align 4
-  br label %merge1.i.i.i18
+then.i38.i.i:                                     ; preds = %forbody.i.i.i16
+  %1391 = getelementptr i8, ptr %1390, i64 52
+  %1392 = load i32, ptr %1391, align 4
+  %1393 = load i32, ptr %1384, align 4
+  %1394 = add i32 %1393, %1392
+  store i32 %1394, ptr %1391, align 4
+  %1395 = getelementptr i8, ptr %1380, i64 12
+  %1396 = load i32, ptr %1395, align 4
+  %1397 = icmp sgt i32 %1396, -1
+  %1398 = zext i1 %1397 to i32
+  %1399 = getelementptr i8, ptr %1390, i64 56
+  store i32 %1398, ptr %1399, align 4
+  %1400 = load i32, ptr %1395, align 4
+  %1401 = getelementptr i8, ptr %1390, i64 60
+  store i32 %1400, ptr %1401, align 4
+  br label %merge1.i.i.i17
 
-merge1.i.i.i18:                                   ; preds = %then.i38.i.i, %forbody.i.i.i17
-  %1592 = or disjoint i64 %i.019.i.i.i, 1
-  %1593 = load ptr, ptr %1565, align 8
-  %1594 = getelementptr %9, ptr %1593, i64 %1592
-  %1595 = getelementptr i8, ptr %1594, i64 16
-  %1596 = load i8, ptr %1595, align 1
-  %1597 = trunc i8 %1596 to i1
-  %1598 = getelementptr i8, ptr %1594, i64 8
-  %1599 = load i32, ptr %1598, align 4
-  %1600 = sext i32 %1599 to i64
-  %..i.i.i.i.1 = select i1 %1597, i64 1424, i64 1416
-  %1601 = getelementptr i8, ptr %1, i64 %..i.i.i.i.1
-  %1602 = load i64, ptr %1601, align 8
-  %1603 = add i64 %1602, %1600
-  store i64 %1603, ptr %1601, align 8
-  %1604 = load ptr, ptr %1594, align 8
-  %.not.i.i.i.1 = icmp eq ptr %1604, null
-  br i1 %.not.i.i.i.1, label %merge1.i.i.i18.1, label %then.i38.i.i.1
+merge1.i.i.i17:                                   ; preds = %then.i38.i.i, %forbody.i.i.i16
+  %1402 = or disjoint i64 %i.019.i.i.i, 1
+  %1403 = load ptr, ptr %1375, align 8
+  %1404 = getelementptr %9, ptr %1403, i64 %1402
+  %1405 = getelementptr i8, ptr %1404, i64 16
+  %1406 = load i8, ptr %1405, align 1
+  %1407 = trunc i8 %1406 to i1
+  %1408 = getelementptr i8, ptr %1404, i64 8
+  %1409 = load i32, ptr %1408, align 4
+  %1410 = sext i32 %1409 to i64
+  %..i.i.i.i.1 = select i1 %1407, i64 1216, i64 1208
+  %1411 = getelementptr i8, ptr %1, i64 %..i.i.i.i.1
+  %1412 = load i64, ptr %1411, align 8
+  %1413 = add i64 %1412, %1410
+  store i64 %1413, ptr %1411, align 8
+  %1414 = load ptr, ptr %1404, align 8
+  %.not.i.i.i.1 = icmp eq ptr %1414, null
+  br i1 %.not.i.i.i.1, label %merge1.i.i.i17.1, label %then.i38.i.i.1
 
-then.i38.i.i.1:                                   ; preds = %merge1.i.i.i18
-  %1605 = getelementptr i8, ptr %1604, i64 52
-  %1606 = load i32, ptr %1605, align 4
-  %1607 = load i32, ptr %1598, align 4
-  %1608 = add i32 %1607, %1606
-  store i32 %1608, ptr %1605, align 4
-  %1609 = getelementptr i8, ptr %1594, i64 12
-  %1610 = load i32, ptr %1609, align 4
-  %1611 = icmp sgt i32 %1610, -1
-  %1612 = zext i1 %1611 to i32
-  %1613 = getelementptr i8, ptr %1604, i64 56
-  store i32 %1612, ptr %1613, align 4
-  %1614 = load i32, ptr %1609, align 4
-  %1615 = getelementptr i8, ptr %1604, i64 60
-  store i32 %1614, ptr %1615, align 4
-  br label %merge1.i.i.i18.1
+then.i38.i.i.1:                                   ; preds = %merge1.i.i.i17
+  %1415 = getelementptr i8, ptr %1414, i64 52
+  %1416 = load i32, ptr %1415, align 4
+  %1417 = load i32, ptr %1408, align 4
+  %1418 = add i32 %1417, %1416
+  store i32 %1418, ptr %1415, align 4
+  %1419 = getelementptr i8, ptr %1404, i64 12
+  %1420 = load i32, ptr %1419, align 4
+  %1421 = icmp sgt i32 %1420, -1
+  %1422 = zext i1 %1421 to i32
+  %1423 = getelementptr i8, ptr %1414, i64 56
+  store i32 %1422, ptr %1423, align 4
+  %1424 = load i32, ptr %1419, align 4
+  %1425 = getelementptr i8, ptr %1414, i64 60
+  store i32 %1424, ptr %1425, align 4
+  br label %merge1.i.i.i17.1
 
-merge1.i.i.i18.1:                                 ; preds = %then.i38.i.i.1, %merge1.i.i.i18
-  %1616 = add nuw nsw i64 %i.019.i.i.i, 2
-  %niter149.next.1 = add i64 %niter149, 2
-  %niter149.ncmp.1 = icmp eq i64 %niter149.next.1, %unroll_iter148
-  br i1 %niter149.ncmp.1, label %"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa", label %forbody.i.i.i17
+merge1.i.i.i17.1:                                 ; preds = %then.i38.i.i.1, %merge1.i.i.i17
+  %1426 = add nuw nsw i64 %i.019.i.i.i, 2
+  %niter114.next.1 = add i64 %niter114, 2
+  %niter114.ncmp.1 = icmp eq i64 %niter114.next.1, %unroll_iter113
+  br i1 %niter114.ncmp.1, label %"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa", label %forbody.i.i.i16
 
-"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa":  ; preds = %merge1.i.i.i18.1, %forbody.i.i.i17.preheader
-  %i.019.i.i.i.unr = phi i64 [ 0, %forbody.i.i.i17.preheader ], [ %1616, %merge1.i.i.i18.1 ]
-  %lcmp.mod147.not = icmp eq i64 %xtraiter145, 0
-  br i1 %lcmp.mod147.not, label %"$Scheduler.launch.exit.i.i", label %forbody.i.i.i17.epil
+"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa":  ; preds = %merge1.i.i.i17.1, %forbody.i.i.i16.preheader
+  %i.019.i.i.i.unr = phi i64 [ 0, %forbody.i.i.i16.preheader ], [ %1426, %merge1.i.i.i17.1 ]
+  %lcmp.mod112.not = icmp eq i64 %xtraiter110, 0
+  br i1 %lcmp.mod112.not, label %"$Scheduler.launch.exit.i.i", label %forbody.i.i.i16.epil
 
-forbody.i.i.i17.epil:                             ; preds = %"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa"
-  %1617 = load ptr, ptr %1565, align 8
-  %1618 = getelementptr %9, ptr %1617, i64 %i.019.i.i.i.unr
-  %1619 = getelementptr i8, ptr %1618, i64 16
-  %1620 = load i8, ptr %1619, align 1
-  %1621 = trunc i8 %1620 to i1
-  %1622 = getelementptr i8, ptr %1618, i64 8
-  %1623 = load i32, ptr %1622, align 4
-  %1624 = sext i32 %1623 to i64
-  %..i.i.i.i.epil = select i1 %1621, i64 1424, i64 1416
-  %1625 = getelementptr i8, ptr %1, i64 %..i.i.i.i.epil
-  %1626 = load i64, ptr %1625, align 8
-  %1627 = add i64 %1626, %1624
-  store i64 %1627, ptr %1625, align 8
-  %1628 = load ptr, ptr %1618, align 8
-  %.not.i.i.i.epil = icmp eq ptr %1628, null
+forbody.i.i.i16.epil:                             ; preds = %"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa"
+  %1427 = load ptr, ptr %1375, align 8
+  %1428 = getelementptr %9, ptr %1427, i64 %i.019.i.i.i.unr
+  %1429 = getelementptr i8, ptr %1428, i64 16
+  %1430 = load i8, ptr %1429, align 1
+  %1431 = trunc i8 %1430 to i1
+  %1432 = getelementptr i8, ptr %1428, i64 8
+  %1433 = load i32, ptr %1432, align 4
+  %1434 = sext i32 %1433 to i64
+  %..i.i.i.i.epil = select i1 %1431, i64 1216, i64 1208
+  %1435 = getelementptr i8, ptr %1, i64 %..i.i.i.i.epil
+  %1436 = load i64, ptr %1435, align 8
+  %1437 = add i64 %1436, %1434
+  store i64 %1437, ptr %1435, align 8
+  %1438 = load ptr, ptr %1428, align 8
+  %.not.i.i.i.epil = icmp eq ptr %1438, null
   br i1 %.not.i.i.i.epil, label %"$Scheduler.launch.exit.i.i", label %then.i38.i.i.epil
 
-then.i38.i.i.epil:                                ; preds = %forbody.i.i.i17.epil
-  %1629 = getelementptr i8, ptr %1628, i64 52
-  %1630 = load i32, ptr %1629, align 4
-  %1631 = load i32, ptr %1622, align 4
-  %1632 = add i32 %1631, %1630
-  store i32 %1632, ptr %1629, align 4
-  %1633 = getelementptr i8, ptr %1618, i64 12
-  %1634 = load i32, ptr %1633, align 4
-  %1635 = icmp sgt i32 %1634, -1
-  %1636 = zext i1 %1635 to i32
-  %1637 = getelementptr i8, ptr %1628, i64 56
-  store i32 %1636, ptr %1637, align 4
-  %1638 = load i32, ptr %1633, align 4
-  %1639 = getelementptr i8, ptr %1628, i64 60
-  store i32 %1638, ptr %1639, align 4
+then.i38.i.i.epil:                                ; preds = %forbody.i.i.i16.epil
+  %1439 = getelementptr i8, ptr %1438, i64 52
+  %1440 = load i32, ptr %1439, align 4
+  %1441 = load i32, ptr %1432, align 4
+  %1442 = add i32 %1441, %1440
+  store i32 %1442, ptr %1439, align 4
+  %1443 = getelementptr i8, ptr %1428, i64 12
+  %1444 = load i32, ptr %1443, align 4
+  %1445 = icmp sgt i32 %1444, -1
+  %1446 = zext i1 %1445 to i32
+  %1447 = getelementptr i8, ptr %1438, i64 56
+  store i32 %1446, ptr %1447, align 4
+  %1448 = load i32, ptr %1443, align 4
+  %1449 = getelementptr i8, ptr %1438, i64 60
+  store i32 %1448, ptr %1449, align 4
   br label %"$Scheduler.launch.exit.i.i"
 
-"$Scheduler.launch.exit.i.i":                     ; preds = %"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa", %then.i38.i.i.epil, %forbody.i.i.i17.epil, %merge1.i.i14
-  %1640 = getelementptr i8, ptr %0, i64 2224
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", ptr noundef nonnull align 8 dereferenceable(24) %1565, i64 24, i1 false)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %1565, ptr noundef nonnull align 8 dereferenceable(24) %1640, i64 24, i1 false)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %1640, ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", i64 24, i1 false)
-  %1641 = getelementptr i8, ptr %0, i64 1976
-  %1642 = load ptr, ptr %1641, align 8
-  %1643 = getelementptr i8, ptr %1642, i64 32
-  %.val.i.i.i15 = load i32, ptr %1643, align 4
-  %1644 = icmp sgt i32 %.val.i.i.i15, 0
-  %1645 = zext i1 %1644 to i8
-  %1646 = getelementptr i8, ptr %0, i64 2248
-  store i8 %1645, ptr %1646, align 1
+"$Scheduler.launch.exit.i.i":                     ; preds = %"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa", %then.i38.i.i.epil, %forbody.i.i.i16.epil, %merge1.i.i13
+  %1450 = getelementptr i8, ptr %0, i64 1808
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", ptr noundef nonnull align 8 dereferenceable(24) %1375, i64 24, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %1375, ptr noundef nonnull align 8 dereferenceable(24) %1450, i64 24, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %1450, ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", i64 24, i1 false)
+  %1451 = getelementptr i8, ptr %0, i64 1560
+  %1452 = load ptr, ptr %1451, align 8
+  %1453 = getelementptr i8, ptr %1452, i64 32
+  %.val.i.i.i14 = load i32, ptr %1453, align 4
+  %1454 = icmp sgt i32 %.val.i.i.i14, 0
+  %1455 = zext i1 %1454 to i8
+  %1456 = getelementptr i8, ptr %0, i64 1832
+  store i8 %1455, ptr %1456, align 1
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i")
-  %1647 = getelementptr i8, ptr %0, i64 4384
-  %1648 = getelementptr i8, ptr %0, i64 4456
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(72) %1648, ptr noundef nonnull align 8 dereferenceable(72) %1647, i64 72, i1 false)
+  %1457 = getelementptr i8, ptr %0, i64 3968
+  %1458 = getelementptr i8, ptr %0, i64 4040
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(72) %1458, ptr noundef nonnull align 8 dereferenceable(72) %1457, i64 72, i1 false)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i)
-  %1649 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i)
-  %1650 = load i64, ptr %time.i.i.i, align 8
-  %1651 = mul i64 %1650, 1000000000
-  %1652 = getelementptr inbounds i8, ptr %time.i.i.i, i64 8
-  %1653 = load i64, ptr %1652, align 8
-  %1654 = add i64 %1651, %1653
+  %1459 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i)
+  %1460 = load i64, ptr %time.i.i.i, align 8
+  %1461 = mul i64 %1460, 1000000000
+  %1462 = getelementptr inbounds i8, ptr %time.i.i.i, i64 8
+  %1463 = load i64, ptr %1462, align 8
+  %1464 = add i64 %1461, %1463
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i)
-  %1655 = getelementptr i8, ptr %0, i64 4336
-  store i64 %1654, ptr %1655, align 8
-  %1656 = getelementptr i8, ptr %0, i64 864
-  %1657 = load i8, ptr %1656, align 1
-  %1658 = trunc i8 %1657 to i1
-  br i1 %1658, label %or.lhs.false.i.i.i, label %and.lhs.true7.i.i
+  %1465 = getelementptr i8, ptr %0, i64 3920
+  store i64 %1464, ptr %1465, align 8
+  %1466 = getelementptr i8, ptr %0, i64 656
+  %1467 = load i8, ptr %1466, align 1
+  %1468 = trunc i8 %1467 to i1
+  br i1 %1468, label %or.lhs.false.i.i.i, label %and.lhs.true7.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %"$Scheduler.launch.exit.i.i"
-  %1659 = getelementptr i8, ptr %0, i64 4552
-  %1660 = load i8, ptr %1659, align 1
-  %1661 = trunc i8 %1660 to i1
-  br i1 %1661, label %and.lhs.true7.i.i, label %"$Loop.lands_at_once.exit.i.i"
+  %1469 = getelementptr i8, ptr %0, i64 4136
+  %1470 = load i8, ptr %1469, align 1
+  %1471 = trunc i8 %1470 to i1
+  br i1 %1471, label %and.lhs.true7.i.i, label %"$Loop.lands_at_once.exit.i.i"
 
 "$Loop.lands_at_once.exit.i.i":                   ; preds = %or.lhs.false.i.i.i
-  %1662 = load ptr, ptr %1378, align 8
-  %.not.i.i16 = icmp eq ptr %1662, null
-  br i1 %.not.i.i16, label %"$Loop.execute.exit.i", label %and.lhs.true7.i.i
+  %1472 = load ptr, ptr %1180, align 8
+  %.not.i.i15 = icmp eq ptr %1472, null
+  br i1 %.not.i.i15, label %"$Loop.execute.exit.i", label %and.lhs.true7.i.i
 
 then5.i.i:                                        ; preds = %and.lhs.true7.i.i
   call fastcc void @"$Loop.land"(ptr nonnull %0)
   br label %"$Loop.execute.exit.i"
 
 and.lhs.true7.i.i:                                ; preds = %"$Loop.lands_at_once.exit.i.i", %or.lhs.false.i.i.i, %"$Scheduler.launch.exit.i.i"
-  %1663 = load i8, ptr %1646, align 1
-  %1664 = trunc i8 %1663 to i1
-  br i1 %1664, label %"$Loop.execute.exit.i", label %then5.i.i
+  %1473 = load i8, ptr %1456, align 1
+  %1474 = trunc i8 %1473 to i1
+  br i1 %1474, label %"$Loop.execute.exit.i", label %then5.i.i
 
 "$Loop.execute.exit.i":                           ; preds = %and.lhs.true7.i.i, %then5.i.i, %"$Loop.lands_at_once.exit.i.i", %"$Scheduler.fail_step.exit.i.i"
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %message.i.i)
@@ -54576,76 +54201,72 @@ else.i:                                           ; preds = %or.end
   ret void
 
 or.lhs.false:                                     ; preds = %"$Loop.plan.exit"
-  %1665 = getelementptr i8, ptr %0, i64 2112
-  %1666 = load i64, ptr %1665, align 8
-  %1667 = getelementptr i8, ptr %0, i64 2136
-  %1668 = load i64, ptr %1667, align 8
-  %1669 = add i64 %1668, %1666
-  %1670 = getelementptr i8, ptr %0, i64 2160
-  %1671 = load i64, ptr %1670, align 8
-  %1672 = add i64 %1669, %1671
-  %1673 = icmp sgt i64 %1672, 0
-  br i1 %1673, label %or.end, label %or.rhs
+  %1475 = getelementptr i8, ptr %0, i64 1696
+  %1476 = load i64, ptr %1475, align 8
+  %1477 = getelementptr i8, ptr %0, i64 1720
+  %1478 = load i64, ptr %1477, align 8
+  %1479 = add i64 %1478, %1476
+  %1480 = getelementptr i8, ptr %0, i64 1744
+  %1481 = load i64, ptr %1480, align 8
+  %1482 = add i64 %1479, %1481
+  %1483 = icmp sgt i64 %1482, 0
+  br i1 %1483, label %or.end, label %or.rhs
 }
 
 ; Function Attrs: nofree norecurse nosync nounwind memory(argmem: read)
-define internal fastcc i32 @"$Scheduler.piece_of"(ptr nocapture readonly %0, i32 %1, i32 %2) unnamed_addr #24 {
+define internal fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr nocapture readonly %0, i32 %1, i32 %2) unnamed_addr #24 {
 entry:
-  %3 = getelementptr i8, ptr %0, i64 32
-  %.val = load i64, ptr %3, align 8
-  %4 = icmp sgt i64 %.val, 0
-  br i1 %4, label %or.lhs.false, label %common.ret
+  %3 = sext i32 %2 to i64
+  %4 = getelementptr i8, ptr %0, i64 1136
+  %5 = load i32, ptr %4, align 4
+  %6 = sext i32 %5 to i64
+  %7 = getelementptr i8, ptr %0, i64 1160
+  %8 = load i64, ptr %7, align 8
+  %9 = add nsw i64 %6, %3
+  %10 = add i64 %9, %8
+  %11 = getelementptr i8, ptr %0, i64 1144
+  %12 = load i64, ptr %11, align 8
+  %13 = getelementptr i8, ptr %0, i64 1168
+  %14 = load i64, ptr %13, align 8
+  %15 = icmp slt i64 %10, 1
+  br i1 %15, label %"$Scheduler.cost_with.exit", label %or.lhs.false.i.i.i
 
-common.ret:                                       ; preds = %and.lhs.true, %merge1, %entry, %"$Scheduler.fits_budget.exit", %then6
-  %common.ret.op = phi i32 [ %134, %then6 ], [ %2, %"$Scheduler.fits_budget.exit" ], [ %2, %entry ], [ %132, %merge1 ], [ 0, %and.lhs.true ]
-  ret i32 %common.ret.op
-
-or.lhs.false:                                     ; preds = %entry
-  %5 = getelementptr i8, ptr %0, i64 1368
-  %6 = load i64, ptr %5, align 8
-  %7 = sext i32 %2 to i64
-  %8 = add i64 %6, %7
-  %9 = getelementptr i8, ptr %0, i64 1376
-  %10 = load i64, ptr %9, align 8
-  %11 = icmp slt i64 %8, 1
-  br i1 %11, label %"$Scheduler.fits_budget.exit", label %or.lhs.false.i.i.i
-
-or.lhs.false.i.i.i:                               ; preds = %or.lhs.false
-  %12 = getelementptr i8, ptr %0, i64 440
-  %13 = load i32, ptr %12, align 4
-  %14 = icmp eq i32 %13, 0
-  br i1 %14, label %"$Scheduler.fits_budget.exit", label %else.i.i.i
+or.lhs.false.i.i.i:                               ; preds = %entry
+  %16 = getelementptr i8, ptr %0, i64 40
+  %17 = load i32, ptr %16, align 4
+  %18 = icmp eq i32 %17, 0
+  br i1 %18, label %"$Scheduler.cost_with.exit", label %else.i.i.i
 
 else.i.i.i:                                       ; preds = %or.lhs.false.i.i.i
-  %15 = getelementptr i8, ptr %0, i64 444
-  %16 = load i32, ptr %15, align 4
-  %17 = sext i32 %16 to i64
-  %.not.i.i.i = icmp sgt i64 %8, %17
+  %19 = getelementptr i8, ptr %0, i64 44
+  %20 = load i32, ptr %19, align 4
+  %21 = sext i32 %20 to i64
+  %.not.i.i.i = icmp sgt i64 %10, %21
   br i1 %.not.i.i.i, label %else2.i.i.i, label %then1.i.i.i
 
 then1.i.i.i:                                      ; preds = %else.i.i.i
-  %18 = getelementptr i8, ptr %0, i64 576
-  %19 = load i64, ptr %18, align 8
-  br label %"$Scheduler.fits_budget.exit"
+  %22 = getelementptr i8, ptr %0, i64 240
+  %23 = load i64, ptr %22, align 8
+  br label %"$Scheduler.cost_with.exit"
 
 else2.i.i.i:                                      ; preds = %else.i.i.i
-  %20 = icmp eq i32 %13, 1
-  br i1 %20, label %then4.i.i.i, label %merge.i.i.i
+  %24 = icmp eq i32 %17, 1
+  br i1 %24, label %then4.i.i.i, label %merge.i.i.i
 
 then4.i.i.i:                                      ; preds = %else2.i.i.i
-  %21 = getelementptr i8, ptr %0, i64 576
-  %22 = load i64, ptr %21, align 8
-  %23 = mul i64 %22, %8
-  %24 = sdiv i64 %23, %17
-  br label %"$Scheduler.fits_budget.exit"
+  %25 = getelementptr i8, ptr %0, i64 240
+  %26 = load i64, ptr %25, align 8
+  %27 = mul i64 %26, %10
+  %28 = sdiv i64 %27, %21
+  br label %"$Scheduler.cost_with.exit"
 
 merge.i.i.i:                                      ; preds = %else2.i.i.i
-  %25 = add i32 %13, -1
-  %26 = icmp sgt i32 %25, 1
-  br i1 %26, label %and.lhs.true.preheader.i.i.i.i, label %"$CostTable.interval.exit.i.i.i"
+  %29 = add i32 %17, -1
+  %30 = icmp sgt i32 %29, 1
+  br i1 %30, label %and.lhs.true.preheader.i.i.i.i, label %"$CostTable.interval.exit.i.i.i"
 
 and.lhs.true.preheader.i.i.i.i:                   ; preds = %merge.i.i.i
-  %wide.trip.count.i.i.i.i = zext nneg i32 %25 to i64
+  %wide.trip.count.i.i.i.i = zext nneg i32 %29 to i64
   br label %and.lhs.true.i.i.i.i
 
 whilebody.i.i.i.i:                                ; preds = %and.lhs.true.i.i.i.i
@@ -54654,196 +54275,69 @@ whilebody.i.i.i.i:                                ; preds = %and.lhs.true.i.i.i.
   br i1 %exitcond.not.i.i.i.i, label %"$CostTable.interval.exit.i.i.i", label %and.lhs.true.i.i.i.i
 
 merge.loopexit.split.loop.exit.i.i.i.i:           ; preds = %and.lhs.true.i.i.i.i
-  %27 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
+  %31 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
   br label %"$CostTable.interval.exit.i.i.i"
 
 and.lhs.true.i.i.i.i:                             ; preds = %whilebody.i.i.i.i, %and.lhs.true.preheader.i.i.i.i
   %indvars.iv.i.i.i.i = phi i64 [ 1, %and.lhs.true.preheader.i.i.i.i ], [ %indvars.iv.next.i.i.i.i, %whilebody.i.i.i.i ]
-  %28 = getelementptr i32, ptr %15, i64 %indvars.iv.i.i.i.i
-  %29 = load i32, ptr %28, align 4
-  %30 = sext i32 %29 to i64
-  %31 = icmp sgt i64 %8, %30
-  br i1 %31, label %whilebody.i.i.i.i, label %merge.loopexit.split.loop.exit.i.i.i.i
+  %32 = getelementptr i32, ptr %19, i64 %indvars.iv.i.i.i.i
+  %33 = load i32, ptr %32, align 4
+  %34 = sext i32 %33 to i64
+  %35 = icmp sgt i64 %10, %34
+  br i1 %35, label %whilebody.i.i.i.i, label %merge.loopexit.split.loop.exit.i.i.i.i
 
 "$CostTable.interval.exit.i.i.i":                 ; preds = %whilebody.i.i.i.i, %merge.loopexit.split.loop.exit.i.i.i.i, %merge.i.i.i
-  %i.0.lcssa.i.i.i.i = phi i32 [ 1, %merge.i.i.i ], [ %27, %merge.loopexit.split.loop.exit.i.i.i.i ], [ %25, %whilebody.i.i.i.i ]
-  %32 = add i32 %i.0.lcssa.i.i.i.i, -1
-  %33 = sext i32 %32 to i64
-  %34 = getelementptr i32, ptr %15, i64 %33
-  %35 = load i32, ptr %34, align 4
-  %36 = sext i32 %35 to i64
-  %37 = sub i64 %8, %36
-  %38 = sitofp i64 %37 to double
-  %39 = sext i32 %i.0.lcssa.i.i.i.i to i64
-  %40 = getelementptr i32, ptr %15, i64 %39
-  %41 = load i32, ptr %40, align 4
-  %42 = sub i32 %41, %35
-  %43 = sitofp i32 %42 to double
-  %44 = fdiv double %38, %43
-  %45 = getelementptr i8, ptr %0, i64 576
-  %46 = getelementptr i64, ptr %45, i64 %33
-  %47 = load i64, ptr %46, align 8
-  %48 = getelementptr i64, ptr %45, i64 %39
-  %49 = load i64, ptr %48, align 8
-  %50 = sub i64 %49, %47
-  %51 = sitofp i64 %50 to double
-  %52 = fmul double %44, %51
-  %53 = fptosi double %52 to i64
-  %54 = add i64 %47, %53
-  br label %"$Scheduler.fits_budget.exit"
+  %i.0.lcssa.i.i.i.i = phi i32 [ 1, %merge.i.i.i ], [ %31, %merge.loopexit.split.loop.exit.i.i.i.i ], [ %29, %whilebody.i.i.i.i ]
+  %36 = add i32 %i.0.lcssa.i.i.i.i, -1
+  %37 = sext i32 %36 to i64
+  %38 = getelementptr i32, ptr %19, i64 %37
+  %39 = load i32, ptr %38, align 4
+  %40 = sext i32 %39 to i64
+  %41 = sub i64 %10, %40
+  %42 = sitofp i64 %41 to double
+  %43 = sext i32 %i.0.lcssa.i.i.i.i to i64
+  %44 = getelementptr i32, ptr %19, i64 %43
+  %45 = load i32, ptr %44, align 4
+  %46 = sub i32 %45, %39
+  %47 = sitofp i32 %46 to double
+  %48 = fdiv double %42, %47
+  %49 = getelementptr i8, ptr %0, i64 240
+  %50 = getelementptr i64, ptr %49, i64 %37
+  %51 = load i64, ptr %50, align 8
+  %52 = getelementptr i64, ptr %49, i64 %43
+  %53 = load i64, ptr %52, align 8
+  %54 = sub i64 %53, %51
+  %55 = sitofp i64 %54 to double
+  %56 = fmul double %48, %55
+  %57 = fptosi double %56 to i64
+  %58 = add i64 %51, %57
+  br label %"$Scheduler.cost_with.exit"
 
-"$Scheduler.fits_budget.exit":                    ; preds = %or.lhs.false, %or.lhs.false.i.i.i, %then1.i.i.i, %then4.i.i.i, %"$CostTable.interval.exit.i.i.i"
-  %common.ret.op.i.i.i = phi i64 [ %19, %then1.i.i.i ], [ %24, %then4.i.i.i ], [ %54, %"$CostTable.interval.exit.i.i.i" ], [ 0, %or.lhs.false.i.i.i ], [ 0, %or.lhs.false ]
-  %55 = add nsw i64 %7, 1
-  %56 = mul nsw i64 %55, %7
-  %57 = sdiv i64 %56, 2
-  %58 = sext i32 %1 to i64
-  %59 = mul nsw i64 %7, %58
-  %60 = add nsw i64 %57, %59
-  %61 = add i64 %60, %10
-  %62 = getelementptr i8, ptr %0, i64 840
-  %63 = load double, ptr %62, align 8
-  %64 = sitofp i64 %61 to double
-  %65 = fmul double %63, %64
-  %66 = fptosi double %65 to i64
-  %67 = add i64 %common.ret.op.i.i.i, %66
-  %68 = getelementptr i8, ptr %0, i64 1360
-  %69 = load i64, ptr %68, align 8
-  %.not = icmp sgt i64 %67, %69
-  br i1 %.not, label %condition.preheader, label %common.ret
-
-condition.preheader:                              ; preds = %"$Scheduler.fits_budget.exit"
-  %70 = icmp sgt i32 %2, 1
-  br i1 %70, label %whilebody.lr.ph, label %merge1
-
-whilebody.lr.ph:                                  ; preds = %condition.preheader
-  %71 = getelementptr i8, ptr %0, i64 440
-  %72 = getelementptr i8, ptr %0, i64 444
-  %73 = getelementptr i8, ptr %0, i64 576
-  br label %whilebody
-
-whilebody:                                        ; preds = %whilebody.lr.ph, %"$Scheduler.fits_budget.exit45"
-  %too_many.050 = phi i32 [ %2, %whilebody.lr.ph ], [ %too_many.0., %"$Scheduler.fits_budget.exit45" ]
-  %fitting.049 = phi i32 [ 0, %whilebody.lr.ph ], [ %.fitting.0, %"$Scheduler.fits_budget.exit45" ]
-  %74 = add i32 %too_many.050, %fitting.049
-  %75 = sdiv i32 %74, 2
-  %76 = sext i32 %75 to i64
-  %77 = add i64 %6, %76
-  %78 = icmp slt i64 %77, 1
-  br i1 %78, label %"$Scheduler.fits_budget.exit45", label %or.lhs.false.i.i.i27
-
-or.lhs.false.i.i.i27:                             ; preds = %whilebody
-  %79 = load i32, ptr %71, align 4
-  %80 = icmp eq i32 %79, 0
-  br i1 %80, label %"$Scheduler.fits_budget.exit45", label %else.i.i.i28
-
-else.i.i.i28:                                     ; preds = %or.lhs.false.i.i.i27
-  %81 = load i32, ptr %72, align 4
-  %82 = sext i32 %81 to i64
-  %.not.i.i.i29 = icmp sgt i64 %77, %82
-  br i1 %.not.i.i.i29, label %else2.i.i.i32, label %then1.i.i.i30
-
-then1.i.i.i30:                                    ; preds = %else.i.i.i28
-  %83 = load i64, ptr %73, align 8
-  br label %"$Scheduler.fits_budget.exit45"
-
-else2.i.i.i32:                                    ; preds = %else.i.i.i28
-  %84 = icmp eq i32 %79, 1
-  br i1 %84, label %then4.i.i.i44, label %merge.i.i.i33
-
-then4.i.i.i44:                                    ; preds = %else2.i.i.i32
-  %85 = load i64, ptr %73, align 8
-  %86 = mul i64 %85, %77
-  %87 = sdiv i64 %86, %82
-  br label %"$Scheduler.fits_budget.exit45"
-
-merge.i.i.i33:                                    ; preds = %else2.i.i.i32
-  %88 = add i32 %79, -1
-  %89 = icmp sgt i32 %88, 1
-  br i1 %89, label %and.lhs.true.preheader.i.i.i.i36, label %"$CostTable.interval.exit.i.i.i34"
-
-and.lhs.true.preheader.i.i.i.i36:                 ; preds = %merge.i.i.i33
-  %wide.trip.count.i.i.i.i37 = zext nneg i32 %88 to i64
-  br label %and.lhs.true.i.i.i.i38
-
-whilebody.i.i.i.i41:                              ; preds = %and.lhs.true.i.i.i.i38
-  %indvars.iv.next.i.i.i.i42 = add nuw nsw i64 %indvars.iv.i.i.i.i39, 1
-  %exitcond.not.i.i.i.i43 = icmp eq i64 %indvars.iv.next.i.i.i.i42, %wide.trip.count.i.i.i.i37
-  br i1 %exitcond.not.i.i.i.i43, label %"$CostTable.interval.exit.i.i.i34", label %and.lhs.true.i.i.i.i38
-
-merge.loopexit.split.loop.exit.i.i.i.i40:         ; preds = %and.lhs.true.i.i.i.i38
-  %90 = trunc nuw nsw i64 %indvars.iv.i.i.i.i39 to i32
-  br label %"$CostTable.interval.exit.i.i.i34"
-
-and.lhs.true.i.i.i.i38:                           ; preds = %whilebody.i.i.i.i41, %and.lhs.true.preheader.i.i.i.i36
-  %indvars.iv.i.i.i.i39 = phi i64 [ 1, %and.lhs.true.preheader.i.i.i.i36 ], [ %indvars.iv.next.i.i.i.i42, %whilebody.i.i.i.i41 ]
-  %91 = getelementptr i32, ptr %72, i64 %indvars.iv.i.i.i.i39
-  %92 = load i32, ptr %91, align 4
-  %93 = sext i32 %92 to i64
-  %94 = icmp sgt i64 %77, %93
-  br i1 %94, label %whilebody.i.i.i.i41, label %merge.loopexit.split.loop.exit.i.i.i.i40
-
-"$CostTable.interval.exit.i.i.i34":               ; preds = %whilebody.i.i.i.i41, %merge.loopexit.split.loop.exit.i.i.i.i40, %merge.i.i.i33
-  %i.0.lcssa.i.i.i.i35 = phi i32 [ 1, %merge.i.i.i33 ], [ %90, %merge.loopexit.split.loop.exit.i.i.i.i40 ], [ %88, %whilebody.i.i.i.i41 ]
-  %95 = add i32 %i.0.lcssa.i.i.i.i35, -1
-  %96 = sext i32 %95 to i64
-  %97 = getelementptr i32, ptr %72, i64 %96
-  %98 = load i32, ptr %97, align 4
-  %99 = sext i32 %98 to i64
-  %100 = sub i64 %77, %99
-  %101 = sitofp i64 %100 to double
-  %102 = sext i32 %i.0.lcssa.i.i.i.i35 to i64
-  %103 = getelementptr i32, ptr %72, i64 %102
-  %104 = load i32, ptr %103, align 4
-  %105 = sub i32 %104, %98
-  %106 = sitofp i32 %105 to double
-  %107 = fdiv double %101, %106
-  %108 = getelementptr i64, ptr %73, i64 %96
-  %109 = load i64, ptr %108, align 8
-  %110 = getelementptr i64, ptr %73, i64 %102
-  %111 = load i64, ptr %110, align 8
-  %112 = sub i64 %111, %109
-  %113 = sitofp i64 %112 to double
-  %114 = fmul double %107, %113
-  %115 = fptosi double %114 to i64
-  %116 = add i64 %109, %115
-  br label %"$Scheduler.fits_budget.exit45"
-
-"$Scheduler.fits_budget.exit45":                  ; preds = %whilebody, %or.lhs.false.i.i.i27, %then1.i.i.i30, %then4.i.i.i44, %"$CostTable.interval.exit.i.i.i34"
-  %common.ret.op.i.i.i31 = phi i64 [ %83, %then1.i.i.i30 ], [ %87, %then4.i.i.i44 ], [ %116, %"$CostTable.interval.exit.i.i.i34" ], [ 0, %or.lhs.false.i.i.i27 ], [ 0, %whilebody ]
-  %117 = add nsw i64 %76, 1
-  %118 = mul nsw i64 %117, %76
-  %119 = sdiv i64 %118, 2
-  %120 = mul nsw i64 %76, %58
-  %121 = add i64 %120, %10
-  %122 = add i64 %121, %119
-  %123 = sitofp i64 %122 to double
-  %124 = fmul double %63, %123
-  %125 = fptosi double %124 to i64
-  %126 = add i64 %common.ret.op.i.i.i31, %125
-  %.not46 = icmp sgt i64 %126, %69
-  %.fitting.0 = select i1 %.not46, i32 %fitting.049, i32 %75
-  %too_many.0. = select i1 %.not46, i32 %75, i32 %too_many.050
-  %127 = sub i32 %too_many.0., %.fitting.0
-  %128 = icmp sgt i32 %127, 1
-  br i1 %128, label %whilebody, label %merge1
-
-merge1:                                           ; preds = %"$Scheduler.fits_budget.exit45", %condition.preheader
-  %fitting.0.lcssa = phi i32 [ 0, %condition.preheader ], [ %.fitting.0, %"$Scheduler.fits_budget.exit45" ]
-  %129 = getelementptr i8, ptr %0, i64 4
-  %130 = load i32, ptr %129, align 4
-  %131 = srem i32 %fitting.0.lcssa, %130
-  %132 = sub nsw i32 %fitting.0.lcssa, %131
-  %133 = icmp eq i32 %132, 0
-  br i1 %133, label %and.lhs.true, label %common.ret
-
-then6:                                            ; preds = %and.lhs.true
-  %134 = tail call i32 @llvm.smin.i32(i32 %2, i32 %130)
-  br label %common.ret
-
-and.lhs.true:                                     ; preds = %merge1
-  %135 = icmp eq i64 %6, 0
-  br i1 %135, label %then6, label %common.ret
+"$Scheduler.cost_with.exit":                      ; preds = %entry, %or.lhs.false.i.i.i, %then1.i.i.i, %then4.i.i.i, %"$CostTable.interval.exit.i.i.i"
+  %common.ret.op.i.i.i = phi i64 [ %23, %then1.i.i.i ], [ %28, %then4.i.i.i ], [ %58, %"$CostTable.interval.exit.i.i.i" ], [ 0, %or.lhs.false.i.i.i ], [ 0, %entry ]
+  %59 = add nsw i64 %3, 1
+  %60 = mul nsw i64 %59, %3
+  %61 = sdiv i64 %60, 2
+  %62 = sext i32 %1 to i64
+  %63 = mul nsw i64 %3, %62
+  %64 = add nsw i64 %61, %63
+  %65 = add i64 %64, %14
+  %66 = getelementptr i8, ptr %0, i64 624
+  %67 = load double, ptr %66, align 8
+  %68 = sitofp i64 %12 to double
+  %69 = fmul double %67, %68
+  %70 = fptosi double %69 to i64
+  %71 = add i64 %common.ret.op.i.i.i, %70
+  %72 = getelementptr i8, ptr %0, i64 632
+  %.val.i.i = load double, ptr %72, align 8
+  %73 = sitofp i64 %65 to double
+  %74 = fmul double %.val.i.i, %73
+  %75 = fptosi double %74 to i64
+  %76 = add i64 %71, %75
+  %77 = getelementptr i8, ptr %0, i64 1152
+  %78 = load i64, ptr %77, align 8
+  %79 = icmp sle i64 %76, %78
+  ret i1 %79
 }
 
 ; Function Attrs: nofree norecurse nosync nounwind memory(readwrite, inaccessiblemem: none)
@@ -54873,7 +54367,7 @@ then:                                             ; preds = %entry, %or.lhs.fals
 
 merge:                                            ; preds = %"$Sequence.has_penalties.exit", %then
   %count_row.0 = phi i32 [ %12, %then ], [ -1, %"$Sequence.has_penalties.exit" ]
-  %13 = getelementptr i8, ptr %0, i64 1064
+  %13 = getelementptr i8, ptr %0, i64 856
   %14 = load ptr, ptr %13, align 8
   %15 = load i32, ptr %14, align 4
   %16 = add i32 %15, -1
@@ -55097,13 +54591,13 @@ forbody.epil:                                     ; preds = %merge1.loopexit.unr
   br label %merge1
 
 merge1:                                           ; preds = %forbody.epil, %merge1.loopexit.unr-lcssa, %merge
-  %177 = getelementptr i8, ptr %1, i64 336
+  %177 = getelementptr i8, ptr %1, i64 328
   %.val.i = load ptr, ptr %177, align 8
   %.not.i = icmp eq ptr %.val.i, null
   br i1 %.not.i, label %merge2, label %"$Sequence.awaits_its_mask.exit"
 
 "$Sequence.awaits_its_mask.exit":                 ; preds = %merge1
-  %178 = getelementptr i8, ptr %1, i64 356
+  %178 = getelementptr i8, ptr %1, i64 348
   %179 = load i32, ptr %178, align 4
   %.val.i.i24 = load i64, ptr %18, align 8
   %.val2.i.i25 = load i32, ptr %19, align 4
@@ -55121,7 +54615,7 @@ then3:                                            ; preds = %"$Sequence.awaits_i
   br label %merge2.sink.split
 
 "$Sequence.is_restricted.exit":                   ; preds = %"$Sequence.awaits_its_mask.exit"
-  %187 = getelementptr i8, ptr %1, i64 348
+  %187 = getelementptr i8, ptr %1, i64 340
   %188 = load i8, ptr %187, align 1
   %189 = icmp eq i8 %188, 0
   br i1 %189, label %then5, label %merge2
@@ -55233,16 +54727,16 @@ or.lhs.false3:                                    ; preds = %or.lhs.false5.i.i.i
   br i1 %or.cond14, label %common.ret, label %or.lhs.false1
 
 merge:                                            ; preds = %or.lhs.false1
-  %36 = getelementptr i8, ptr %26, i64 8336
+  %36 = getelementptr i8, ptr %26, i64 7920
   %.val.i = load i64, ptr %36, align 8
   %37 = icmp sgt i64 %.val.i, 0
   br i1 %37, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i.i)
-  %38 = getelementptr i8, ptr %26, i64 8392
+  %38 = getelementptr i8, ptr %26, i64 7976
   %39 = tail call i32 @pthread_mutex_lock(ptr %38)
-  %40 = getelementptr i8, ptr %26, i64 8352
+  %40 = getelementptr i8, ptr %26, i64 7936
   %41 = load i64, ptr %40, align 8
   %42 = zext nneg i32 %3 to i64
   %43 = icmp slt i64 %41, %42
@@ -55252,10 +54746,10 @@ merge.i:                                          ; preds = %merge
   br i1 %46, label %forbody.lr.ph.i.i, label %merge.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i
-  %47 = getelementptr i8, ptr %26, i64 8344
-  %48 = getelementptr i8, ptr %26, i64 8368
-  %49 = getelementptr i8, ptr %26, i64 8360
-  %50 = getelementptr i8, ptr %26, i64 8376
+  %47 = getelementptr i8, ptr %26, i64 7928
+  %48 = getelementptr i8, ptr %26, i64 7952
+  %49 = getelementptr i8, ptr %26, i64 7944
+  %50 = getelementptr i8, ptr %26, i64 7960
   %wide.trip.count.i.i = zext nneg i32 %45 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %51 = icmp eq i32 %45, 1
@@ -55341,7 +54835,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   %91 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %41, %merge.i ]
   %92 = sext i32 %45 to i64
   %.val.i.i = load i64, ptr %36, align 8
-  %93 = getelementptr i8, ptr %26, i64 8344
+  %93 = getelementptr i8, ptr %26, i64 7928
   %.val25.i.i = load i64, ptr %93, align 8
   %94 = add i64 %.val25.i.i, %92
   %95 = srem i64 %94, %.val.i.i
@@ -55352,7 +54846,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   br i1 %97, label %then.i.i, label %"$KvEventRing.take.exit.i"
 
 then.i.i:                                         ; preds = %merge.i.i
-  %98 = getelementptr i8, ptr %26, i64 8364
+  %98 = getelementptr i8, ptr %26, i64 7948
   %99 = load i32, ptr %98, align 4
   %100 = call i64 @read(i32 %99, ptr nonnull %value.i.i, i64 8)
   br label %"$KvEventRing.take.exit.i"
@@ -55432,10 +54926,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
   br i1 %or.cond, label %common.ret, label %merge
 
 merge:                                            ; preds = %or.lhs.false1
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 9296
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 8880
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10984
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 11000
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10568
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10584
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = tail call i64 @llvm.smin.i64(i64 %39, i64 %40)
@@ -55444,7 +54938,7 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %43, label %forbody.lr.ph.i.i, label %"$Loop.take_steps.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %44 = getelementptr i8, ptr %spec.select.i.i, i64 10992
+  %44 = getelementptr i8, ptr %spec.select.i.i, i64 10576
   %wide.trip.count.i.i = and i64 %41, 2147483647
   %xtraiter = and i64 %41, 1
   %45 = icmp eq i64 %wide.trip.count.i.i, 1
@@ -55498,7 +54992,7 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$Loop.take_steps.exit":                          ; preds = %merge, %merge.loopexit.i.i
   %64 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %65 = getelementptr i8, ptr %spec.select.i.i, i64 10992
+  %65 = getelementptr i8, ptr %spec.select.i.i, i64 10576
   %66 = load i64, ptr %65, align 8
   %sext.i.i = shl i64 %41, 32
   %67 = ashr exact i64 %sext.i.i, 32
@@ -55803,15 +55297,15 @@ then.i:                                           ; preds = %merge
 
 merge.i:                                          ; preds = %then.i, %merge
   %time_ns.0.i = phi i64 [ %35, %then.i ], [ 0, %merge ]
-  %36 = getelementptr i8, ptr %23, i64 9296
+  %36 = getelementptr i8, ptr %23, i64 8880
   %37 = call i32 @pthread_mutex_lock(ptr %36)
-  %38 = getelementptr i8, ptr %23, i64 10584
+  %38 = getelementptr i8, ptr %23, i64 10168
   %39 = load i64, ptr %38, align 8
   %40 = icmp eq i64 %39, 0
   br i1 %40, label %whilebody.lr.ph.i, label %"$Loop.wait.exit"
 
 whilebody.lr.ph.i:                                ; preds = %merge.i
-  %41 = getelementptr i8, ptr %23, i64 9384
+  %41 = getelementptr i8, ptr %23, i64 8968
   %42 = icmp eq i64 %time_ns.0.i, 0
   %43 = sdiv i64 %time_ns.0.i, 1000000000
   %44 = srem i64 %time_ns.0.i, 1000000000
@@ -56049,7 +55543,7 @@ and.lhs.true.i13:                                 ; preds = %forbody.i
 
 define internal fastcc void @"$close_engine"(ptr %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 11016
+  %1 = getelementptr i8, ptr %0, i64 10600
   %2 = load i32, ptr %1, align 4
   %3 = icmp sgt i32 %2, 2
   br i1 %3, label %then.i, label %merge.i
@@ -56061,28 +55555,28 @@ then.i:                                           ; preds = %entry
   br i1 %6, label %"$Loop.free.exit.i", label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i
-  %7 = getelementptr i8, ptr %0, i64 9440
+  %7 = getelementptr i8, ptr %0, i64 9024
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %merge.i.i.i, label %"$Loop.stop.exit.i.i"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
-  %10 = getelementptr i8, ptr %0, i64 9296
+  %10 = getelementptr i8, ptr %0, i64 8880
   %11 = tail call i32 @pthread_mutex_lock(ptr %10)
-  %12 = getelementptr i8, ptr %0, i64 9441
+  %12 = getelementptr i8, ptr %0, i64 9025
   store i8 1, ptr %12, align 1
-  %13 = getelementptr i8, ptr %0, i64 9336
+  %13 = getelementptr i8, ptr %0, i64 8920
   %14 = tail call i32 @pthread_cond_broadcast(ptr %13)
   %15 = tail call i32 @pthread_mutex_unlock(ptr %10)
-  %16 = getelementptr i8, ptr %0, i64 9432
+  %16 = getelementptr i8, ptr %0, i64 9016
   %17 = load i64, ptr %16, align 8
   %18 = tail call i32 @pthread_join(i64 %17, ptr null)
   store i8 0, ptr %7, align 1
   br label %"$Loop.stop.exit.i.i"
 
 "$Loop.stop.exit.i.i":                            ; preds = %merge.i.i.i, %merge.i.i
-  %19 = getelementptr i8, ptr %0, i64 10472
-  %20 = getelementptr i8, ptr %0, i64 10480
+  %19 = getelementptr i8, ptr %0, i64 10056
+  %20 = getelementptr i8, ptr %0, i64 10064
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.i.i, label %merge1.i.i
@@ -56102,16 +55596,16 @@ merge1.i.i:                                       ; preds = %forbody.i.i, %"$Loo
   %27 = load ptr, ptr %19, align 8
   tail call void @free(ptr %27)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %19, i8 0, i64 24, i1 false)
-  %28 = getelementptr i8, ptr %0, i64 10496
+  %28 = getelementptr i8, ptr %0, i64 10080
   %29 = load ptr, ptr %28, align 8
   tail call void @free(ptr %29)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %28, i8 0, i64 24, i1 false)
-  %30 = getelementptr i8, ptr %0, i64 10520
+  %30 = getelementptr i8, ptr %0, i64 10104
   %31 = load ptr, ptr %30, align 8
   tail call void @free(ptr %31)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %30, i8 0, i64 24, i1 false)
-  %32 = getelementptr i8, ptr %0, i64 8440
-  %33 = getelementptr i8, ptr %0, i64 8448
+  %32 = getelementptr i8, ptr %0, i64 8024
+  %33 = getelementptr i8, ptr %0, i64 8032
   %34 = load i64, ptr %33, align 8
   %35 = icmp sgt i64 %34, 0
   br i1 %35, label %forbody.i.i.i.i, label %"$free_sequences.exit.i.i.i"
@@ -56134,8 +55628,8 @@ forbody.i.i.i.i:                                  ; preds = %merge1.i.i, %forbod
   %43 = load ptr, ptr %32, align 8
   tail call void @free(ptr %43)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %32, i8 0, i64 24, i1 false)
-  %44 = getelementptr i8, ptr %0, i64 8464
-  %45 = getelementptr i8, ptr %0, i64 8472
+  %44 = getelementptr i8, ptr %0, i64 8048
+  %45 = getelementptr i8, ptr %0, i64 8056
   %46 = load i64, ptr %45, align 8
   %47 = icmp sgt i64 %46, 0
   br i1 %47, label %forbody.i12.i.i.i, label %"$free_sequences.exit15.i.i.i"
@@ -56158,8 +55652,8 @@ forbody.i12.i.i.i:                                ; preds = %"$free_sequences.ex
   %55 = load ptr, ptr %44, align 8
   tail call void @free(ptr %55)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %44, i8 0, i64 24, i1 false)
-  %56 = getelementptr i8, ptr %0, i64 8488
-  %57 = getelementptr i8, ptr %0, i64 8496
+  %56 = getelementptr i8, ptr %0, i64 8072
+  %57 = getelementptr i8, ptr %0, i64 8080
   %58 = load i64, ptr %57, align 8
   %59 = icmp sgt i64 %58, 0
   br i1 %59, label %forbody.i16.i.i.i, label %"$free_sequences.exit19.i.i.i"
@@ -56182,8 +55676,8 @@ forbody.i16.i.i.i:                                ; preds = %"$free_sequences.ex
   %67 = load ptr, ptr %56, align 8
   tail call void @free(ptr %67)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %56, i8 0, i64 24, i1 false)
-  %68 = getelementptr i8, ptr %0, i64 8512
-  %69 = getelementptr i8, ptr %0, i64 8520
+  %68 = getelementptr i8, ptr %0, i64 8096
+  %69 = getelementptr i8, ptr %0, i64 8104
   %70 = load i64, ptr %69, align 8
   %71 = icmp sgt i64 %70, 0
   br i1 %71, label %forbody.i20.i.i.i, label %"$free_sequences.exit23.i.i.i"
@@ -56206,62 +55700,62 @@ forbody.i20.i.i.i:                                ; preds = %"$free_sequences.ex
   %79 = load ptr, ptr %68, align 8
   tail call void @free(ptr %79)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %68, i8 0, i64 24, i1 false)
-  %80 = getelementptr i8, ptr %0, i64 8536
+  %80 = getelementptr i8, ptr %0, i64 8120
   %81 = load ptr, ptr %80, align 8
   tail call void @free(ptr %81)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %80, i8 0, i64 24, i1 false)
-  %82 = getelementptr i8, ptr %0, i64 8560
+  %82 = getelementptr i8, ptr %0, i64 8144
   %83 = load ptr, ptr %82, align 8
   tail call void @free(ptr %83)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %82, i8 0, i64 24, i1 false)
-  %84 = getelementptr i8, ptr %0, i64 8584
+  %84 = getelementptr i8, ptr %0, i64 8168
   %85 = load ptr, ptr %84, align 8
   tail call void @free(ptr %85)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %84, i8 0, i64 24, i1 false)
-  %86 = getelementptr i8, ptr %0, i64 8608
+  %86 = getelementptr i8, ptr %0, i64 8192
   %87 = load ptr, ptr %86, align 8
   tail call void @free(ptr %87)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %86, i8 0, i64 24, i1 false)
-  %88 = getelementptr i8, ptr %0, i64 8632
+  %88 = getelementptr i8, ptr %0, i64 8216
   %89 = load ptr, ptr %88, align 8
   tail call void @free(ptr %89)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %88, i8 0, i64 24, i1 false)
-  %90 = getelementptr i8, ptr %0, i64 8656
+  %90 = getelementptr i8, ptr %0, i64 8240
   %91 = load ptr, ptr %90, align 8
   tail call void @free(ptr %91)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %90, i8 0, i64 24, i1 false)
-  %92 = getelementptr i8, ptr %0, i64 8680
+  %92 = getelementptr i8, ptr %0, i64 8264
   %93 = load ptr, ptr %92, align 8
   tail call void @free(ptr %93)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %92, i8 0, i64 24, i1 false)
-  %94 = getelementptr i8, ptr %0, i64 8280
+  %94 = getelementptr i8, ptr %0, i64 7864
   %95 = load ptr, ptr %94, align 8
   tail call void @free(ptr %95)
-  %96 = getelementptr i8, ptr %0, i64 8288
+  %96 = getelementptr i8, ptr %0, i64 7872
   %97 = load ptr, ptr %96, align 8
   tail call void @free(ptr %97)
-  %98 = getelementptr i8, ptr %0, i64 8296
+  %98 = getelementptr i8, ptr %0, i64 7880
   %99 = load ptr, ptr %98, align 8
   tail call void @free(ptr %99)
-  %100 = getelementptr i8, ptr %0, i64 8304
+  %100 = getelementptr i8, ptr %0, i64 7888
   %101 = load ptr, ptr %100, align 8
   tail call void @free(ptr %101)
-  %102 = getelementptr i8, ptr %0, i64 8312
+  %102 = getelementptr i8, ptr %0, i64 7896
   %103 = load ptr, ptr %102, align 8
   tail call void @free(ptr %103)
-  %104 = getelementptr i8, ptr %0, i64 8320
+  %104 = getelementptr i8, ptr %0, i64 7904
   %105 = load ptr, ptr %104, align 8
   tail call void @free(ptr %105)
-  %106 = getelementptr i8, ptr %0, i64 8328
+  %106 = getelementptr i8, ptr %0, i64 7912
   %107 = load ptr, ptr %106, align 8
   tail call void @free(ptr %107)
-  %108 = getelementptr i8, ptr %0, i64 8336
+  %108 = getelementptr i8, ptr %0, i64 7920
   %.val.i.i.i.i.i = load i64, ptr %108, align 8
   %109 = icmp sgt i64 %.val.i.i.i.i.i, 0
   br i1 %109, label %merge.i.i.i.i.i, label %"$Scheduler.free.exit.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$free_sequences.exit23.i.i.i"
-  %110 = getelementptr i8, ptr %0, i64 8364
+  %110 = getelementptr i8, ptr %0, i64 7948
   %111 = load i32, ptr %110, align 4
   %112 = icmp sgt i32 %111, -1
   br i1 %112, label %then2.i.i.i.i.i, label %merge1.i.i.i.i.i
@@ -56271,31 +55765,31 @@ then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
   br label %merge1.i.i.i.i.i
 
 merge1.i.i.i.i.i:                                 ; preds = %then2.i.i.i.i.i, %merge.i.i.i.i.i
-  %114 = getelementptr i8, ptr %0, i64 8368
+  %114 = getelementptr i8, ptr %0, i64 7952
   %115 = load ptr, ptr %114, align 8
   tail call void @free(ptr %115)
-  %116 = getelementptr i8, ptr %0, i64 8376
+  %116 = getelementptr i8, ptr %0, i64 7960
   %117 = load ptr, ptr %116, align 8
   tail call void @free(ptr %117)
-  %118 = getelementptr i8, ptr %0, i64 8384
+  %118 = getelementptr i8, ptr %0, i64 7968
   %119 = load ptr, ptr %118, align 8
   tail call void @free(ptr %119)
-  %120 = getelementptr i8, ptr %0, i64 8392
+  %120 = getelementptr i8, ptr %0, i64 7976
   %121 = tail call i32 @pthread_mutex_destroy(ptr %120)
   br label %"$Scheduler.free.exit.i.i"
 
 "$Scheduler.free.exit.i.i":                       ; preds = %merge1.i.i.i.i.i, %"$free_sequences.exit23.i.i.i"
-  %122 = getelementptr i8, ptr %0, i64 8216
+  %122 = getelementptr i8, ptr %0, i64 7800
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %122, i8 0, i64 216, i1 false)
-  %123 = getelementptr i8, ptr %0, i64 10552
+  %123 = getelementptr i8, ptr %0, i64 10136
   %124 = load ptr, ptr %123, align 8
   tail call void @free(ptr %124)
   store ptr null, ptr %123, align 8
-  %125 = getelementptr i8, ptr %0, i64 10984
+  %125 = getelementptr i8, ptr %0, i64 10568
   %126 = load ptr, ptr %125, align 8
   tail call void @free(ptr %126)
   store ptr null, ptr %125, align 8
-  %127 = getelementptr i8, ptr %0, i64 10592
+  %127 = getelementptr i8, ptr %0, i64 10176
   %128 = load i32, ptr %127, align 4
   %129 = icmp sgt i32 %128, -1
   br i1 %129, label %then3.i.i, label %merge2.i.i
@@ -56305,23 +55799,23 @@ then3.i.i:                                        ; preds = %"$Scheduler.free.ex
   br label %merge2.i.i
 
 merge2.i.i:                                       ; preds = %then3.i.i, %"$Scheduler.free.exit.i.i"
-  %131 = getelementptr i8, ptr %0, i64 10616
+  %131 = getelementptr i8, ptr %0, i64 10200
   %132 = load ptr, ptr %131, align 8
   tail call void @free(ptr %132)
-  %133 = getelementptr i8, ptr %0, i64 9336
+  %133 = getelementptr i8, ptr %0, i64 8920
   %134 = tail call i32 @pthread_cond_destroy(ptr %133)
-  %135 = getelementptr i8, ptr %0, i64 9384
+  %135 = getelementptr i8, ptr %0, i64 8968
   %136 = tail call i32 @pthread_cond_destroy(ptr %135)
-  %137 = getelementptr i8, ptr %0, i64 9296
+  %137 = getelementptr i8, ptr %0, i64 8880
   %138 = tail call i32 @pthread_mutex_destroy(ptr %137)
-  %139 = getelementptr i8, ptr %0, i64 9192
-  %140 = getelementptr i8, ptr %0, i64 9232
+  %139 = getelementptr i8, ptr %0, i64 8776
+  %140 = getelementptr i8, ptr %0, i64 8816
   %141 = tail call i32 @pthread_cond_destroy(ptr %140)
   %142 = tail call i32 @pthread_mutex_destroy(ptr %139)
   br label %"$Loop.free.exit.i"
 
 "$Loop.free.exit.i":                              ; preds = %merge2.i.i, %then.i
-  %143 = getelementptr i8, ptr %0, i64 11872
+  %143 = getelementptr i8, ptr %0, i64 11248
   %144 = load ptr, ptr %143, align 8
   tail call void @free(ptr %144)
   %.pr.i = load i32, ptr %1, align 4
@@ -56825,19 +56319,19 @@ merge5:                                           ; preds = %then.i5.i, %then.i
 
 define internal fastcc void @"$Loop.free_state"(ptr %0, ptr %1) unnamed_addr {
 entry:
-  %2 = getelementptr i8, ptr %0, i64 2736
+  %2 = getelementptr i8, ptr %0, i64 2320
   %3 = tail call i32 @pthread_mutex_lock(ptr %2)
-  %4 = getelementptr i8, ptr %0, i64 2824
+  %4 = getelementptr i8, ptr %0, i64 2408
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
   store i64 %6, ptr %4, align 8
-  %7 = getelementptr i8, ptr %0, i64 2832
+  %7 = getelementptr i8, ptr %0, i64 2416
   %8 = load i64, ptr %7, align 8
   %.not8.i.i = icmp eq i64 %8, %5
   br i1 %.not8.i.i, label %"$Loop.enter_turn.exit", label %whilebody.lr.ph.i.i
 
 whilebody.lr.ph.i.i:                              ; preds = %entry
-  %9 = getelementptr i8, ptr %0, i64 2776
+  %9 = getelementptr i8, ptr %0, i64 2360
   br label %whilebody.i.i
 
 whilebody.i.i:                                    ; preds = %whilebody.i.i, %whilebody.lr.ph.i.i
@@ -56851,18 +56345,18 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
   tail call fastcc void @"$Loop.land"(ptr nonnull %0)
   tail call fastcc void @"$Loop.close_state"(ptr nonnull %0, ptr %1)
   tail call fastcc void @"$Loop.publish"(ptr nonnull %0)
-  %13 = getelementptr i8, ptr %0, i64 2840
+  %13 = getelementptr i8, ptr %0, i64 2424
   %14 = tail call i32 @pthread_mutex_lock(ptr %13)
-  %15 = getelementptr i8, ptr %0, i64 2987
+  %15 = getelementptr i8, ptr %0, i64 2571
   store i8 1, ptr %15, align 1
-  %16 = getelementptr i8, ptr %0, i64 2880
+  %16 = getelementptr i8, ptr %0, i64 2464
   %17 = tail call i32 @pthread_cond_signal(ptr %16)
   %18 = tail call i32 @pthread_mutex_unlock(ptr %13)
   %19 = tail call i32 @pthread_mutex_lock(ptr %2)
   %20 = load i64, ptr %7, align 8
   %21 = add i64 %20, 1
   store i64 %21, ptr %7, align 8
-  %22 = getelementptr i8, ptr %0, i64 2776
+  %22 = getelementptr i8, ptr %0, i64 2360
   %23 = tail call i32 @pthread_cond_broadcast(ptr %22)
   %24 = tail call i32 @pthread_mutex_unlock(ptr %2)
   ret void
@@ -56871,13 +56365,13 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
 ; Function Attrs: nounwind
 define internal fastcc void @"$Loop.close_state"(ptr nocapture %0, ptr %1) unnamed_addr #3 {
 entry:
-  %2 = getelementptr i8, ptr %0, i64 2040
+  %2 = getelementptr i8, ptr %0, i64 1624
   %3 = load i64, ptr %2, align 8
   %4 = icmp sgt i64 %3, 0
   br i1 %4, label %forbody.lr.ph.i.i, label %"$remove.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %entry
-  %5 = getelementptr i8, ptr %0, i64 2032
+  %5 = getelementptr i8, ptr %0, i64 1616
   %6 = load ptr, ptr %5, align 8
   br label %forbody.i.i
 
@@ -56913,14 +56407,14 @@ merge.i:                                          ; preds = %forbody.i.i
 
 whilebody.lr.ph.i:                                ; preds = %"$remove.exit"
   %21 = getelementptr i8, ptr %1, i64 80
-  %22 = getelementptr i8, ptr %0, i64 1824
-  %23 = getelementptr i8, ptr %0, i64 1808
-  %24 = getelementptr i8, ptr %0, i64 1776
-  %25 = getelementptr i8, ptr %0, i64 1840
-  %26 = getelementptr i8, ptr %0, i64 1772
-  %27 = getelementptr i8, ptr %0, i64 1788
-  %28 = getelementptr i8, ptr %0, i64 1792
-  %29 = getelementptr i8, ptr %0, i64 1780
+  %22 = getelementptr i8, ptr %0, i64 1408
+  %23 = getelementptr i8, ptr %0, i64 1392
+  %24 = getelementptr i8, ptr %0, i64 1360
+  %25 = getelementptr i8, ptr %0, i64 1424
+  %26 = getelementptr i8, ptr %0, i64 1356
+  %27 = getelementptr i8, ptr %0, i64 1372
+  %28 = getelementptr i8, ptr %0, i64 1376
+  %29 = getelementptr i8, ptr %0, i64 1364
   br label %whilebody.i
 
 whilebody.i:                                      ; preds = %"$PagePool.release.exit.i", %whilebody.lr.ph.i
@@ -57004,11 +56498,11 @@ else4.i.i:                                        ; preds = %merge.i.i
   br i1 %67, label %then.i, label %"$Scheduler.give_row.exit"
 
 then.i:                                           ; preds = %"$Scheduler.release_pages.exit"
-  %68 = getelementptr i8, ptr %0, i64 2176
-  %69 = getelementptr i8, ptr %0, i64 2184
+  %68 = getelementptr i8, ptr %0, i64 1760
+  %69 = getelementptr i8, ptr %0, i64 1768
   %70 = load i64, ptr %69, align 8
   %71 = add i64 %70, 1
-  %72 = getelementptr i8, ptr %0, i64 2192
+  %72 = getelementptr i8, ptr %0, i64 1776
   %73 = load i64, ptr %72, align 8
   %.not.i.i.i = icmp slt i64 %73, %71
   %.pre.i.i = load ptr, ptr %68, align 8
@@ -57304,7 +56798,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %143 = mul i64 %142, %common.ret.op.i.i74.i
   %144 = getelementptr i8, ptr %1, i64 312
   store i64 %143, ptr %144, align 8
-  %145 = getelementptr i8, ptr %spec.select.i.i, i64 11024
+  %145 = getelementptr i8, ptr %spec.select.i.i, i64 10608
   %146 = load i64, ptr %145, align 8
   %147 = getelementptr i8, ptr %1, i64 320
   store i64 %146, ptr %147, align 8
@@ -57316,11 +56810,11 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %152 = load i64, ptr %151, align 8
   %153 = getelementptr i8, ptr %1, i64 416
   store i64 %152, ptr %153, align 8
-  %154 = getelementptr i8, ptr %spec.select.i.i, i64 11032
+  %154 = getelementptr i8, ptr %spec.select.i.i, i64 10616
   %155 = load i64, ptr %154, align 8
   %156 = getelementptr i8, ptr %1, i64 432
   store i64 %155, ptr %156, align 8
-  %157 = getelementptr i8, ptr %spec.select.i.i, i64 11040
+  %157 = getelementptr i8, ptr %spec.select.i.i, i64 10624
   %158 = load i64, ptr %157, align 8
   %159 = getelementptr i8, ptr %1, i64 440
   store i64 %158, ptr %159, align 8
@@ -57328,7 +56822,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %161 = load i32, ptr %160, align 4
   %162 = getelementptr i8, ptr %1, i64 488
   store i32 %161, ptr %162, align 4
-  %163 = getelementptr i8, ptr %spec.select.i.i, i64 11864
+  %163 = getelementptr i8, ptr %spec.select.i.i, i64 11240
   %164 = load i64, ptr %163, align 8
   %165 = getelementptr i8, ptr %1, i64 496
   store i64 %164, ptr %165, align 8
@@ -57344,97 +56838,97 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %174 = zext nneg i8 %173 to i32
   %175 = getelementptr i8, ptr %1, i64 452
   store i32 %174, ptr %175, align 4
-  %176 = getelementptr i8, ptr %spec.select.i.i, i64 9296
+  %176 = getelementptr i8, ptr %spec.select.i.i, i64 8880
   %177 = tail call i32 @pthread_mutex_lock(ptr %176)
-  %178 = getelementptr i8, ptr %spec.select.i.i, i64 10688
+  %178 = getelementptr i8, ptr %spec.select.i.i, i64 10272
   %179 = load i32, ptr %178, align 4
   %180 = getelementptr i8, ptr %1, i64 240
   store i32 %179, ptr %180, align 4
-  %181 = getelementptr i8, ptr %spec.select.i.i, i64 10692
+  %181 = getelementptr i8, ptr %spec.select.i.i, i64 10276
   %182 = load i32, ptr %181, align 4
   %183 = getelementptr i8, ptr %1, i64 244
   store i32 %182, ptr %183, align 4
-  %184 = getelementptr i8, ptr %spec.select.i.i, i64 10700
+  %184 = getelementptr i8, ptr %spec.select.i.i, i64 10284
   %185 = load i32, ptr %184, align 4
   %186 = getelementptr i8, ptr %1, i64 248
   store i32 %185, ptr %186, align 4
-  %187 = getelementptr i8, ptr %spec.select.i.i, i64 10696
+  %187 = getelementptr i8, ptr %spec.select.i.i, i64 10280
   %188 = load i32, ptr %187, align 4
   %189 = getelementptr i8, ptr %1, i64 252
   store i32 %188, ptr %189, align 4
-  %190 = getelementptr i8, ptr %spec.select.i.i, i64 10504
+  %190 = getelementptr i8, ptr %spec.select.i.i, i64 10088
   %191 = load i64, ptr %190, align 8
   %192 = trunc i64 %191 to i32
   %193 = getelementptr i8, ptr %1, i64 256
   store i32 %192, ptr %193, align 4
-  %194 = getelementptr i8, ptr %spec.select.i.i, i64 10712
+  %194 = getelementptr i8, ptr %spec.select.i.i, i64 10296
   %195 = load i32, ptr %194, align 4
-  %196 = getelementptr i8, ptr %spec.select.i.i, i64 10480
+  %196 = getelementptr i8, ptr %spec.select.i.i, i64 10064
   %197 = load i64, ptr %196, align 8
   %198 = trunc i64 %197 to i32
   %199 = add i32 %195, %198
   %200 = getelementptr i8, ptr %1, i64 260
   store i32 %199, ptr %200, align 4
-  %201 = getelementptr i8, ptr %spec.select.i.i, i64 10720
+  %201 = getelementptr i8, ptr %spec.select.i.i, i64 10304
   %202 = load i32, ptr %201, align 4
   %203 = getelementptr i8, ptr %1, i64 264
   store i32 %202, ptr %203, align 4
   %204 = getelementptr i8, ptr %1, i64 268
   store i32 0, ptr %204, align 4
-  %205 = getelementptr i8, ptr %spec.select.i.i, i64 9445
+  %205 = getelementptr i8, ptr %spec.select.i.i, i64 9029
   %206 = load i8, ptr %205, align 1
   %207 = and i8 %206, 1
   %spec.store.select.i.i = zext nneg i8 %207 to i32
   store i32 %spec.store.select.i.i, ptr %204, align 4
-  %208 = getelementptr i8, ptr %spec.select.i.i, i64 10624
+  %208 = getelementptr i8, ptr %spec.select.i.i, i64 10208
   %209 = load i64, ptr %208, align 8
   %210 = getelementptr i8, ptr %1, i64 328
   store i64 %209, ptr %210, align 8
-  %211 = getelementptr i8, ptr %spec.select.i.i, i64 10632
+  %211 = getelementptr i8, ptr %spec.select.i.i, i64 10216
   %212 = load i64, ptr %211, align 8
   %213 = getelementptr i8, ptr %1, i64 336
   store i64 %212, ptr %213, align 8
-  %214 = getelementptr i8, ptr %spec.select.i.i, i64 10640
+  %214 = getelementptr i8, ptr %spec.select.i.i, i64 10224
   %215 = load i64, ptr %214, align 8
   %216 = getelementptr i8, ptr %1, i64 344
   store i64 %215, ptr %216, align 8
-  %217 = getelementptr i8, ptr %spec.select.i.i, i64 10648
+  %217 = getelementptr i8, ptr %spec.select.i.i, i64 10232
   %218 = load i64, ptr %217, align 8
   %219 = getelementptr i8, ptr %1, i64 352
   store i64 %218, ptr %219, align 8
-  %220 = getelementptr i8, ptr %spec.select.i.i, i64 10656
+  %220 = getelementptr i8, ptr %spec.select.i.i, i64 10240
   %221 = load i64, ptr %220, align 8
   %222 = getelementptr i8, ptr %1, i64 360
   store i64 %221, ptr %222, align 8
-  %223 = getelementptr i8, ptr %spec.select.i.i, i64 10704
+  %223 = getelementptr i8, ptr %spec.select.i.i, i64 10288
   %224 = load i64, ptr %223, align 8
   %225 = getelementptr i8, ptr %1, i64 368
   store i64 %224, ptr %225, align 8
-  %226 = getelementptr i8, ptr %spec.select.i.i, i64 10680
+  %226 = getelementptr i8, ptr %spec.select.i.i, i64 10264
   %227 = load i64, ptr %226, align 8
   %228 = getelementptr i8, ptr %1, i64 376
   store i64 %227, ptr %228, align 8
-  %229 = getelementptr i8, ptr %spec.select.i.i, i64 10664
+  %229 = getelementptr i8, ptr %spec.select.i.i, i64 10248
   %230 = load i64, ptr %229, align 8
   %231 = getelementptr i8, ptr %1, i64 424
   store i64 %230, ptr %231, align 8
-  %232 = getelementptr i8, ptr %spec.select.i.i, i64 10728
+  %232 = getelementptr i8, ptr %spec.select.i.i, i64 10312
   %233 = load i64, ptr %232, align 8
   %234 = getelementptr i8, ptr %1, i64 384
   store i64 %233, ptr %234, align 8
-  %235 = getelementptr i8, ptr %spec.select.i.i, i64 10744
+  %235 = getelementptr i8, ptr %spec.select.i.i, i64 10328
   %236 = load i64, ptr %235, align 8
   %237 = getelementptr i8, ptr %1, i64 408
   store i64 %236, ptr %237, align 8
-  %238 = getelementptr i8, ptr %spec.select.i.i, i64 10736
+  %238 = getelementptr i8, ptr %spec.select.i.i, i64 10320
   %239 = load i64, ptr %238, align 8
   %240 = getelementptr i8, ptr %1, i64 392
   store i64 %239, ptr %240, align 8
-  %241 = getelementptr i8, ptr %spec.select.i.i, i64 10672
+  %241 = getelementptr i8, ptr %spec.select.i.i, i64 10256
   %242 = load i64, ptr %241, align 8
   %243 = getelementptr i8, ptr %1, i64 472
   store i64 %242, ptr %243, align 8
-  %244 = getelementptr i8, ptr %spec.select.i.i, i64 10752
+  %244 = getelementptr i8, ptr %spec.select.i.i, i64 10336
   %245 = load i64, ptr %244, align 8
   %246 = getelementptr i8, ptr %1, i64 480
   store i64 %245, ptr %246, align 8
@@ -57536,7 +57030,7 @@ common.ret:                                       ; preds = %merge.i, %then13, %
 
 merge:                                            ; preds = %entry
   store ptr null, ptr %1, align 8
-  %9 = tail call dereferenceable_or_null(11880) ptr @calloc(i64 1, i64 11880)
+  %9 = tail call dereferenceable_or_null(11256) ptr @calloc(i64 1, i64 11256)
   %10 = icmp eq ptr %9, null
   br i1 %10, label %then5, label %merge4
 
@@ -57615,7 +57109,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %.not91.i.i, label %merge7.i.i, label %then13
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %32 = getelementptr i8, ptr %9, i64 11016
+  %32 = getelementptr i8, ptr %9, i64 10600
   store i32 1, ptr %32, align 4
   %33 = getelementptr i8, ptr %0, i64 116
   %34 = load i32, ptr %33, align 4
@@ -57737,7 +57231,7 @@ merge.i:                                          ; preds = %"$Engine.open.exit.
   %reass.mul.i = mul i64 %78, 1000000000
   %79 = extractelement <2 x i64> %77, i64 1
   %80 = add i64 %79, %reass.mul.i
-  %81 = getelementptr i8, ptr %9, i64 11024
+  %81 = getelementptr i8, ptr %9, i64 10608
   store i64 %80, ptr %81, align 8
   %82 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
   store ptr %82, ptr %1, align 8
@@ -61489,7 +60983,7 @@ then2:                                            ; preds = %merge
   %reass.mul = mul i64 %reass.add, 1000000000
   %91 = sub i64 %90, %12
   %92 = add i64 %91, %reass.mul
-  %93 = getelementptr i8, ptr %0, i64 11032
+  %93 = getelementptr i8, ptr %0, i64 10616
   store i64 %92, ptr %93, align 8
   %.val = load ptr, ptr %2, align 8
   %.val12 = load ptr, ptr %3, align 8
@@ -61506,7 +61000,7 @@ then2:                                            ; preds = %merge
   %common.ret.op.i19 = select i1 %.not.i18, i64 %98, i64 0
   call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %info.i17)
   %99 = sub i64 %common.ret.op.i, %common.ret.op.i19
-  %100 = getelementptr i8, ptr %0, i64 11040
+  %100 = getelementptr i8, ptr %0, i64 10624
   store i64 %99, ptr %100, align 8
   br label %common.ret
 }
@@ -61997,10 +61491,10 @@ then11:                                           ; preds = %merge4
 
 define internal fastcc i32 @"$Engine.measure_costs"(ptr %0, ptr %1) unnamed_addr {
 entry:
-  %time.i17 = alloca %6, align 16
+  %time.i16 = alloca %6, align 16
+  %long_ns.i39.i.i = alloca i64, align 8
   %short_ns.i.i.i = alloca i64, align 8
   %long_ns.i.i.i = alloca i64, align 8
-  %ns.i15.i.i = alloca i64, align 8
   %ns.i.i.i = alloca i64, align 8
   %self.i = alloca %122, align 8
   %time.i = alloca %6, align 16
@@ -62012,392 +61506,305 @@ entry:
   %5 = load i32, ptr %4, align 4
   %6 = sext i32 %5 to i64
   %7 = mul nsw i64 %6, 1000000
-  %8 = getelementptr i8, ptr %0, i64 11048
+  %8 = getelementptr i8, ptr %0, i64 10632
   store i64 %7, ptr %8, align 8
-  %9 = getelementptr i8, ptr %0, i64 11056
-  store i64 3000000, ptr %9, align 8
-  %10 = icmp sgt i32 %5, 0
-  br i1 %10, label %then, label %common.ret
+  %9 = icmp sgt i32 %5, 0
+  br i1 %9, label %then, label %common.ret
 
 then:                                             ; preds = %entry
-  %11 = getelementptr i8, ptr %0, i64 6128
-  %12 = getelementptr i8, ptr %0, i64 5580
-  %13 = getelementptr i8, ptr %0, i64 5472
-  %14 = load i32, ptr %13, align 4
-  %15 = getelementptr i8, ptr %0, i64 5308
+  %10 = getelementptr i8, ptr %0, i64 6128
+  %11 = getelementptr i8, ptr %0, i64 5580
+  %12 = getelementptr i8, ptr %0, i64 5472
+  %13 = load i32, ptr %12, align 4
+  %14 = getelementptr i8, ptr %0, i64 5308
+  %.val14 = load i32, ptr %14, align 4
+  %15 = getelementptr i8, ptr %0, i64 5312
   %.val15 = load i32, ptr %15, align 4
-  %16 = getelementptr i8, ptr %0, i64 5312
-  %.val16 = load i32, ptr %16, align 4
-  call void @llvm.lifetime.start.p0(i64 408, ptr nonnull %self.i)
-  store ptr %11, ptr %self.i, align 8
-  %17 = getelementptr inbounds i8, ptr %self.i, i64 8
-  store ptr %8, ptr %17, align 8
-  %18 = getelementptr inbounds i8, ptr %self.i, i64 400
-  store i32 %.val15, ptr %18, align 8
-  %19 = getelementptr inbounds i8, ptr %self.i, i64 16
-  %20 = call fastcc i32 @"$Trial.init"(ptr nonnull %19, ptr readonly %12, i32 %.val16, i32 %14, ptr %1)
-  %.not.i = icmp eq i32 %20, 0
+  call void @llvm.lifetime.start.p0(i64 928, ptr nonnull %self.i)
+  store ptr %10, ptr %self.i, align 8
+  %16 = getelementptr inbounds i8, ptr %self.i, i64 8
+  store ptr %8, ptr %16, align 8
+  %17 = getelementptr inbounds i8, ptr %self.i, i64 400
+  store i32 %.val14, ptr %17, align 8
+  %18 = getelementptr inbounds i8, ptr %self.i, i64 16
+  %19 = call fastcc i32 @"$Trial.init"(ptr nonnull %18, ptr readonly %11, i32 %.val15, i32 %13, ptr %1)
+  %.not.i = icmp eq i32 %19, 0
   br i1 %.not.i, label %merge.i, label %"$measure.exit.thread"
 
 "$measure.exit.thread":                           ; preds = %then
-  call void @llvm.lifetime.end.p0(i64 408, ptr nonnull %self.i)
+  call void @llvm.lifetime.end.p0(i64 928, ptr nonnull %self.i)
   br label %common.ret
 
 merge.i:                                          ; preds = %then
-  %21 = getelementptr i8, ptr %0, i64 6440
-  %22 = load <2 x i64>, ptr %21, align 8
+  %20 = getelementptr i8, ptr %0, i64 6440
+  %21 = load <2 x i64>, ptr %20, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %ns.i.i.i)
-  %23 = getelementptr inbounds i8, ptr %self.i, i64 60
-  %24 = getelementptr inbounds i8, ptr %self.i, i64 64
-  %25 = load i32, ptr %24, align 8
-  %26 = getelementptr inbounds i8, ptr %self.i, i64 72
-  %27 = load i32, ptr %26, align 8
-  %28 = call i32 @llvm.smin.i32(i32 %25, i32 %27)
-  %29 = load i32, ptr %23, align 4
-  %30 = call i32 @llvm.smin.i32(i32 %28, i32 %29)
-  %31 = call fastcc i32 @"$Measuring.time"(ptr nonnull %self.i, i32 1, i32 0, i32 0, i32 0, ptr nonnull %ns.i.i.i, ptr %1)
-  %.not14.i.i.i = icmp eq i32 %31, 0
+  %22 = getelementptr inbounds i8, ptr %self.i, i64 60
+  %23 = getelementptr inbounds i8, ptr %self.i, i64 64
+  %24 = load i32, ptr %23, align 8
+  %25 = getelementptr inbounds i8, ptr %self.i, i64 72
+  %26 = load i32, ptr %25, align 8
+  %27 = call i32 @llvm.smin.i32(i32 %24, i32 %26)
+  %28 = load i32, ptr %22, align 4
+  %29 = call i32 @llvm.smin.i32(i32 %27, i32 %28)
+  %30 = call fastcc i32 @"$Measuring.time"(ptr nonnull %self.i, i32 1, i32 0, i32 0, i32 0, ptr nonnull %ns.i.i.i, ptr %1)
+  %.not14.i.i.i = icmp eq i32 %30, 0
   br i1 %.not14.i.i.i, label %merge1.i.i.i, label %"$Measuring.measure_decode.exit.thread.i.i"
 
 merge1.i.i.i:                                     ; preds = %merge.i, %merge2.i.i.i
-  %rows.015.i.i.i = phi i32 [ %56, %merge2.i.i.i ], [ 1, %merge.i ]
-  %32 = load ptr, ptr %17, align 8
-  %33 = getelementptr i8, ptr %32, i64 16
-  %34 = load i64, ptr %ns.i.i.i, align 8
-  %35 = load i32, ptr %33, align 4
-  %36 = add i32 %35, -1
-  %37 = getelementptr i8, ptr %32, i64 20
-  %38 = sext i32 %35 to i64
-  %39 = getelementptr i32, ptr %37, i64 %38
-  store i32 %rows.015.i.i.i, ptr %39, align 4
-  %40 = getelementptr i8, ptr %32, i64 152
-  %41 = load i32, ptr %33, align 4
-  %42 = sext i32 %41 to i64
-  %43 = getelementptr i64, ptr %40, i64 %42
-  store i64 %34, ptr %43, align 8
-  %44 = icmp sgt i32 %36, -1
-  br i1 %44, label %and.lhs.true.i.i.i.i, label %"$CostTable.add.exit.i.i.i"
+  %rows.015.i.i.i = phi i32 [ %55, %merge2.i.i.i ], [ 1, %merge.i ]
+  %31 = load ptr, ptr %16, align 8
+  %32 = getelementptr i8, ptr %31, i64 8
+  %33 = load i64, ptr %ns.i.i.i, align 8
+  %34 = load i32, ptr %32, align 4
+  %35 = add i32 %34, -1
+  %36 = getelementptr i8, ptr %31, i64 12
+  %37 = sext i32 %34 to i64
+  %38 = getelementptr i32, ptr %36, i64 %37
+  store i32 %rows.015.i.i.i, ptr %38, align 4
+  %39 = getelementptr i8, ptr %31, i64 208
+  %40 = load i32, ptr %32, align 4
+  %41 = sext i32 %40 to i64
+  %42 = getelementptr i64, ptr %39, i64 %41
+  store i64 %33, ptr %42, align 8
+  %43 = icmp sgt i32 %35, -1
+  br i1 %43, label %and.lhs.true.i.i.i.i, label %"$CostTable.add.exit.i.i.i"
 
 then.i.i.i.i:                                     ; preds = %and.lhs.true.i.i.i.i
-  %45 = load i32, ptr %33, align 4
-  %46 = sext i32 %45 to i64
-  %47 = getelementptr i64, ptr %40, i64 %46
-  store i64 %50, ptr %47, align 8
+  %44 = load i32, ptr %32, align 4
+  %45 = sext i32 %44 to i64
+  %46 = getelementptr i64, ptr %39, i64 %45
+  store i64 %49, ptr %46, align 8
   br label %"$CostTable.add.exit.i.i.i"
 
 and.lhs.true.i.i.i.i:                             ; preds = %merge1.i.i.i
-  %48 = zext nneg i32 %36 to i64
-  %49 = getelementptr i64, ptr %40, i64 %48
-  %50 = load i64, ptr %49, align 8
-  %51 = icmp sgt i64 %50, %34
-  br i1 %51, label %then.i.i.i.i, label %"$CostTable.add.exit.i.i.i"
+  %47 = zext nneg i32 %35 to i64
+  %48 = getelementptr i64, ptr %39, i64 %47
+  %49 = load i64, ptr %48, align 8
+  %50 = icmp sgt i64 %49, %33
+  br i1 %50, label %then.i.i.i.i, label %"$CostTable.add.exit.i.i.i"
 
 "$CostTable.add.exit.i.i.i":                      ; preds = %and.lhs.true.i.i.i.i, %then.i.i.i.i, %merge1.i.i.i
-  %52 = load i32, ptr %33, align 4
-  %53 = add i32 %52, 1
-  store i32 %53, ptr %33, align 4
-  %54 = icmp eq i32 %rows.015.i.i.i, %30
-  br i1 %54, label %merge.i.i, label %merge2.i.i.i
+  %51 = load i32, ptr %32, align 4
+  %52 = add i32 %51, 1
+  store i32 %52, ptr %32, align 4
+  %53 = icmp eq i32 %rows.015.i.i.i, %29
+  br i1 %53, label %merge.i.i, label %merge2.i.i.i
 
 merge2.i.i.i:                                     ; preds = %"$CostTable.add.exit.i.i.i"
-  %55 = shl i32 %rows.015.i.i.i, 2
-  %56 = call i32 @llvm.smin.i32(i32 %55, i32 %30)
-  %57 = call fastcc i32 @"$Measuring.time"(ptr nonnull %self.i, i32 %56, i32 0, i32 0, i32 0, ptr nonnull %ns.i.i.i, ptr %1)
-  %.not.i.i.i = icmp eq i32 %57, 0
+  %54 = shl i32 %rows.015.i.i.i, 2
+  %55 = call i32 @llvm.smin.i32(i32 %54, i32 %29)
+  %56 = call fastcc i32 @"$Measuring.time"(ptr nonnull %self.i, i32 %55, i32 0, i32 0, i32 0, ptr nonnull %ns.i.i.i, ptr %1)
+  %.not.i.i.i = icmp eq i32 %56, 0
   br i1 %.not.i.i.i, label %merge1.i.i.i, label %"$Measuring.measure_decode.exit.thread.i.i"
 
 "$Measuring.measure_decode.exit.thread.i.i":      ; preds = %merge2.i.i.i, %merge.i
-  %.lcssa.i.ph.i.i = phi i32 [ %31, %merge.i ], [ %57, %merge2.i.i.i ]
+  %.lcssa.i.ph.i.i = phi i32 [ %30, %merge.i ], [ %56, %merge2.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %ns.i.i.i)
   br label %"$measure.exit"
 
 merge.i.i:                                        ; preds = %"$CostTable.add.exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %ns.i.i.i)
-  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %ns.i15.i.i)
-  %58 = load i32, ptr %23, align 4
-  %59 = load i32, ptr %18, align 8
-  %60 = call i32 @llvm.smin.i32(i32 %58, i32 %59)
-  %61 = call i32 @llvm.smin.i32(i32 %60, i32 16)
-  br label %condition.i.i.i
-
-condition.i.i.i:                                  ; preds = %merge2.i19.i.i, %merge.i.i
-  %62 = phi i32 [ %58, %merge.i.i ], [ %.pre.i.i.i, %merge2.i19.i.i ]
-  %num_tokens.0.i.i.i = phi i32 [ %61, %merge.i.i ], [ %150, %merge2.i19.i.i ]
-  %63 = load i32, ptr %24, align 8
-  %64 = load i32, ptr %26, align 8
-  %65 = call i32 @llvm.smin.i32(i32 %63, i32 %64)
-  %66 = call i32 @llvm.smin.i32(i32 %65, i32 %62)
-  %67 = add i32 %63, -1
-  %68 = call i32 @llvm.smin.i32(i32 %66, i32 %67)
-  %69 = sub i32 %62, %num_tokens.0.i.i.i
-  %70 = call i32 @llvm.smin.i32(i32 %68, i32 %69)
-  %71 = call i32 @llvm.smin.i32(i32 %70, i32 16)
-  store i64 0, ptr %ns.i15.i.i, align 8
-  %72 = call fastcc i32 @"$Measuring.time"(ptr nonnull %self.i, i32 %71, i32 0, i32 %num_tokens.0.i.i.i, i32 0, ptr nonnull %ns.i15.i.i, ptr %1)
-  %.not.i16.i.i = icmp eq i32 %72, 0
-  br i1 %.not.i16.i.i, label %merge1.i17.i.i, label %"$Measuring.measure_prefill.exit.i.i"
-
-merge1.i17.i.i:                                   ; preds = %condition.i.i.i
-  %73 = load i64, ptr %ns.i15.i.i, align 8
-  %74 = load ptr, ptr %17, align 8
-  %75 = sext i32 %71 to i64
-  %76 = icmp slt i32 %70, 1
-  br i1 %76, label %"$CostTable.at.exit.i.i.i", label %or.lhs.false.i.i.i.i
-
-or.lhs.false.i.i.i.i:                             ; preds = %merge1.i17.i.i
-  %77 = getelementptr i8, ptr %74, i64 16
-  %78 = load i32, ptr %77, align 4
-  %79 = icmp eq i32 %78, 0
-  br i1 %79, label %"$CostTable.at.exit.i.i.i", label %else.i.i.i.i
-
-else.i.i.i.i:                                     ; preds = %or.lhs.false.i.i.i.i
-  %80 = getelementptr i8, ptr %74, i64 20
-  %81 = load i32, ptr %80, align 4
-  %82 = sext i32 %81 to i64
-  %.not.i.i.i.i = icmp slt i32 %81, %71
-  br i1 %.not.i.i.i.i, label %else2.i.i.i.i, label %then1.i.i.i.i
-
-then1.i.i.i.i:                                    ; preds = %else.i.i.i.i
-  %83 = getelementptr i8, ptr %74, i64 152
-  %84 = load i64, ptr %83, align 8
-  br label %"$CostTable.at.exit.i.i.i"
-
-else2.i.i.i.i:                                    ; preds = %else.i.i.i.i
-  %85 = icmp eq i32 %78, 1
-  br i1 %85, label %then4.i.i.i.i, label %merge.i.i.i.i
-
-then4.i.i.i.i:                                    ; preds = %else2.i.i.i.i
-  %86 = getelementptr i8, ptr %74, i64 152
-  %87 = load i64, ptr %86, align 8
-  %88 = mul i64 %87, %75
-  %89 = sdiv i64 %88, %82
-  br label %"$CostTable.at.exit.i.i.i"
-
-merge.i.i.i.i:                                    ; preds = %else2.i.i.i.i
-  %90 = add i32 %78, -1
-  %91 = icmp sgt i32 %90, 1
-  br i1 %91, label %and.lhs.true.preheader.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i"
-
-and.lhs.true.preheader.i.i.i.i.i:                 ; preds = %merge.i.i.i.i
-  %wide.trip.count.i.i.i.i.i = zext nneg i32 %90 to i64
-  br label %and.lhs.true.i.i.i.i.i
-
-whilebody.i.i.i.i.i:                              ; preds = %and.lhs.true.i.i.i.i.i
-  %indvars.iv.next.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i.i, 1
-  %exitcond.not.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i.i, %wide.trip.count.i.i.i.i.i
-  br i1 %exitcond.not.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i", label %and.lhs.true.i.i.i.i.i
-
-merge.loopexit.split.loop.exit.i.i.i.i.i:         ; preds = %and.lhs.true.i.i.i.i.i
-  %92 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i to i32
-  br label %"$CostTable.interval.exit.i.i.i.i"
-
-and.lhs.true.i.i.i.i.i:                           ; preds = %whilebody.i.i.i.i.i, %and.lhs.true.preheader.i.i.i.i.i
-  %indvars.iv.i.i.i.i.i = phi i64 [ 1, %and.lhs.true.preheader.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i, %whilebody.i.i.i.i.i ]
-  %93 = getelementptr i32, ptr %80, i64 %indvars.iv.i.i.i.i.i
-  %94 = load i32, ptr %93, align 4
-  %95 = icmp slt i32 %94, %71
-  br i1 %95, label %whilebody.i.i.i.i.i, label %merge.loopexit.split.loop.exit.i.i.i.i.i
-
-"$CostTable.interval.exit.i.i.i.i":               ; preds = %whilebody.i.i.i.i.i, %merge.loopexit.split.loop.exit.i.i.i.i.i, %merge.i.i.i.i
-  %i.0.lcssa.i.i.i.i.i = phi i32 [ 1, %merge.i.i.i.i ], [ %92, %merge.loopexit.split.loop.exit.i.i.i.i.i ], [ %90, %whilebody.i.i.i.i.i ]
-  %96 = add i32 %i.0.lcssa.i.i.i.i.i, -1
-  %97 = sext i32 %96 to i64
-  %98 = getelementptr i32, ptr %80, i64 %97
-  %99 = load i32, ptr %98, align 4
-  %100 = sext i32 %99 to i64
-  %101 = sub nsw i64 %75, %100
-  %102 = sitofp i64 %101 to double
-  %103 = sext i32 %i.0.lcssa.i.i.i.i.i to i64
-  %104 = getelementptr i32, ptr %80, i64 %103
-  %105 = load i32, ptr %104, align 4
-  %106 = sub i32 %105, %99
-  %107 = sitofp i32 %106 to double
-  %108 = fdiv double %102, %107
-  %109 = getelementptr i8, ptr %74, i64 152
-  %110 = getelementptr i64, ptr %109, i64 %97
-  %111 = load i64, ptr %110, align 8
-  %112 = getelementptr i64, ptr %109, i64 %103
-  %113 = load i64, ptr %112, align 8
-  %114 = sub i64 %113, %111
-  %115 = sitofp i64 %114 to double
-  %116 = fmul double %108, %115
-  %117 = fptosi double %116 to i64
-  %118 = add i64 %111, %117
-  br label %"$CostTable.at.exit.i.i.i"
-
-"$CostTable.at.exit.i.i.i":                       ; preds = %"$CostTable.interval.exit.i.i.i.i", %then4.i.i.i.i, %then1.i.i.i.i, %or.lhs.false.i.i.i.i, %merge1.i17.i.i
-  %common.ret.op.i.i.i.i = phi i64 [ %84, %then1.i.i.i.i ], [ %89, %then4.i.i.i.i ], [ %118, %"$CostTable.interval.exit.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i.i ], [ 0, %merge1.i17.i.i ]
-  %119 = sub i64 %73, %common.ret.op.i.i.i.i
-  %120 = getelementptr i8, ptr %74, i64 408
-  %121 = call i64 @llvm.smax.i64(i64 %119, i64 0)
-  %122 = load i32, ptr %120, align 4
-  %123 = add i32 %122, -1
-  %124 = getelementptr i8, ptr %74, i64 412
-  %125 = sext i32 %122 to i64
-  %126 = getelementptr i32, ptr %124, i64 %125
-  store i32 %num_tokens.0.i.i.i, ptr %126, align 4
-  %127 = getelementptr i8, ptr %74, i64 544
-  %128 = load i32, ptr %120, align 4
-  %129 = sext i32 %128 to i64
-  %130 = getelementptr i64, ptr %127, i64 %129
-  store i64 %121, ptr %130, align 8
-  %131 = icmp sgt i32 %123, -1
-  br i1 %131, label %and.lhs.true.i.i20.i.i, label %"$CostTable.add.exit.i18.i.i"
-
-then.i.i21.i.i:                                   ; preds = %and.lhs.true.i.i20.i.i
-  %132 = load i32, ptr %120, align 4
-  %133 = sext i32 %132 to i64
-  %134 = getelementptr i64, ptr %127, i64 %133
-  store i64 %137, ptr %134, align 8
-  br label %"$CostTable.add.exit.i18.i.i"
-
-and.lhs.true.i.i20.i.i:                           ; preds = %"$CostTable.at.exit.i.i.i"
-  %135 = zext nneg i32 %123 to i64
-  %136 = getelementptr i64, ptr %127, i64 %135
-  %137 = load i64, ptr %136, align 8
-  %138 = icmp sgt i64 %137, %121
-  br i1 %138, label %then.i.i21.i.i, label %"$CostTable.add.exit.i18.i.i"
-
-"$CostTable.add.exit.i18.i.i":                    ; preds = %and.lhs.true.i.i20.i.i, %then.i.i21.i.i, %"$CostTable.at.exit.i.i.i"
-  %139 = load i32, ptr %120, align 4
-  %140 = add i32 %139, 1
-  store i32 %140, ptr %120, align 4
-  %141 = load ptr, ptr %17, align 8
-  %142 = load i64, ptr %141, align 8
-  %.not23.i.i.i = icmp slt i64 %73, %142
-  br i1 %.not23.i.i.i, label %and.end.i.i.i, label %and.rhs.i.i.i
-
-and.rhs.i.i.i:                                    ; preds = %"$CostTable.add.exit.i18.i.i"
-  %143 = getelementptr i8, ptr %141, i64 408
-  %144 = load i32, ptr %143, align 4
-  %145 = icmp sgt i32 %144, 1
-  br label %and.end.i.i.i
-
-and.end.i.i.i:                                    ; preds = %and.rhs.i.i.i, %"$CostTable.add.exit.i18.i.i"
-  %146 = phi i1 [ false, %"$CostTable.add.exit.i18.i.i" ], [ %145, %and.rhs.i.i.i ]
-  %147 = icmp eq i32 %num_tokens.0.i.i.i, %60
-  %brmerge.i.i.i = select i1 %147, i1 true, i1 %146
-  br i1 %brmerge.i.i.i, label %merge2.i.i, label %merge2.i19.i.i
-
-merge2.i19.i.i:                                   ; preds = %and.end.i.i.i
-  %148 = icmp slt i32 %num_tokens.0.i.i.i, 256
-  %.v.i.i.i.i = select i1 %148, i32 2, i32 1
-  %149 = shl i32 %num_tokens.0.i.i.i, %.v.i.i.i.i
-  %150 = call i32 @llvm.smin.i32(i32 %149, i32 %60)
-  %.pre.i.i.i = load i32, ptr %23, align 4
-  br label %condition.i.i.i
-
-"$Measuring.measure_prefill.exit.i.i":            ; preds = %condition.i.i.i
-  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %ns.i15.i.i)
-  br label %"$measure.exit"
-
-merge2.i.i:                                       ; preds = %and.end.i.i.i
-  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %ns.i15.i.i)
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %short_ns.i.i.i)
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %long_ns.i.i.i)
-  %151 = load i32, ptr %24, align 8
-  %152 = load i32, ptr %26, align 8
-  %153 = call i32 @llvm.smin.i32(i32 %151, i32 %152)
-  %154 = load i32, ptr %23, align 4
-  %155 = call i32 @llvm.smin.i32(i32 %153, i32 %154)
-  %156 = call i32 @llvm.smin.i32(i32 %155, i32 16)
-  %157 = load i32, ptr %18, align 8
-  %158 = call i32 @llvm.smin.i32(i32 %157, i32 4096)
-  %159 = add i32 %158, -1
-  %160 = call fastcc i32 @"$Measuring.time"(ptr nonnull %self.i, i32 %156, i32 %159, i32 0, i32 0, ptr nonnull %long_ns.i.i.i, ptr %1)
-  %.not.i22.i.i = icmp eq i32 %160, 0
-  br i1 %.not.i22.i.i, label %merge.i.i.i, label %"$Measuring.measure_context.exit.i.i"
+  %57 = load i32, ptr %23, align 8
+  %58 = load i32, ptr %25, align 8
+  %59 = call i32 @llvm.smin.i32(i32 %57, i32 %58)
+  %60 = load i32, ptr %22, align 4
+  %61 = call i32 @llvm.smin.i32(i32 %59, i32 %60)
+  %62 = call i32 @llvm.smin.i32(i32 %61, i32 16)
+  %63 = load i32, ptr %17, align 8
+  %64 = call i32 @llvm.smin.i32(i32 %63, i32 4096)
+  %65 = add i32 %64, -1
+  %66 = call fastcc i32 @"$Measuring.time"(ptr nonnull %self.i, i32 %62, i32 %65, i32 0, i32 0, ptr nonnull %long_ns.i.i.i, ptr %1)
+  %.not.i34.i.i = icmp eq i32 %66, 0
+  br i1 %.not.i34.i.i, label %merge.i.i.i, label %"$Measuring.measure_decode_context.exit.thread.i.i"
 
-merge.i.i.i:                                      ; preds = %merge2.i.i
-  %161 = call fastcc i32 @"$Measuring.time"(ptr nonnull %self.i, i32 %156, i32 0, i32 0, i32 0, ptr nonnull %short_ns.i.i.i, ptr %1)
-  %.not45.i.i.i = icmp eq i32 %161, 0
-  br i1 %.not45.i.i.i, label %merge2.i24.i.i, label %"$Measuring.measure_context.exit.i.i"
+merge.i.i.i:                                      ; preds = %merge.i.i
+  %67 = call fastcc i32 @"$Measuring.time"(ptr nonnull %self.i, i32 %62, i32 0, i32 0, i32 0, ptr nonnull %short_ns.i.i.i, ptr %1)
+  %.not18.i.i.i = icmp eq i32 %67, 0
+  br i1 %.not18.i.i.i, label %merge2.i.i, label %"$Measuring.measure_decode_context.exit.thread.i.i"
 
-merge2.i24.i.i:                                   ; preds = %merge.i.i.i
-  %162 = load i64, ptr %long_ns.i.i.i, align 8
-  %163 = load i64, ptr %short_ns.i.i.i, align 8
-  %164 = sext i32 %156 to i64
-  %165 = sext i32 %159 to i64
-  %166 = mul nsw i64 %165, %164
-  %167 = icmp sgt i64 %166, 0
-  %.not.i.i25.i.i = icmp sgt i64 %162, %163
-  %or.cond.i.i.i.i = select i1 %167, i1 %.not.i.i25.i.i, i1 false
-  %168 = sub i64 %162, %163
-  %169 = sitofp i64 %168 to double
-  %170 = uitofp nneg i64 %166 to double
-  %171 = fdiv double %169, %170
-  %common.ret.op.i.i26.i.i = select i1 %or.cond.i.i.i.i, double %171, double 0.000000e+00
-  %172 = load ptr, ptr %17, align 8
-  %173 = getelementptr i8, ptr %172, i64 800
-  store double %common.ret.op.i.i26.i.i, ptr %173, align 8
-  %174 = load i32, ptr %23, align 4
-  %175 = load i32, ptr %18, align 8
-  %176 = call i32 @llvm.smin.i32(i32 %174, i32 %175)
-  %177 = call i32 @llvm.smin.i32(i32 %176, i32 64)
-  %178 = sub i32 %158, %177
-  %179 = call fastcc i32 @"$Measuring.time"(ptr nonnull %self.i, i32 0, i32 0, i32 %177, i32 %178, ptr nonnull %long_ns.i.i.i, ptr %1)
-  %.not46.i.i.i = icmp eq i32 %179, 0
-  br i1 %.not46.i.i.i, label %merge7.i.i.i, label %"$Measuring.measure_context.exit.i.i"
-
-merge7.i.i.i:                                     ; preds = %merge2.i24.i.i
-  %180 = call fastcc i32 @"$Measuring.time"(ptr nonnull %self.i, i32 0, i32 0, i32 %177, i32 0, ptr nonnull %short_ns.i.i.i, ptr %1)
-  %.not47.i.i.i = icmp eq i32 %180, 0
-  br i1 %.not47.i.i.i, label %merge12.i.i.i, label %"$Measuring.measure_context.exit.i.i"
-
-merge12.i.i.i:                                    ; preds = %merge7.i.i.i
-  %181 = load i64, ptr %long_ns.i.i.i, align 8
-  %182 = load i64, ptr %short_ns.i.i.i, align 8
-  %183 = sext i32 %177 to i64
-  %184 = sext i32 %178 to i64
-  %185 = mul nsw i64 %184, %183
-  %186 = icmp sgt i64 %185, 0
-  %.not.i48.i.i.i = icmp sgt i64 %181, %182
-  %or.cond.i49.i.i.i = select i1 %186, i1 %.not.i48.i.i.i, i1 false
-  %187 = sub i64 %181, %182
-  %188 = sitofp i64 %187 to double
-  %189 = uitofp nneg i64 %185 to double
-  %190 = fdiv double %188, %189
-  %common.ret.op.i50.i.i.i = select i1 %or.cond.i49.i.i.i, double %190, double 0.000000e+00
-  %191 = load ptr, ptr %17, align 8
-  %192 = getelementptr i8, ptr %191, i64 808
-  store double %common.ret.op.i50.i.i.i, ptr %192, align 8
-  br label %"$Measuring.measure_context.exit.i.i"
-
-"$Measuring.measure_context.exit.i.i":            ; preds = %merge12.i.i.i, %merge7.i.i.i, %merge2.i24.i.i, %merge.i.i.i, %merge2.i.i
-  %common.ret.op.i23.i.i = phi i32 [ 0, %merge12.i.i.i ], [ %160, %merge2.i.i ], [ %161, %merge.i.i.i ], [ %179, %merge2.i24.i.i ], [ %180, %merge7.i.i.i ]
+"$Measuring.measure_decode_context.exit.thread.i.i": ; preds = %merge.i.i.i, %merge.i.i
+  %common.ret.op.i.ph.i.i = phi i32 [ %67, %merge.i.i.i ], [ %66, %merge.i.i ]
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %short_ns.i.i.i)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %long_ns.i.i.i)
   br label %"$measure.exit"
 
-"$measure.exit":                                  ; preds = %"$Measuring.measure_decode.exit.thread.i.i", %"$Measuring.measure_prefill.exit.i.i", %"$Measuring.measure_context.exit.i.i"
-  %common.ret.op.i.i = phi i32 [ %common.ret.op.i23.i.i, %"$Measuring.measure_context.exit.i.i" ], [ %72, %"$Measuring.measure_prefill.exit.i.i" ], [ %.lcssa.i.ph.i.i, %"$Measuring.measure_decode.exit.thread.i.i" ]
-  store <2 x i64> %22, ptr %21, align 8
-  %193 = getelementptr inbounds i8, ptr %self.i, i64 368
-  %194 = load ptr, ptr %193, align 8
-  call void @free(ptr %194)
-  %195 = getelementptr inbounds i8, ptr %self.i, i64 376
-  %196 = load ptr, ptr %195, align 8
-  call void @free(ptr %196)
-  call void @llvm.lifetime.end.p0(i64 408, ptr nonnull %self.i)
+merge2.i.i:                                       ; preds = %merge.i.i.i
+  %68 = load i64, ptr %long_ns.i.i.i, align 8
+  %69 = load i64, ptr %short_ns.i.i.i, align 8
+  %70 = sext i32 %62 to i64
+  %71 = sext i32 %65 to i64
+  %72 = mul nsw i64 %71, %70
+  %73 = icmp sgt i64 %72, 0
+  %.not.i.i.i.i = icmp sgt i64 %68, %69
+  %or.cond.i.i.i.i = select i1 %73, i1 %.not.i.i.i.i, i1 false
+  %74 = sub i64 %68, %69
+  %75 = sitofp i64 %74 to double
+  %76 = uitofp nneg i64 %72 to double
+  %77 = fdiv double %75, %76
+  %common.ret.op.i.i.i.i = select i1 %or.cond.i.i.i.i, double %77, double 0.000000e+00
+  %78 = load ptr, ptr %16, align 8
+  %79 = getelementptr i8, ptr %78, i64 592
+  store double %common.ret.op.i.i.i.i, ptr %79, align 8
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %short_ns.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %long_ns.i.i.i)
+  %80 = load i32, ptr %22, align 4
+  %81 = load i32, ptr %17, align 8
+  %82 = call i32 @llvm.smin.i32(i32 %80, i32 %81)
+  %83 = call i32 @llvm.smin.i32(i32 %82, i32 16)
+  %84 = getelementptr inbounds i8, ptr %self.i, i64 920
+  store i32 0, ptr %84, align 8
+  %85 = getelementptr inbounds i8, ptr %self.i, i64 408
+  br label %whilebody.i.i.i
+
+whilebody.i.i.i:                                  ; preds = %merge5.i.i.i, %merge2.i.i
+  %num_tokens.041.i.i.i = phi i32 [ %83, %merge2.i.i ], [ %122, %merge5.i.i.i ]
+  %86 = phi i32 [ 0, %merge2.i.i ], [ %.pre.i.i, %merge5.i.i.i ]
+  %87 = sext i32 %86 to i64
+  %88 = getelementptr %123, ptr %85, i64 %87
+  %89 = load i32, ptr %23, align 8
+  %90 = load i32, ptr %25, align 8
+  %91 = call i32 @llvm.smin.i32(i32 %89, i32 %90)
+  %92 = load i32, ptr %22, align 4
+  %93 = call i32 @llvm.smin.i32(i32 %91, i32 %92)
+  %94 = add i32 %89, -1
+  %95 = call i32 @llvm.smin.i32(i32 %93, i32 %94)
+  %96 = sub i32 %92, %num_tokens.041.i.i.i
+  %97 = call i32 @llvm.smin.i32(i32 %95, i32 %96)
+  %98 = call i32 @llvm.smin.i32(i32 %97, i32 16)
+  store i32 %98, ptr %88, align 8
+  %99 = getelementptr i8, ptr %88, i64 4
+  store i32 %num_tokens.041.i.i.i, ptr %99, align 4
+  %100 = getelementptr i8, ptr %88, i64 8
+  store i64 0, ptr %100, align 8
+  %101 = icmp eq i32 %num_tokens.041.i.i.i, %82
+  br i1 %101, label %then.i.i.i, label %or.lhs.false.i.i.i
+
+then.i.i.i:                                       ; preds = %or.lhs.false.i.i.i, %whilebody.i.i.i
+  %102 = call fastcc i32 @"$Measuring.time"(ptr nonnull %self.i, i32 %98, i32 0, i32 %num_tokens.041.i.i.i, i32 0, ptr nonnull %100, ptr %1)
+  %.not.i37.i.i = icmp eq i32 %102, 0
+  br i1 %.not.i37.i.i, label %merge1.i38.i.i, label %"$measure.exit"
+
+or.lhs.false.i.i.i:                               ; preds = %whilebody.i.i.i
+  %103 = add i32 %98, %num_tokens.041.i.i.i
+  %104 = load ptr, ptr %16, align 8
+  %105 = getelementptr i8, ptr %104, i64 8
+  %106 = load i32, ptr %105, align 4
+  %107 = icmp sgt i32 %106, 0
+  %108 = getelementptr i8, ptr %104, i64 12
+  %109 = add i32 %106, -1
+  %110 = sext i32 %109 to i64
+  %111 = getelementptr i32, ptr %108, i64 %110
+  %112 = load i32, ptr %111, align 4
+  %113 = select i1 %107, i32 %112, i32 0
+  %114 = icmp sgt i32 %103, %113
+  br i1 %114, label %then.i.i.i, label %or.lhs.false.i.or.lhs.false8.i_crit_edge.i.i
+
+or.lhs.false.i.or.lhs.false8.i_crit_edge.i.i:     ; preds = %or.lhs.false.i.i.i
+  %.pre.pre.i.i = load i32, ptr %84, align 8
+  br label %or.lhs.false8.i.i.i
+
+merge1.i38.i.i:                                   ; preds = %then.i.i.i
+  %115 = load i32, ptr %84, align 8
+  %116 = add i32 %115, 1
+  store i32 %116, ptr %84, align 8
+  br i1 %101, label %merge7.i.i, label %merge1.or.lhs.false8_crit_edge.i.i.i
+
+merge1.or.lhs.false8_crit_edge.i.i.i:             ; preds = %merge1.i38.i.i
+  %.pre.i.i.i = load i64, ptr %100, align 8
+  %.pre42.i.i.i = load ptr, ptr %16, align 8
+  br label %or.lhs.false8.i.i.i
+
+or.lhs.false8.i.i.i:                              ; preds = %merge1.or.lhs.false8_crit_edge.i.i.i, %or.lhs.false.i.or.lhs.false8.i_crit_edge.i.i
+  %.pre.i.i = phi i32 [ %116, %merge1.or.lhs.false8_crit_edge.i.i.i ], [ %.pre.pre.i.i, %or.lhs.false.i.or.lhs.false8.i_crit_edge.i.i ]
+  %117 = phi ptr [ %.pre42.i.i.i, %merge1.or.lhs.false8_crit_edge.i.i.i ], [ %104, %or.lhs.false.i.or.lhs.false8.i_crit_edge.i.i ]
+  %118 = phi i64 [ %.pre.i.i.i, %merge1.or.lhs.false8_crit_edge.i.i.i ], [ 0, %or.lhs.false.i.or.lhs.false8.i_crit_edge.i.i ]
+  %119 = load i64, ptr %117, align 8
+  %.not40.i.i.i = icmp slt i64 %118, %119
+  br i1 %.not40.i.i.i, label %merge5.i.i.i, label %merge7.i.i
+
+merge5.i.i.i:                                     ; preds = %or.lhs.false8.i.i.i
+  %120 = icmp slt i32 %num_tokens.041.i.i.i, 256
+  %.v.i.i.i.i = select i1 %120, i32 2, i32 1
+  %121 = shl i32 %num_tokens.041.i.i.i, %.v.i.i.i.i
+  %122 = call i32 @llvm.smin.i32(i32 %121, i32 %82)
+  %123 = icmp slt i32 %.pre.i.i, 32
+  br i1 %123, label %whilebody.i.i.i, label %merge7.i.i
+
+merge7.i.i:                                       ; preds = %merge5.i.i.i, %or.lhs.false8.i.i.i, %merge1.i38.i.i
+  %124 = phi i32 [ %.pre.i.i, %or.lhs.false8.i.i.i ], [ %116, %merge1.i38.i.i ], [ %.pre.i.i, %merge5.i.i.i ]
+  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %long_ns.i39.i.i)
+  %125 = add i32 %124, -1
+  %126 = sext i32 %125 to i64
+  %127 = getelementptr %123, ptr %85, i64 %126
+  %128 = load i32, ptr %17, align 8
+  %129 = getelementptr i8, ptr %127, i64 4
+  %130 = load i32, ptr %129, align 4
+  %131 = sub i32 %128, %130
+  %132 = call i32 @llvm.smin.i32(i32 %131, i32 4096)
+  %133 = load i32, ptr %127, align 8
+  %134 = call fastcc i32 @"$Measuring.time"(ptr nonnull %self.i, i32 %133, i32 0, i32 %130, i32 %132, ptr nonnull %long_ns.i39.i.i, ptr %1)
+  %.not.i40.i.i = icmp eq i32 %134, 0
+  br i1 %.not.i40.i.i, label %merge12.i.i, label %"$Measuring.measure_prefill_context.exit.i.i"
+
+"$Measuring.measure_prefill_context.exit.i.i":    ; preds = %merge7.i.i
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %long_ns.i39.i.i)
+  br label %"$measure.exit"
+
+merge12.i.i:                                      ; preds = %merge7.i.i
+  %135 = load i64, ptr %long_ns.i39.i.i, align 8
+  %136 = getelementptr i8, ptr %127, i64 8
+  %137 = load i64, ptr %136, align 8
+  %138 = load i32, ptr %129, align 4
+  %139 = sext i32 %138 to i64
+  %140 = sext i32 %132 to i64
+  %141 = mul nsw i64 %139, %140
+  %142 = icmp sgt i64 %141, 0
+  %.not.i.i42.i.i = icmp sgt i64 %135, %137
+  %or.cond.i.i43.i.i = select i1 %142, i1 %.not.i.i42.i.i, i1 false
+  %143 = sub i64 %135, %137
+  %144 = sitofp i64 %143 to double
+  %145 = uitofp nneg i64 %141 to double
+  %146 = fdiv double %144, %145
+  %common.ret.op.i.i44.i.i = select i1 %or.cond.i.i43.i.i, double %146, double 0.000000e+00
+  %147 = load ptr, ptr %16, align 8
+  %148 = getelementptr i8, ptr %147, i64 600
+  store double %common.ret.op.i.i44.i.i, ptr %148, align 8
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %long_ns.i39.i.i)
+  call fastcc void @"$Measuring.add_prompts"(ptr nonnull %self.i)
+  br label %"$measure.exit"
+
+"$measure.exit":                                  ; preds = %then.i.i.i, %"$Measuring.measure_decode.exit.thread.i.i", %"$Measuring.measure_decode_context.exit.thread.i.i", %"$Measuring.measure_prefill_context.exit.i.i", %merge12.i.i
+  %common.ret.op.i.i = phi i32 [ 0, %merge12.i.i ], [ %134, %"$Measuring.measure_prefill_context.exit.i.i" ], [ %.lcssa.i.ph.i.i, %"$Measuring.measure_decode.exit.thread.i.i" ], [ %common.ret.op.i.ph.i.i, %"$Measuring.measure_decode_context.exit.thread.i.i" ], [ %102, %then.i.i.i ]
+  store <2 x i64> %21, ptr %20, align 8
+  %149 = getelementptr inbounds i8, ptr %self.i, i64 368
+  %150 = load ptr, ptr %149, align 8
+  call void @free(ptr %150)
+  %151 = getelementptr inbounds i8, ptr %self.i, i64 376
+  %152 = load ptr, ptr %151, align 8
+  call void @free(ptr %152)
+  call void @llvm.lifetime.end.p0(i64 928, ptr nonnull %self.i)
   %.not = icmp eq i32 %common.ret.op.i.i, 0
   br i1 %.not, label %merge1, label %common.ret
 
 common.ret:                                       ; preds = %"$measure.exit.thread", %"$measure.exit", %merge1, %entry
-  %common.ret.op = phi i32 [ 0, %entry ], [ 0, %merge1 ], [ %common.ret.op.i.i, %"$measure.exit" ], [ %20, %"$measure.exit.thread" ]
+  %common.ret.op = phi i32 [ 0, %entry ], [ 0, %merge1 ], [ %common.ret.op.i.i, %"$measure.exit" ], [ %19, %"$measure.exit.thread" ]
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %"$measure.exit"
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i17)
-  %197 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i17)
-  %198 = load <2 x i64>, ptr %time.i17, align 16
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i17)
-  %199 = sub <2 x i64> %198, %3
-  %200 = extractelement <2 x i64> %199, i64 0
-  %reass.mul = mul i64 %200, 1000000000
-  %201 = extractelement <2 x i64> %199, i64 1
-  %202 = add i64 %201, %reass.mul
-  %203 = getelementptr i8, ptr %0, i64 11864
-  store i64 %202, ptr %203, align 8
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i16)
+  %153 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i16)
+  %154 = load <2 x i64>, ptr %time.i16, align 16
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i16)
+  %155 = sub <2 x i64> %154, %3
+  %156 = extractelement <2 x i64> %155, i64 0
+  %reass.mul = mul i64 %156, 1000000000
+  %157 = extractelement <2 x i64> %155, i64 1
+  %158 = add i64 %157, %reass.mul
+  %159 = getelementptr i8, ptr %0, i64 11240
+  store i64 %158, ptr %159, align 8
   br label %common.ret
 }
 
@@ -62867,6 +62274,93 @@ merge5.thread32:                                  ; preds = %or.lhs.false
   br label %common.ret
 }
 
+; Function Attrs: nofree norecurse nosync nounwind memory(readwrite, inaccessiblemem: none)
+define internal fastcc void @"$Measuring.add_prompts"(ptr nocapture readonly %0) unnamed_addr #18 {
+entry:
+  %1 = getelementptr i8, ptr %0, i64 920
+  %2 = load i32, ptr %1, align 4
+  %3 = icmp sgt i32 %2, 0
+  br i1 %3, label %forbody.lr.ph, label %merge
+
+forbody.lr.ph:                                    ; preds = %entry
+  %4 = getelementptr i8, ptr %0, i64 408
+  %5 = getelementptr i8, ptr %0, i64 8
+  %wide.trip.count = zext nneg i32 %2 to i64
+  br label %forbody
+
+forbody:                                          ; preds = %forbody.lr.ph, %merge1
+  %indvars.iv = phi i64 [ 0, %forbody.lr.ph ], [ %indvars.iv.next, %merge1 ]
+  %6 = getelementptr %123, ptr %4, i64 %indvars.iv
+  %7 = load i32, ptr %6, align 4
+  %8 = getelementptr i8, ptr %6, i64 4
+  %9 = load i32, ptr %8, align 4
+  %10 = add i32 %9, %7
+  %11 = load ptr, ptr %5, align 8
+  %12 = getelementptr i8, ptr %11, i64 8
+  %13 = load i32, ptr %12, align 4
+  %14 = icmp sgt i32 %13, 0
+  %15 = getelementptr i8, ptr %11, i64 12
+  %16 = add i32 %13, -1
+  %17 = sext i32 %16 to i64
+  %18 = getelementptr i32, ptr %15, i64 %17
+  %19 = load i32, ptr %18, align 4
+  %20 = select i1 %14, i32 %19, i32 0
+  %21 = icmp sgt i32 %10, %20
+  br i1 %21, label %then, label %merge1
+
+then:                                             ; preds = %forbody
+  %22 = getelementptr i8, ptr %6, i64 8
+  %23 = load i64, ptr %22, align 8
+  %24 = sext i32 %9 to i64
+  %25 = add nsw i64 %24, 1
+  %26 = mul nsw i64 %25, %24
+  %27 = sdiv i64 %26, 2
+  %28 = getelementptr i8, ptr %11, i64 600
+  %.val = load double, ptr %28, align 8
+  %29 = sitofp i64 %27 to double
+  %30 = fmul double %.val, %29
+  %31 = fptosi double %30 to i64
+  %32 = sub i64 %23, %31
+  %33 = sext i32 %13 to i64
+  %34 = getelementptr i32, ptr %15, i64 %33
+  store i32 %10, ptr %34, align 4
+  %35 = getelementptr i8, ptr %11, i64 208
+  %36 = load i32, ptr %12, align 4
+  %37 = sext i32 %36 to i64
+  %38 = getelementptr i64, ptr %35, i64 %37
+  store i64 %32, ptr %38, align 8
+  %39 = icmp sgt i32 %16, -1
+  br i1 %39, label %and.lhs.true.i, label %"$CostTable.add.exit"
+
+then.i:                                           ; preds = %and.lhs.true.i
+  %40 = load i32, ptr %12, align 4
+  %41 = sext i32 %40 to i64
+  %42 = getelementptr i64, ptr %35, i64 %41
+  store i64 %45, ptr %42, align 8
+  br label %"$CostTable.add.exit"
+
+and.lhs.true.i:                                   ; preds = %then
+  %43 = zext nneg i32 %16 to i64
+  %44 = getelementptr i64, ptr %35, i64 %43
+  %45 = load i64, ptr %44, align 8
+  %46 = icmp sgt i64 %45, %32
+  br i1 %46, label %then.i, label %"$CostTable.add.exit"
+
+"$CostTable.add.exit":                            ; preds = %then, %then.i, %and.lhs.true.i
+  %47 = load i32, ptr %12, align 4
+  %48 = add i32 %47, 1
+  store i32 %48, ptr %12, align 4
+  br label %merge1
+
+merge1:                                           ; preds = %forbody, %"$CostTable.add.exit"
+  %indvars.iv.next = add nuw nsw i64 %indvars.iv, 1
+  %exitcond.not = icmp eq i64 %indvars.iv.next, %wide.trip.count
+  br i1 %exitcond.not, label %merge, label %forbody
+
+merge:                                            ; preds = %merge1, %entry
+  ret void
+}
+
 define internal fastcc noundef i32 @"$Engine.start_loop"(ptr %0, ptr %1) unnamed_addr {
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
@@ -62876,12 +62370,12 @@ entry:
   %raw.i71.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
-  %chosen.sroa.16.i.i = alloca [822 x i8], align 2
+  %chosen.sroa.16.i.i = alloca [614 x i8], align 2
   %raw.i.i.i = alloca [1024 x i8], align 1
   %attributes.i25.i = alloca %110, align 8
   %attributes.i.i = alloca %110, align 8
   %raw.i = alloca [1024 x i8], align 1
-  %chosen.sroa.9 = alloca [822 x i8], align 2
+  %chosen.sroa.9 = alloca [614 x i8], align 2
   %chosen.sroa.11 = alloca [31 x i8], align 1
   %2 = getelementptr i8, ptr %0, i64 5580
   %3 = load i32, ptr %2, align 4
@@ -62961,7 +62455,7 @@ entry:
   %67 = add nsw i64 %66, %60
   %68 = add nsw i64 %67, %59
   %69 = tail call ptr @calloc(i64 1, i64 %68)
-  %70 = getelementptr i8, ptr %0, i64 11872
+  %70 = getelementptr i8, ptr %0, i64 11248
   store ptr %69, ptr %70, align 8
   %71 = icmp eq ptr %69, null
   br i1 %71, label %then, label %merge
@@ -63010,19 +62504,19 @@ merge:                                            ; preds = %entry
   %88 = load i32, ptr %87, align 4
   %89 = icmp ne i32 %88, 0
   %90 = zext i1 %89 to i8
-  %91 = getelementptr i8, ptr %0, i64 11048
+  %91 = getelementptr i8, ptr %0, i64 10632
   %chosen.sroa.9.32.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.9, i64 6
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(816) %chosen.sroa.9.32.sroa_idx, ptr noundef nonnull align 8 dereferenceable(816) %91, i64 816, i1 false)
-  %chosen.sroa.11.852.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.11, i64 3
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(28) %chosen.sroa.11.852.sroa_idx, ptr noundef nonnull align 4 dereferenceable(28) %2, i64 28, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(608) %chosen.sroa.9.32.sroa_idx, ptr noundef nonnull align 8 dereferenceable(608) %91, i64 608, i1 false)
+  %chosen.sroa.11.644.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.11, i64 3
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(28) %chosen.sroa.11.644.sroa_idx, ptr noundef nonnull align 4 dereferenceable(28) %2, i64 28, i1 false)
   %92 = getelementptr i8, ptr %0, i64 5434
   %93 = load i8, ptr %92, align 1
   %94 = getelementptr i8, ptr %69, i64 %59
   %95 = getelementptr i8, ptr %0, i64 6456
   %96 = getelementptr i8, ptr %0, i64 4336
   %97 = getelementptr i8, ptr %0, i64 6128
-  %98 = getelementptr i8, ptr %0, i64 7368
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4560) %98, i8 0, i64 3648, i1 false)
+  %98 = getelementptr i8, ptr %0, i64 7160
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4144) %98, i8 0, i64 3440, i1 false)
   %99 = getelementptr i8, ptr %0, i64 6464
   store ptr %96, ptr %99, align 8
   %100 = getelementptr i8, ptr %0, i64 6472
@@ -63042,38 +62536,38 @@ merge:                                            ; preds = %entry
   %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6497
   store i8 %90, ptr %chosen.sroa.8.0..sroa_idx, align 1
   %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6498
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(822) %chosen.sroa.9.0..sroa_idx, ptr noundef nonnull align 2 dereferenceable(822) %chosen.sroa.9, i64 822, i1 false)
-  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 7320
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(614) %chosen.sroa.9.0..sroa_idx, ptr noundef nonnull align 2 dereferenceable(614) %chosen.sroa.9, i64 614, i1 false)
+  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 7112
   store i8 %93, ptr %chosen.sroa.10.0..sroa_idx, align 8
-  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 7321
+  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 7113
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(31) %chosen.sroa.11.0..sroa_idx, ptr noundef nonnull align 1 dereferenceable(31) %chosen.sroa.11, i64 31, i1 false)
-  %chosen.sroa.12.0..sroa_idx = getelementptr i8, ptr %0, i64 7352
+  %chosen.sroa.12.0..sroa_idx = getelementptr i8, ptr %0, i64 7144
   store ptr %69, ptr %chosen.sroa.12.0..sroa_idx, align 8
-  %chosen.sroa.13.0..sroa_idx = getelementptr i8, ptr %0, i64 7360
+  %chosen.sroa.13.0..sroa_idx = getelementptr i8, ptr %0, i64 7152
   store ptr %94, ptr %chosen.sroa.13.0..sroa_idx, align 8
   store ptr %97, ptr %95, align 8
-  %104 = getelementptr i8, ptr %0, i64 10592
+  %104 = getelementptr i8, ptr %0, i64 10176
   store i32 -1, ptr %104, align 4
-  %105 = getelementptr i8, ptr %0, i64 10600
+  %105 = getelementptr i8, ptr %0, i64 10184
   store i64 1, ptr %105, align 8
-  %106 = getelementptr i8, ptr %0, i64 9445
+  %106 = getelementptr i8, ptr %0, i64 9029
   store i8 1, ptr %106, align 1
-  %107 = getelementptr i8, ptr %0, i64 9192
+  %107 = getelementptr i8, ptr %0, i64 8776
   %108 = tail call i32 @pthread_mutex_init(ptr %107, ptr null)
-  %109 = getelementptr i8, ptr %0, i64 9232
+  %109 = getelementptr i8, ptr %0, i64 8816
   %110 = tail call i32 @pthread_cond_init(ptr %109, ptr null)
-  %111 = getelementptr i8, ptr %0, i64 9280
+  %111 = getelementptr i8, ptr %0, i64 8864
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %111, i8 0, i64 16, i1 false)
-  %112 = getelementptr i8, ptr %0, i64 9296
+  %112 = getelementptr i8, ptr %0, i64 8880
   %113 = tail call i32 @pthread_mutex_init(ptr %112, ptr null)
-  %114 = getelementptr i8, ptr %0, i64 9336
+  %114 = getelementptr i8, ptr %0, i64 8920
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i.i)
   %115 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i.i)
   %116 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i.i, i32 1)
   %117 = call i32 @pthread_cond_init(ptr %114, ptr nonnull %attributes.i.i)
   %118 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i.i)
-  %119 = getelementptr i8, ptr %0, i64 9384
+  %119 = getelementptr i8, ptr %0, i64 8968
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i25.i)
   %120 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i25.i)
   %121 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i25.i, i32 1)
@@ -63083,11 +62577,11 @@ merge:                                            ; preds = %entry
   %124 = load i32, ptr %chosen.sroa.4.0..sroa_idx, align 4
   %125 = load i32, ptr %chosen.sroa.6.0..sroa_idx, align 4
   %126 = add i32 %125, %124
-  %127 = getelementptr i8, ptr %0, i64 10544
+  %127 = getelementptr i8, ptr %0, i64 10128
   store i32 %126, ptr %127, align 4
   %128 = shl i32 %126, 1
-  %129 = getelementptr i8, ptr %0, i64 10984
-  %130 = getelementptr i8, ptr %0, i64 10992
+  %129 = getelementptr i8, ptr %0, i64 10568
+  %130 = getelementptr i8, ptr %0, i64 10576
   %131 = call dereferenceable_or_null(294912) ptr @calloc(i64 4096, i64 72)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %130, i8 0, i64 16, i1 false)
   store ptr %131, ptr %129, align 8
@@ -63107,14 +62601,14 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i, 
 "$EventRing.init.exit.i.i":                       ; preds = %condition.i.i.i.i
   %135 = shl i32 %126, 3
   %136 = call i32 @llvm.smax.i32(i32 %135, i32 65536)
-  %137 = getelementptr i8, ptr %0, i64 10552
+  %137 = getelementptr i8, ptr %0, i64 10136
   %138 = zext nneg i32 %136 to i64
-  %139 = getelementptr i8, ptr %0, i64 10560
+  %139 = getelementptr i8, ptr %0, i64 10144
   store i64 %power.0.i.i.i.i, ptr %139, align 8
   %140 = call i64 @llvm.smax.i64(i64 %power.0.i.i.i.i, i64 %138)
-  %141 = getelementptr i8, ptr %0, i64 10568
+  %141 = getelementptr i8, ptr %0, i64 10152
   store i64 %140, ptr %141, align 8
-  %142 = getelementptr i8, ptr %0, i64 10576
+  %142 = getelementptr i8, ptr %0, i64 10160
   %143 = mul i64 %power.0.i.i.i.i, 472
   %144 = call ptr @malloc(i64 %143)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %142, i8 0, i64 16, i1 false)
@@ -63124,8 +62618,8 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i, 
 
 and.lhs.true.i.i:                                 ; preds = %merge7.i42.i.i, %and.lhs.true1.i.i
   %.pre-phi59.i.i = phi i64 [ %.pre58.i.i, %merge7.i42.i.i ], [ %.pre-phi.i.i, %and.lhs.true1.i.i ]
-  %145 = getelementptr i8, ptr %0, i64 10520
-  %146 = getelementptr i8, ptr %0, i64 10536
+  %145 = getelementptr i8, ptr %0, i64 10104
+  %146 = getelementptr i8, ptr %0, i64 10120
   %147 = load i64, ptr %146, align 8
   %.not.i.i.i = icmp slt i64 %147, %.pre-phi59.i.i
   br i1 %.not.i.i.i, label %merge.i.i.i, label %and.rhs.i.i
@@ -63147,8 +62641,8 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
 
 and.lhs.true1.i.i:                                ; preds = %merge7.i49.i.i, %and.lhs.true2.i.i
   %.pre-phi.i.i = phi i64 [ %.pre57.i.i, %merge7.i49.i.i ], [ %162, %and.lhs.true2.i.i ]
-  %153 = getelementptr i8, ptr %0, i64 10496
-  %154 = getelementptr i8, ptr %0, i64 10512
+  %153 = getelementptr i8, ptr %0, i64 10080
+  %154 = getelementptr i8, ptr %0, i64 10096
   %155 = load i64, ptr %154, align 8
   %.not.i37.i.i = icmp slt i64 %155, %.pre-phi.i.i
   br i1 %.not.i37.i.i, label %merge.i39.i.i, label %and.lhs.true.i.i
@@ -63171,9 +62665,9 @@ merge7.i42.i.i:                                   ; preds = %merge.i39.i.i
   br label %and.lhs.true.i.i
 
 and.lhs.true2.i.i:                                ; preds = %merge
-  %161 = getelementptr i8, ptr %0, i64 10472
+  %161 = getelementptr i8, ptr %0, i64 10056
   %162 = sext i32 %126 to i64
-  %163 = getelementptr i8, ptr %0, i64 10488
+  %163 = getelementptr i8, ptr %0, i64 10072
   %164 = load i64, ptr %163, align 8
   %.not.i44.i.i = icmp slt i64 %164, %162
   br i1 %.not.i44.i.i, label %merge.i46.i.i, label %and.lhs.true1.i.i
@@ -63256,19 +62750,19 @@ then2.i.i30.i:                                    ; preds = %then11.i.i
   br label %common.ret
 
 merge.i:                                          ; preds = %merge.i.i
-  call void @llvm.lifetime.start.p0(i64 822, ptr nonnull %chosen.sroa.16.i.i)
-  %188 = getelementptr i8, ptr %0, i64 7324
-  %189 = getelementptr i8, ptr %0, i64 8840
-  %190 = getelementptr i8, ptr %0, i64 8884
+  call void @llvm.lifetime.start.p0(i64 614, ptr nonnull %chosen.sroa.16.i.i)
+  %188 = getelementptr i8, ptr %0, i64 7116
+  %189 = getelementptr i8, ptr %0, i64 8424
+  %190 = getelementptr i8, ptr %0, i64 8468
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %190, ptr noundef nonnull align 4 dereferenceable(28) %188, i64 28, i1 false)
-  %191 = getelementptr i8, ptr %0, i64 8912
+  %191 = getelementptr i8, ptr %0, i64 8496
   %192 = load ptr, ptr %chosen.sroa.12.0..sroa_idx, align 8
   call fastcc void @"$anon (./terra/scheduling/batch.t:115).524"(ptr %191, ptr %190, ptr %192)
-  %193 = getelementptr i8, ptr %0, i64 9128
+  %193 = getelementptr i8, ptr %0, i64 8712
   %194 = load ptr, ptr %chosen.sroa.13.0..sroa_idx, align 8
-  %195 = getelementptr i8, ptr %0, i64 9144
+  %195 = getelementptr i8, ptr %0, i64 8728
   store ptr %194, ptr %195, align 8
-  %196 = getelementptr i8, ptr %0, i64 8896
+  %196 = getelementptr i8, ptr %0, i64 8480
   %197 = load i32, ptr %196, align 4
   %198 = sext i32 %197 to i64
   %199 = shl nsw i64 %198, 2
@@ -63276,16 +62770,16 @@ merge.i:                                          ; preds = %merge.i.i
   %201 = sdiv i64 %200, 64
   %202 = shl nsw i64 %201, 6
   %203 = getelementptr i8, ptr %194, i64 %202
-  %204 = getelementptr i8, ptr %0, i64 9152
+  %204 = getelementptr i8, ptr %0, i64 8736
   store ptr %203, ptr %204, align 8
   %205 = shl nsw i64 %201, 7
   %206 = getelementptr i8, ptr %194, i64 %205
-  %207 = getelementptr i8, ptr %0, i64 9160
+  %207 = getelementptr i8, ptr %0, i64 8744
   store ptr %206, ptr %207, align 8
   %208 = mul nsw i64 %201, 3
   %209 = mul nsw i64 %201, 192
   %210 = getelementptr i8, ptr %194, i64 %209
-  %211 = getelementptr i8, ptr %0, i64 9168
+  %211 = getelementptr i8, ptr %0, i64 8752
   store ptr %210, ptr %211, align 8
   %212 = mul i32 %197, 20
   %213 = sext i32 %212 to i64
@@ -63295,20 +62789,20 @@ merge.i:                                          ; preds = %merge.i.i
   %217 = add nsw i64 %216, %208
   %218 = shl nsw i64 %217, 6
   %219 = getelementptr i8, ptr %194, i64 %218
-  %220 = getelementptr i8, ptr %0, i64 9176
+  %220 = getelementptr i8, ptr %0, i64 8760
   store ptr %219, ptr %220, align 8
   %221 = add nsw i64 %217, %216
   %222 = shl i64 %221, 6
   store ptr %194, ptr %193, align 8
-  %223 = getelementptr i8, ptr %0, i64 9136
+  %223 = getelementptr i8, ptr %0, i64 8720
   store i64 %222, ptr %223, align 8
-  %224 = getelementptr i8, ptr %0, i64 9184
+  %224 = getelementptr i8, ptr %0, i64 8768
   store ptr null, ptr %224, align 8
-  %225 = getelementptr i8, ptr %0, i64 8960
+  %225 = getelementptr i8, ptr %0, i64 8544
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %189, i8 0, i64 44, i1 false)
   %226 = load ptr, ptr %225, align 8
   store i32 0, ptr %226, align 4
-  %227 = getelementptr i8, ptr %0, i64 9088
+  %227 = getelementptr i8, ptr %0, i64 8672
   %228 = load ptr, ptr %227, align 8
   store i32 0, ptr %228, align 4
   %229 = load i32, ptr %chosen.sroa.5.0..sroa_idx, align 4
@@ -63317,29 +62811,29 @@ merge.i:                                          ; preds = %merge.i.i
   %232 = load i8, ptr %chosen.sroa.8.0..sroa_idx, align 1
   %233 = getelementptr i8, ptr %0, i64 6504
   %chosen.sroa.16.32.sroa_idx.i.i = getelementptr inbounds i8, ptr %chosen.sroa.16.i.i, i64 6
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(816) %chosen.sroa.16.32.sroa_idx.i.i, ptr noundef nonnull align 8 dereferenceable(816) %233, i64 816, i1 false)
-  %234 = getelementptr i8, ptr %0, i64 7368
-  %235 = getelementptr i8, ptr %0, i64 8216
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1472) %235, i8 0, i64 624, i1 false)
-  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7380
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(608) %chosen.sroa.16.32.sroa_idx.i.i, ptr noundef nonnull align 8 dereferenceable(608) %233, i64 608, i1 false)
+  %234 = getelementptr i8, ptr %0, i64 7160
+  %235 = getelementptr i8, ptr %0, i64 7800
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1264) %235, i8 0, i64 624, i1 false)
+  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7172
   %236 = load <4 x i32>, ptr %100, align 4
   store <4 x i32> %236, ptr %234, align 8
-  %chosen.sroa.10.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7384
+  %chosen.sroa.10.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7176
   store i32 %229, ptr %chosen.sroa.10.0..sroa_idx.i.i, align 8
-  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7388
+  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7180
   store i32 %230, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
-  %chosen.sroa.13.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7392
+  %chosen.sroa.13.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7184
   store i8 %231, ptr %chosen.sroa.13.0..sroa_idx.i.i, align 8
-  %chosen.sroa.14.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7393
+  %chosen.sroa.14.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7185
   store i8 %232, ptr %chosen.sroa.14.0..sroa_idx.i.i, align 1
-  %chosen.sroa.16.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7394
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(822) %chosen.sroa.16.0..sroa_idx.i.i, ptr noundef nonnull align 2 dereferenceable(822) %chosen.sroa.16.i.i, i64 822, i1 false)
-  %237 = getelementptr i8, ptr %0, i64 8432
+  %chosen.sroa.16.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7186
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(614) %chosen.sroa.16.0..sroa_idx.i.i, ptr noundef nonnull align 2 dereferenceable(614) %chosen.sroa.16.i.i, i64 614, i1 false)
+  %237 = getelementptr i8, ptr %0, i64 8016
   store ptr %189, ptr %237, align 8
-  %238 = getelementptr i8, ptr %0, i64 8752
+  %238 = getelementptr i8, ptr %0, i64 8336
   %239 = extractelement <4 x i32> %236, i64 3
   store i32 %239, ptr %238, align 4
-  %240 = getelementptr i8, ptr %0, i64 8888
+  %240 = getelementptr i8, ptr %0, i64 8472
   %241 = load i32, ptr %240, align 4
   %242 = icmp sgt i32 %239, %241
   br i1 %242, label %then.i.i.i, label %merge.i.i26.i
@@ -63405,9 +62899,9 @@ then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i28.i
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i26.i
   store i32 %249, ptr %235, align 4
-  %259 = getelementptr i8, ptr %0, i64 8220
+  %259 = getelementptr i8, ptr %0, i64 7804
   store i32 %249, ptr %259, align 4
-  %260 = getelementptr i8, ptr %0, i64 8224
+  %260 = getelementptr i8, ptr %0, i64 7808
   store i32 %251, ptr %260, align 4
   %261 = shl nuw i32 %249, 1
   %invariant.smin.i.i.i.i.i = call i32 @llvm.smin.i32(i32 %261, i32 536870912)
@@ -63420,43 +62914,43 @@ condition.i.i.i.i.i:                              ; preds = %condition.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i, label %condition.i.i.i.i.i, label %"$bucket_count.exit.i.i.i.i"
 
 "$bucket_count.exit.i.i.i.i":                     ; preds = %condition.i.i.i.i.i
-  %263 = getelementptr i8, ptr %0, i64 8240
+  %263 = getelementptr i8, ptr %0, i64 7824
   store i32 %count.0.i.i.i.i.i, ptr %263, align 4
-  %264 = getelementptr i8, ptr %0, i64 8256
+  %264 = getelementptr i8, ptr %0, i64 7840
   store i64 -1, ptr %264, align 8
-  %265 = getelementptr i8, ptr %0, i64 8244
+  %265 = getelementptr i8, ptr %0, i64 7828
   store i32 -1, ptr %265, align 4
-  %266 = getelementptr i8, ptr %0, i64 8248
+  %266 = getelementptr i8, ptr %0, i64 7832
   store i32 -1, ptr %266, align 4
   %267 = call i32 @llvm.umax.i32(i32 %249, i32 1)
   %268 = zext nneg i32 %267 to i64
   %269 = call ptr @calloc(i64 %268, i64 40)
-  %270 = getelementptr i8, ptr %0, i64 8280
+  %270 = getelementptr i8, ptr %0, i64 7864
   store ptr %269, ptr %270, align 8
   %271 = zext nneg i32 %249 to i64
   %272 = zext nneg i32 %251 to i64
   %273 = mul nuw nsw i64 %272, %271
   %274 = call i64 @llvm.umax.i64(i64 %273, i64 1)
   %275 = call noalias noundef ptr @calloc(i64 %274, i64 4)
-  %276 = getelementptr i8, ptr %0, i64 8288
+  %276 = getelementptr i8, ptr %0, i64 7872
   store ptr %275, ptr %276, align 8
   %277 = call i64 @llvm.umax.i64(i64 %271, i64 1)
   %278 = call noalias noundef ptr @calloc(i64 %277, i64 4)
-  %279 = getelementptr i8, ptr %0, i64 8296
+  %279 = getelementptr i8, ptr %0, i64 7880
   store ptr %278, ptr %279, align 8
   %280 = call i32 @llvm.smax.i32(i32 %count.0.i.i.i.i.i, i32 1)
   %281 = zext nneg i32 %280 to i64
   %282 = call noalias noundef ptr @calloc(i64 %281, i64 4)
-  %283 = getelementptr i8, ptr %0, i64 8304
+  %283 = getelementptr i8, ptr %0, i64 7888
   store ptr %282, ptr %283, align 8
   %284 = call noalias noundef ptr @calloc(i64 %277, i64 4)
-  %285 = getelementptr i8, ptr %0, i64 8312
+  %285 = getelementptr i8, ptr %0, i64 7896
   store ptr %284, ptr %285, align 8
   %286 = call noalias noundef ptr @calloc(i64 %277, i64 4)
-  %287 = getelementptr i8, ptr %0, i64 8320
+  %287 = getelementptr i8, ptr %0, i64 7904
   store ptr %286, ptr %287, align 8
   %288 = call noalias noundef ptr @calloc(i64 %277, i64 4)
-  %289 = getelementptr i8, ptr %0, i64 8328
+  %289 = getelementptr i8, ptr %0, i64 7912
   store ptr %288, ptr %289, align 8
   %290 = icmp eq ptr %269, null
   br i1 %290, label %then5.i.i.i.i, label %or.lhs.false12.i.i.i.i
@@ -63557,7 +63051,7 @@ merge18.loopexit.i.i.i.i:                         ; preds = %forbody.i.i.i.i
 
 merge18.i.i.i.i:                                  ; preds = %merge18.loopexit.i.i.i.i, %forcond.preheader.i.i.i.i
   %320 = phi i32 [ %.pre.i.i.i.i, %merge18.loopexit.i.i.i.i ], [ %249, %forcond.preheader.i.i.i.i ]
-  %321 = getelementptr i8, ptr %0, i64 8228
+  %321 = getelementptr i8, ptr %0, i64 7812
   store i32 0, ptr %321, align 4
   %322 = icmp sgt i32 %320, 0
   br i1 %322, label %forbody.i.i.i.i.i.preheader, label %merge4.i.i.i
@@ -63674,31 +63168,31 @@ merge4.i.i.i:                                     ; preds = %merge4.i.i.i.loopex
   br i1 %376, label %then9.i.i.i, label %merge8.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge4.i.i.i
-  %377 = getelementptr i8, ptr %0, i64 8336
+  %377 = getelementptr i8, ptr %0, i64 7920
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(96) %377, i8 0, i64 96, i1 false)
-  %378 = getelementptr i8, ptr %0, i64 8392
+  %378 = getelementptr i8, ptr %0, i64 7976
   %379 = call i32 @pthread_mutex_init(ptr %378, ptr null)
   %380 = shl nuw nsw i64 %271, 1
   %381 = add nuw nsw i64 %380, 2
   store i64 %381, ptr %377, align 8
-  %382 = getelementptr i8, ptr %0, i64 8360
+  %382 = getelementptr i8, ptr %0, i64 7944
   store i32 %251, ptr %382, align 4
   %383 = mul nuw nsw i64 %381, 24
   %384 = call ptr @malloc(i64 %383)
-  %385 = getelementptr i8, ptr %0, i64 8368
+  %385 = getelementptr i8, ptr %0, i64 7952
   store ptr %384, ptr %385, align 8
   %386 = shl nuw nsw i64 %272, 2
   %387 = mul i64 %386, %381
   %388 = call ptr @malloc(i64 %387)
-  %389 = getelementptr i8, ptr %0, i64 8376
+  %389 = getelementptr i8, ptr %0, i64 7960
   store ptr %388, ptr %389, align 8
   %390 = shl nuw nsw i64 %271, 2
   %391 = or disjoint i64 %390, 1
   %392 = call ptr @malloc(i64 %391)
-  %393 = getelementptr i8, ptr %0, i64 8384
+  %393 = getelementptr i8, ptr %0, i64 7968
   store ptr %392, ptr %393, align 8
   %394 = call i32 @eventfd(i32 0, i32 526336)
-  %395 = getelementptr i8, ptr %0, i64 8364
+  %395 = getelementptr i8, ptr %0, i64 7948
   store i32 %394, ptr %395, align 4
   %396 = load ptr, ptr %385, align 8
   %397 = icmp eq ptr %396, null
@@ -63777,9 +63271,9 @@ merge8.i.i.i:                                     ; preds = %else.i.i.i.i, %merg
   br i1 %419, label %forbody.lr.ph.i.i.i.i, label %merge.i66.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i.i
-  %420 = getelementptr i8, ptr %0, i64 8632
-  %421 = getelementptr i8, ptr %0, i64 8640
-  %422 = getelementptr i8, ptr %0, i64 8648
+  %420 = getelementptr i8, ptr %0, i64 8216
+  %421 = getelementptr i8, ptr %0, i64 8224
+  %422 = getelementptr i8, ptr %0, i64 8232
   %.pre.i69.i.i.i = load i64, ptr %421, align 8
   br label %forbody.i70.i.i.i
 
@@ -63823,10 +63317,10 @@ merge1.i.i.i.i:                                   ; preds = %merge7.i.i.i.i.i.i,
   br i1 %exitcond.not.i71.i.i.i, label %merge.i66.i.i.i, label %forbody.i70.i.i.i
 
 merge.i66.i.i.i:                                  ; preds = %merge1.i.i.i.i, %merge8.i.i.i
-  %439 = getelementptr i8, ptr %0, i64 8440
+  %439 = getelementptr i8, ptr %0, i64 8024
   %440 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
   %441 = sext i32 %440 to i64
-  %442 = getelementptr i8, ptr %0, i64 8456
+  %442 = getelementptr i8, ptr %0, i64 8040
   %443 = load i64, ptr %442, align 8
   %.not.i.i.i.i.i = icmp slt i64 %443, %441
   br i1 %.not.i.i.i.i.i, label %merge.i33.i.i.i.i, label %and.lhs.true8.i.i.i.i
@@ -63847,21 +63341,21 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i33.i.i.i.i
   br label %and.lhs.true8.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i.i
-  %449 = getelementptr i8, ptr %0, i64 8656
+  %449 = getelementptr i8, ptr %0, i64 8240
   %450 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %451 = sext i32 %450 to i64
   %452 = call fastcc zeroext i1 @"$Vector.reserve.713"(ptr %449, i64 %451)
   br i1 %452, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
-  %453 = getelementptr i8, ptr %0, i64 8608
+  %453 = getelementptr i8, ptr %0, i64 8192
   %454 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %455 = sext i32 %454 to i64
   %456 = call fastcc zeroext i1 @"$Vector.reserve.705"(ptr %453, i64 %455)
   br i1 %456, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
-  %457 = getelementptr i8, ptr %0, i64 8584
+  %457 = getelementptr i8, ptr %0, i64 8168
   %458 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %459 = sext i32 %458 to i64
   %460 = call fastcc zeroext i1 @"$Vector.reserve.705"(ptr %457, i64 %459)
@@ -63869,9 +63363,9 @@ and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %an
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i39.i.i.i.i, %and.lhs.true5.i.i.i.i
   %461 = phi i32 [ %.pre70.i.i.i.i, %merge7.i39.i.i.i.i ], [ %471, %and.lhs.true5.i.i.i.i ]
-  %462 = getelementptr i8, ptr %0, i64 8560
+  %462 = getelementptr i8, ptr %0, i64 8144
   %463 = sext i32 %461 to i64
-  %464 = getelementptr i8, ptr %0, i64 8576
+  %464 = getelementptr i8, ptr %0, i64 8160
   %465 = load i64, ptr %464, align 8
   %.not.i77.i.i.i = icmp slt i64 %465, %463
   br i1 %.not.i77.i.i.i, label %merge.i79.i.i.i, label %and.lhs.true3.i.i.i.i
@@ -63893,10 +63387,10 @@ merge7.i.i.i.i:                                   ; preds = %merge.i79.i.i.i
 
 and.lhs.true5.i.i.i.i:                            ; preds = %merge7.i45.i.i.i.i, %and.lhs.true6.i.i.i.i
   %471 = phi i32 [ %.pre69.i.i.i.i, %merge7.i45.i.i.i.i ], [ %483, %and.lhs.true6.i.i.i.i ]
-  %472 = getelementptr i8, ptr %0, i64 8536
+  %472 = getelementptr i8, ptr %0, i64 8120
   %473 = shl i32 %471, 2
   %474 = sext i32 %473 to i64
-  %475 = getelementptr i8, ptr %0, i64 8552
+  %475 = getelementptr i8, ptr %0, i64 8136
   %476 = load i64, ptr %475, align 8
   %.not.i34.i.i.i.i = icmp slt i64 %476, %474
   br i1 %.not.i34.i.i.i.i, label %merge.i36.i.i.i.i, label %and.lhs.true4.i.i.i.i
@@ -63918,10 +63412,10 @@ merge7.i39.i.i.i.i:                               ; preds = %merge.i36.i.i.i.i
   br label %and.lhs.true4.i.i.i.i
 
 and.lhs.true6.i.i.i.i:                            ; preds = %merge7.i52.i.i.i.i, %and.lhs.true7.i.i.i.i
-  %482 = getelementptr i8, ptr %0, i64 8512
+  %482 = getelementptr i8, ptr %0, i64 8096
   %483 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
   %484 = sext i32 %483 to i64
-  %485 = getelementptr i8, ptr %0, i64 8528
+  %485 = getelementptr i8, ptr %0, i64 8112
   %486 = load i64, ptr %485, align 8
   %.not.i40.i.i.i.i = icmp slt i64 %486, %484
   br i1 %.not.i40.i.i.i.i, label %merge.i42.i.i.i.i, label %and.lhs.true5.i.i.i.i
@@ -63944,8 +63438,8 @@ merge7.i45.i.i.i.i:                               ; preds = %merge.i42.i.i.i.i
 
 and.lhs.true7.i.i.i.i:                            ; preds = %merge7.i59.i.i.i.i, %and.lhs.true8.i.i.i.i
   %.pre-phi.i.i.i.i = phi i64 [ %.pre71.i.i.i.i, %merge7.i59.i.i.i.i ], [ %502, %and.lhs.true8.i.i.i.i ]
-  %492 = getelementptr i8, ptr %0, i64 8488
-  %493 = getelementptr i8, ptr %0, i64 8504
+  %492 = getelementptr i8, ptr %0, i64 8072
+  %493 = getelementptr i8, ptr %0, i64 8088
   %494 = load i64, ptr %493, align 8
   %.not.i47.i.i.i.i = icmp slt i64 %494, %.pre-phi.i.i.i.i
   br i1 %.not.i47.i.i.i.i, label %merge.i49.i.i.i.i, label %and.lhs.true6.i.i.i.i
@@ -63966,10 +63460,10 @@ merge7.i52.i.i.i.i:                               ; preds = %merge.i49.i.i.i.i
   br label %and.lhs.true6.i.i.i.i
 
 and.lhs.true8.i.i.i.i:                            ; preds = %merge7.i.i.i.i.i, %merge.i66.i.i.i
-  %500 = getelementptr i8, ptr %0, i64 8464
+  %500 = getelementptr i8, ptr %0, i64 8048
   %501 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %502 = sext i32 %501 to i64
-  %503 = getelementptr i8, ptr %0, i64 8480
+  %503 = getelementptr i8, ptr %0, i64 8064
   %504 = load i64, ptr %503, align 8
   %.not.i54.i.i.i.i = icmp slt i64 %504, %502
   br i1 %.not.i54.i.i.i.i, label %merge.i56.i.i.i.i, label %and.lhs.true7.i.i.i.i
@@ -63992,7 +63486,7 @@ merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
   br label %and.lhs.true7.i.i.i.i
 
 "$Scheduler.reserve_lists.exit.i.i.i":            ; preds = %and.lhs.true.i.i.i.i
-  %510 = getelementptr i8, ptr %0, i64 8680
+  %510 = getelementptr i8, ptr %0, i64 8264
   %511 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %512 = sext i32 %511 to i64
   %513 = call fastcc zeroext i1 @"$Vector.reserve.713"(ptr %510, i64 %512)
@@ -64025,44 +63519,44 @@ then2.i.i75.i.i.i:                                ; preds = %then21.i.i.i
 
 "$Loop.init_scheduler.exit.thread.i":             ; preds = %"$printable.clean.exit76.i.i.i", %then17.i.i.i, %"$printable.clean.exit39.i.i.i.i", %then5.i60.i.i.i, %"$printable.clean.exit.i64.i.i.i", %then.i62.i.i.i, %"$printable.clean.exit74.i.i.i.i", %then5.i.i.i.i, %"$printable.clean.exit.i.i.i.i", %then.i.i.i.i, %"$printable.clean.exit.i.i.i", %then.i.i.i
   %common.ret.op.i.i.ph.i = phi i32 [ 3, %then.i62.i.i.i ], [ 3, %"$printable.clean.exit.i64.i.i.i" ], [ 6, %then5.i60.i.i.i ], [ 6, %"$printable.clean.exit39.i.i.i.i" ], [ 1, %then.i.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i.i" ], [ 3, %then5.i.i.i.i ], [ 3, %"$printable.clean.exit74.i.i.i.i" ], [ 3, %"$printable.clean.exit76.i.i.i" ], [ 3, %then17.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ 1, %then.i.i.i ]
-  call void @llvm.lifetime.end.p0(i64 822, ptr nonnull %chosen.sroa.16.i.i)
+  call void @llvm.lifetime.end.p0(i64 614, ptr nonnull %chosen.sroa.16.i.i)
   br label %common.ret
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
-  call void @llvm.lifetime.end.p0(i64 822, ptr nonnull %chosen.sroa.16.i.i)
-  %520 = getelementptr i8, ptr %0, i64 10624
-  %521 = getelementptr i8, ptr %0, i64 8776
+  call void @llvm.lifetime.end.p0(i64 614, ptr nonnull %chosen.sroa.16.i.i)
+  %520 = getelementptr i8, ptr %0, i64 10208
+  %521 = getelementptr i8, ptr %0, i64 8360
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %520, ptr noundef nonnull align 8 dereferenceable(64) %521, i64 64, i1 false)
   %522 = load i32, ptr %259, align 4
-  %523 = getelementptr i8, ptr %0, i64 10688
+  %523 = getelementptr i8, ptr %0, i64 10272
   store i32 %522, ptr %523, align 4
-  %524 = getelementptr i8, ptr %0, i64 10692
+  %524 = getelementptr i8, ptr %0, i64 10276
   %525 = load <2 x i32>, ptr %321, align 4
   store <2 x i32> %525, ptr %524, align 4
-  %526 = getelementptr i8, ptr %0, i64 8236
+  %526 = getelementptr i8, ptr %0, i64 7820
   %527 = load i32, ptr %526, align 4
-  %528 = getelementptr i8, ptr %0, i64 10700
+  %528 = getelementptr i8, ptr %0, i64 10284
   store i32 %527, ptr %528, align 4
-  %529 = getelementptr i8, ptr %0, i64 8272
+  %529 = getelementptr i8, ptr %0, i64 7856
   %530 = load i64, ptr %529, align 8
-  %531 = getelementptr i8, ptr %0, i64 10704
+  %531 = getelementptr i8, ptr %0, i64 10288
   store i64 %530, ptr %531, align 8
-  %532 = getelementptr i8, ptr %0, i64 8448
+  %532 = getelementptr i8, ptr %0, i64 8032
   %533 = load i64, ptr %532, align 8
   %534 = trunc i64 %533 to i32
-  %535 = getelementptr i8, ptr %0, i64 10712
+  %535 = getelementptr i8, ptr %0, i64 10296
   store i32 %534, ptr %535, align 4
-  %536 = getelementptr i8, ptr %0, i64 8472
+  %536 = getelementptr i8, ptr %0, i64 8056
   %537 = load i64, ptr %536, align 8
   %538 = trunc i64 %537 to i32
-  %539 = getelementptr i8, ptr %0, i64 10716
+  %539 = getelementptr i8, ptr %0, i64 10300
   store i32 %538, ptr %539, align 4
-  %540 = getelementptr i8, ptr %0, i64 8760
+  %540 = getelementptr i8, ptr %0, i64 8344
   %541 = load i32, ptr %540, align 4
-  %542 = getelementptr i8, ptr %0, i64 10720
+  %542 = getelementptr i8, ptr %0, i64 10304
   store i32 %541, ptr %542, align 4
-  %543 = getelementptr i8, ptr %0, i64 10760
-  %544 = getelementptr i8, ptr %0, i64 10728
+  %543 = getelementptr i8, ptr %0, i64 10344
+  %544 = getelementptr i8, ptr %0, i64 10312
   %545 = load <4 x i64>, ptr %543, align 8
   store <4 x i64> %545, ptr %544, align 8
   br label %common.ret
@@ -64253,19 +63747,19 @@ merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %48 = icmp eq ptr %6, null
   %spec.select.i = select i1 %48, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %49 = getelementptr i8, ptr %35, i64 9192
+  %49 = getelementptr i8, ptr %35, i64 8776
   %50 = tail call i32 @pthread_mutex_lock(ptr %49)
-  %51 = getelementptr i8, ptr %35, i64 9280
+  %51 = getelementptr i8, ptr %35, i64 8864
   %52 = load i64, ptr %51, align 8
   %53 = add i64 %52, 1
   store i64 %53, ptr %51, align 8
-  %54 = getelementptr i8, ptr %35, i64 9288
+  %54 = getelementptr i8, ptr %35, i64 8872
   %55 = load i64, ptr %54, align 8
   %.not8.i.i.i = icmp eq i64 %55, %52
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %56 = getelementptr i8, ptr %35, i64 9232
+  %56 = getelementptr i8, ptr %35, i64 8816
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -64278,15 +63772,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   %59 = tail call i32 @pthread_mutex_unlock(ptr nonnull %49)
   tail call fastcc void @"$Loop.land"(ptr nonnull %46)
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i.i)
-  %60 = getelementptr i8, ptr %35, i64 9296
+  %60 = getelementptr i8, ptr %35, i64 8880
   %61 = tail call i32 @pthread_mutex_lock(ptr %60)
-  %62 = getelementptr i8, ptr %35, i64 9445
+  %62 = getelementptr i8, ptr %35, i64 9029
   %63 = load i8, ptr %62, align 1
   %64 = trunc i8 %63 to i1
   br i1 %64, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %65 = getelementptr i8, ptr %35, i64 9446
+  %65 = getelementptr i8, ptr %35, i64 9030
   %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.23", ptr %65)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %67 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -64316,11 +63810,11 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   %77 = load i32, ptr %76, align 4, !noalias !141
   %78 = getelementptr i8, ptr %35, i64 6480
   %79 = load i32, ptr %78, align 4, !noalias !141
-  %80 = getelementptr i8, ptr %35, i64 7340
+  %80 = getelementptr i8, ptr %35, i64 7132
   %81 = load i32, ptr %80, align 4, !noalias !141
   %82 = getelementptr i8, ptr %35, i64 6476
   %83 = load i32, ptr %82, align 4, !noalias !141
-  %84 = getelementptr i8, ptr %35, i64 10688
+  %84 = getelementptr i8, ptr %35, i64 10272
   %85 = load i32, ptr %84, align 4, !noalias !141
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
@@ -64336,7 +63830,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not43.i.i, label %merge2.i.i, label %"$Loop.prefill.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %87 = getelementptr i8, ptr %35, i64 7372
+  %87 = getelementptr i8, ptr %35, i64 7164
   %.val.i.i = load i32, ptr %87, align 4
   %88 = add i32 %2, -1
   %89 = add i32 %88, %.val.i.i
@@ -64366,7 +63860,7 @@ then2.i.i.i.i.i:                                  ; preds = %then.i.i.i55
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %98 = getelementptr i8, ptr %35, i64 8640
+  %98 = getelementptr i8, ptr %35, i64 8224
   %99 = load i64, ptr %98, align 8
   %100 = icmp eq i64 %99, 0
   br i1 %100, label %then.i49.i.i, label %merge.i.i.i54
@@ -64395,7 +63889,7 @@ then2.i.i.i53.i.i:                                ; preds = %then.i49.i.i
   br label %"$Loop.prefill.exit"
 
 merge.i.i.i54:                                    ; preds = %merge7.i.i
-  %calloc.i.i.i.i = call dereferenceable_or_null(400) ptr @calloc(i64 1, i64 400)
+  %calloc.i.i.i.i = call dereferenceable_or_null(392) ptr @calloc(i64 1, i64 392)
   %cond45.i.i.i = icmp eq ptr %calloc.i.i.i.i, null
   br i1 %cond45.i.i.i, label %merge7.i.i.i, label %then.i.i.i.i
 
@@ -64437,7 +63931,7 @@ then2.i.i43.i.i.i:                                ; preds = %merge7.i.i.i
   br label %"$Loop.prefill.exit"
 
 merge12.i.i:                                      ; preds = %then.i.i.i.i
-  %121 = getelementptr i8, ptr %calloc.i.i.i.i, i64 392
+  %121 = getelementptr i8, ptr %calloc.i.i.i.i, i64 384
   store ptr %46, ptr %121, align 8
   %122 = getelementptr i8, ptr %calloc.i.i.i.i, i64 12
   store i32 1, ptr %122, align 4
@@ -64450,7 +63944,7 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   store i64 %125, ptr %127, align 8
   %128 = getelementptr i8, ptr %calloc.i.i.i.i, i64 40
   store i32 %2, ptr %128, align 4
-  %129 = getelementptr i8, ptr %35, i64 8632
+  %129 = getelementptr i8, ptr %35, i64 8216
   %130 = load i64, ptr %98, align 8
   %131 = add i64 %130, -1
   store i64 %131, ptr %98, align 8
@@ -64458,9 +63952,9 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   %133 = getelementptr i32, ptr %132, i64 %131
   %134 = load i32, ptr %133, align 4
   store i32 %134, ptr %109, align 4
-  %135 = getelementptr i8, ptr %35, i64 8488
+  %135 = getelementptr i8, ptr %35, i64 8072
   %136 = load ptr, ptr %135, align 8
-  %137 = getelementptr i8, ptr %35, i64 8496
+  %137 = getelementptr i8, ptr %35, i64 8080
   %138 = load i64, ptr %137, align 8
   %139 = getelementptr ptr, ptr %136, i64 %138
   store ptr %calloc.i.i.i.i, ptr %139, align 8
@@ -64481,16 +63975,16 @@ then18.i.i:                                       ; preds = %merge12.i.i
   call void @llvm.lifetime.end.p0(i64 20, ptr nonnull %limits.i.i)
   call fastcc void @"$Loop.publish"(ptr nonnull %46)
   %143 = call i32 @pthread_mutex_lock(ptr %60)
-  %144 = getelementptr i8, ptr %35, i64 9443
+  %144 = getelementptr i8, ptr %35, i64 9027
   store i8 1, ptr %144, align 1
-  %145 = getelementptr i8, ptr %35, i64 9336
+  %145 = getelementptr i8, ptr %35, i64 8920
   %146 = call i32 @pthread_cond_signal(ptr %145)
   %147 = call i32 @pthread_mutex_unlock(ptr %60)
   %148 = call i32 @pthread_mutex_lock(ptr %49)
   %149 = load i64, ptr %54, align 8
   %150 = add i64 %149, 1
   store i64 %150, ptr %54, align 8
-  %151 = getelementptr i8, ptr %35, i64 9232
+  %151 = getelementptr i8, ptr %35, i64 8816
   %152 = call i32 @pthread_cond_broadcast(ptr %151)
   %153 = call i32 @pthread_mutex_unlock(ptr %49)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -64552,39 +64046,39 @@ condition.preheader:                              ; preds = %entry
   br i1 %15, label %whilebody.lr.ph, label %common.ret
 
 whilebody.lr.ph:                                  ; preds = %condition.preheader
-  %16 = getelementptr i8, ptr %0, i64 2428
+  %16 = getelementptr i8, ptr %0, i64 2012
   %17 = getelementptr i8, ptr %0, i64 32
-  %18 = getelementptr i8, ptr %0, i64 2440
-  %19 = getelementptr i8, ptr %0, i64 2384
-  %20 = getelementptr i8, ptr %0, i64 2728
-  %21 = getelementptr i8, ptr %0, i64 2504
-  %22 = getelementptr i8, ptr %0, i64 2632
+  %18 = getelementptr i8, ptr %0, i64 2024
+  %19 = getelementptr i8, ptr %0, i64 1968
+  %20 = getelementptr i8, ptr %0, i64 2312
+  %21 = getelementptr i8, ptr %0, i64 2088
+  %22 = getelementptr i8, ptr %0, i64 2216
   %23 = getelementptr i8, ptr %1, i64 72
   %24 = getelementptr i8, ptr %1, i64 16
   %25 = getelementptr i8, ptr %0, i64 20
-  %26 = getelementptr i8, ptr %0, i64 2436
-  %27 = getelementptr i8, ptr %0, i64 2664
-  %28 = getelementptr i8, ptr %0, i64 2472
-  %29 = getelementptr i8, ptr %0, i64 2480
-  %30 = getelementptr i8, ptr %0, i64 2488
-  %31 = getelementptr i8, ptr %0, i64 2512
-  %32 = getelementptr i8, ptr %0, i64 2392
-  %33 = getelementptr i8, ptr %0, i64 2520
+  %26 = getelementptr i8, ptr %0, i64 2020
+  %27 = getelementptr i8, ptr %0, i64 2248
+  %28 = getelementptr i8, ptr %0, i64 2056
+  %29 = getelementptr i8, ptr %0, i64 2064
+  %30 = getelementptr i8, ptr %0, i64 2072
+  %31 = getelementptr i8, ptr %0, i64 2096
+  %32 = getelementptr i8, ptr %0, i64 1976
+  %33 = getelementptr i8, ptr %0, i64 2104
   %.not.i = icmp ne ptr %3, null
   %brmerge.not.i = and i1 %.not.i, %2
-  %34 = getelementptr i8, ptr %0, i64 2400
-  %35 = getelementptr i8, ptr %0, i64 2528
-  %36 = getelementptr i8, ptr %0, i64 2452
-  %37 = getelementptr i8, ptr %0, i64 2296
-  %38 = getelementptr i8, ptr %0, i64 2300
-  %39 = getelementptr i8, ptr %0, i64 1976
-  %40 = getelementptr i8, ptr %0, i64 2672
-  %41 = getelementptr i8, ptr %0, i64 2320
-  %42 = getelementptr i8, ptr %0, i64 924
-  %43 = getelementptr i8, ptr %0, i64 2336
-  %44 = getelementptr i8, ptr %0, i64 2388
-  %45 = getelementptr i8, ptr %0, i64 2328
-  %46 = getelementptr i8, ptr %1, i64 387
+  %34 = getelementptr i8, ptr %0, i64 1984
+  %35 = getelementptr i8, ptr %0, i64 2112
+  %36 = getelementptr i8, ptr %0, i64 2036
+  %37 = getelementptr i8, ptr %0, i64 1880
+  %38 = getelementptr i8, ptr %0, i64 1884
+  %39 = getelementptr i8, ptr %0, i64 1560
+  %40 = getelementptr i8, ptr %0, i64 2256
+  %41 = getelementptr i8, ptr %0, i64 1904
+  %42 = getelementptr i8, ptr %0, i64 716
+  %43 = getelementptr i8, ptr %0, i64 1920
+  %44 = getelementptr i8, ptr %0, i64 1972
+  %45 = getelementptr i8, ptr %0, i64 1912
+  %46 = getelementptr i8, ptr %1, i64 379
   br label %whilebody
 
 common.ret:                                       ; preds = %"$Loop.prefill_one_chunk.exit", %condition.preheader, %"$printable.clean.exit.i.i", %"$first_not_finite.exit.i.i", %"$Loop.run_step.exit.i", %entry
@@ -64819,7 +64313,7 @@ then.i.i:                                         ; preds = %"$RankGroup.step.ex
   br i1 %.not23.i.i, label %"$Loop.run_step.exit.i", label %then2.i46.i
 
 then2.i46.i:                                      ; preds = %then.i.i
-  %156 = getelementptr i8, ptr %0, i64 2990
+  %156 = getelementptr i8, ptr %0, i64 2574
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %156, ptr noundef nonnull align 1 dereferenceable(1024) %4, i64 1024, i1 false)
   br label %"$Loop.run_step.exit.i"
 
@@ -65133,19 +64627,19 @@ merge9:                                           ; preds = %"$find_state.exit.i
   %82 = icmp eq ptr %6, null
   %spec.select.i = select i1 %82, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %83 = getelementptr i8, ptr %28, i64 9192
+  %83 = getelementptr i8, ptr %28, i64 8776
   %84 = tail call i32 @pthread_mutex_lock(ptr %83)
-  %85 = getelementptr i8, ptr %28, i64 9280
+  %85 = getelementptr i8, ptr %28, i64 8864
   %86 = load i64, ptr %85, align 8
   %87 = add i64 %86, 1
   store i64 %87, ptr %85, align 8
-  %88 = getelementptr i8, ptr %28, i64 9288
+  %88 = getelementptr i8, ptr %28, i64 8872
   %89 = load i64, ptr %88, align 8
   %.not8.i.i.i = icmp eq i64 %89, %86
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge9
-  %90 = getelementptr i8, ptr %28, i64 9232
+  %90 = getelementptr i8, ptr %28, i64 8816
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -65157,15 +64651,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge9
   %93 = tail call i32 @pthread_mutex_unlock(ptr nonnull %83)
   tail call fastcc void @"$Loop.land"(ptr nonnull %39)
-  %94 = getelementptr i8, ptr %28, i64 9296
+  %94 = getelementptr i8, ptr %28, i64 8880
   %95 = tail call i32 @pthread_mutex_lock(ptr %94)
-  %96 = getelementptr i8, ptr %28, i64 9445
+  %96 = getelementptr i8, ptr %28, i64 9029
   %97 = load i8, ptr %96, align 1
   %98 = trunc i8 %97 to i1
   br i1 %98, label %merge.i.i, label %then.i.i.i.i49
 
 then.i.i.i.i49:                                   ; preds = %"$Loop.enter_turn.exit.i"
-  %99 = getelementptr i8, ptr %28, i64 9446
+  %99 = getelementptr i8, ptr %28, i64 9030
   %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.23", ptr %99)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %101 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -65252,7 +64746,7 @@ merge2.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %merge3.i.i.i, label %forbody.i.i.i.i
 
 merge3.i.i.i:                                     ; preds = %merge2.i.i.i.i, %forcond.preheader.i.i.i.i
-  %124 = getelementptr %123, ptr %3, i64 %indvars.iv.i.i.i
+  %124 = getelementptr %124, ptr %3, i64 %indvars.iv.i.i.i
   %125 = call fastcc i32 @"$request.check_sampling"(ptr %124, ptr nonnull %spec.select.i)
   %.not30.i.i.i = icmp eq i32 %125, 0
   br i1 %.not30.i.i.i, label %merge8.i.i.i, label %"$Loop.run_batch_decode.exit"
@@ -65267,7 +64761,7 @@ merge2.thread.i.i:                                ; preds = %forcond.preheader.i
   br i1 %126, label %"$Loop.run_batch_decode.exit", label %merge10.i.thread.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge8.i.i.i
-  %127 = getelementptr i8, ptr %28, i64 7372
+  %127 = getelementptr i8, ptr %28, i64 7164
   %.val.i.i = load i32, ptr %127, align 4
   %128 = add i32 %4, -1
   %129 = add i32 %128, %.val.i.i
@@ -65340,18 +64834,18 @@ forbody.i.i.epil:                                 ; preds = %merge10.i.i.unr-lcs
 
 merge10.i.i:                                      ; preds = %merge10.i.i.unr-lcssa, %forbody.i.i.epil
   %.lcssa100 = phi i32 [ %.lcssa100.ph, %merge10.i.i.unr-lcssa ], [ %166, %forbody.i.i.epil ]
-  %167 = getelementptr i8, ptr %28, i64 8228
+  %167 = getelementptr i8, ptr %28, i64 7812
   %.val12.i.i.i = load i32, ptr %167, align 4
-  %168 = getelementptr i8, ptr %28, i64 8236
+  %168 = getelementptr i8, ptr %28, i64 7820
   %.val13.i.i.i = load i32, ptr %168, align 4
   %169 = add i32 %.val13.i.i.i, %.val12.i.i.i
   %170 = icmp slt i32 %169, %.lcssa100
   br i1 %170, label %then.i.i.i50, label %forbody18.lr.ph.i.i
 
 merge10.i.thread.i:                               ; preds = %merge2.thread.i.i
-  %171 = getelementptr i8, ptr %28, i64 8228
+  %171 = getelementptr i8, ptr %28, i64 7812
   %.val12.i.i7.i = load i32, ptr %171, align 4
-  %172 = getelementptr i8, ptr %28, i64 8236
+  %172 = getelementptr i8, ptr %28, i64 7820
   %.val13.i.i8.i = load i32, ptr %172, align 4
   %173 = add i32 %.val13.i.i8.i, %.val12.i.i7.i
   %174 = icmp slt i32 %173, 0
@@ -65375,7 +64869,7 @@ forbody18.lr.ph.i.i:                              ; preds = %merge10.i.i
 then.i.i.i50:                                     ; preds = %merge10.i.thread.i, %merge10.i.i
   %187 = phi i32 [ %173, %merge10.i.thread.i ], [ %169, %merge10.i.i ]
   %missing.0.lcssa.i9.i = phi i32 [ 0, %merge10.i.thread.i ], [ %.lcssa100, %merge10.i.i ]
-  %188 = getelementptr i8, ptr %28, i64 8220
+  %188 = getelementptr i8, ptr %28, i64 7804
   %189 = load i32, ptr %188, align 4
   %190 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.29", i32 %missing.0.lcssa.i9.i, i32 %187, i32 %189)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
@@ -65402,34 +64896,34 @@ forcond25.preheader.i.i:                          ; preds = %merge21.i.i, %merge
   br i1 %196, label %forbody26.lr.ph.i.i, label %"$Loop.run_batch_decode.exit"
 
 forbody26.lr.ph.i.i:                              ; preds = %forcond25.preheader.i.i
-  %197 = getelementptr i8, ptr %28, i64 8840
-  %198 = getelementptr i8, ptr %28, i64 9184
-  %199 = getelementptr i8, ptr %28, i64 8960
-  %200 = getelementptr i8, ptr %28, i64 9088
+  %197 = getelementptr i8, ptr %28, i64 8424
+  %198 = getelementptr i8, ptr %28, i64 8768
+  %199 = getelementptr i8, ptr %28, i64 8544
+  %200 = getelementptr i8, ptr %28, i64 8672
   %201 = getelementptr i8, ptr %28, i64 6476
-  %202 = getelementptr i8, ptr %28, i64 8952
-  %203 = getelementptr i8, ptr %28, i64 8892
-  %204 = getelementptr i8, ptr %28, i64 9120
-  %205 = getelementptr i8, ptr %28, i64 8928
-  %206 = getelementptr i8, ptr %28, i64 8936
-  %207 = getelementptr i8, ptr %28, i64 8944
-  %208 = getelementptr i8, ptr %28, i64 8968
-  %209 = getelementptr i8, ptr %28, i64 8848
-  %210 = getelementptr i8, ptr %28, i64 8976
-  %211 = getelementptr i8, ptr %28, i64 8852
-  %212 = getelementptr i8, ptr %28, i64 8844
-  %213 = getelementptr i8, ptr %28, i64 7368
+  %202 = getelementptr i8, ptr %28, i64 8536
+  %203 = getelementptr i8, ptr %28, i64 8476
+  %204 = getelementptr i8, ptr %28, i64 8704
+  %205 = getelementptr i8, ptr %28, i64 8512
+  %206 = getelementptr i8, ptr %28, i64 8520
+  %207 = getelementptr i8, ptr %28, i64 8528
+  %208 = getelementptr i8, ptr %28, i64 8552
+  %209 = getelementptr i8, ptr %28, i64 8432
+  %210 = getelementptr i8, ptr %28, i64 8560
+  %211 = getelementptr i8, ptr %28, i64 8436
+  %212 = getelementptr i8, ptr %28, i64 8428
+  %213 = getelementptr i8, ptr %28, i64 7160
   %wide.trip.count.i102.i.i = zext nneg i32 %1 to i64
-  %214 = getelementptr i8, ptr %28, i64 8752
-  %215 = getelementptr i8, ptr %28, i64 8756
-  %216 = getelementptr i8, ptr %28, i64 8432
-  %217 = getelementptr i8, ptr %28, i64 9128
-  %218 = getelementptr i8, ptr %28, i64 8776
-  %219 = getelementptr i8, ptr %28, i64 7380
-  %220 = getelementptr i8, ptr %28, i64 8792
-  %221 = getelementptr i8, ptr %28, i64 8784
-  %222 = getelementptr i8, ptr %28, i64 9152
-  %223 = getelementptr i8, ptr %28, i64 9144
+  %214 = getelementptr i8, ptr %28, i64 8336
+  %215 = getelementptr i8, ptr %28, i64 8340
+  %216 = getelementptr i8, ptr %28, i64 8016
+  %217 = getelementptr i8, ptr %28, i64 8712
+  %218 = getelementptr i8, ptr %28, i64 8360
+  %219 = getelementptr i8, ptr %28, i64 7172
+  %220 = getelementptr i8, ptr %28, i64 8376
+  %221 = getelementptr i8, ptr %28, i64 8368
+  %222 = getelementptr i8, ptr %28, i64 8736
+  %223 = getelementptr i8, ptr %28, i64 8728
   %wide.trip.count180.i.i = zext nneg i32 %4 to i64
   br label %forbody26.i.i
 
@@ -65437,7 +64931,7 @@ forbody18.i.i:                                    ; preds = %merge21.i.i, %forbo
   %indvars.iv172.i.i = phi i64 [ 0, %forbody18.lr.ph.i.i ], [ %indvars.iv.next173.i.i, %merge21.i.i ]
   %224 = getelementptr ptr, ptr %44, i64 %indvars.iv172.i.i
   %225 = load ptr, ptr %224, align 8
-  %226 = getelementptr %123, ptr %3, i64 %indvars.iv172.i.i
+  %226 = getelementptr %124, ptr %3, i64 %indvars.iv172.i.i
   %227 = getelementptr i8, ptr %225, i64 144
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %227, ptr noundef nonnull readonly align 8 dereferenceable(40) %226, i64 40, i1 false)
   %228 = getelementptr i8, ptr %225, i64 172
@@ -65547,7 +65041,7 @@ forbody.i103.i.i:                                 ; preds = %forbody26.i.i, %mer
   br i1 %270, label %"$runs_prefill_row.exit.i.i.i", label %then.i105.i.i
 
 "$runs_prefill_row.exit.i.i.i":                   ; preds = %forbody.i103.i.i
-  %271 = getelementptr i8, ptr %263, i64 387
+  %271 = getelementptr i8, ptr %263, i64 379
   %272 = load i8, ptr %271, align 1
   %273 = trunc i8 %272 to i1
   br i1 %273, label %merge1.i.i.i, label %then.i105.i.i
@@ -65621,10 +65115,10 @@ then.i105.i.i:                                    ; preds = %"$runs_prefill_row.
   %326 = load i32, ptr %212, align 4
   %327 = add i32 %326, 1
   store i32 %327, ptr %212, align 4
-  %328 = getelementptr i8, ptr %263, i64 387
+  %328 = getelementptr i8, ptr %263, i64 379
   store i8 0, ptr %328, align 1
   %329 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %213, ptr nonnull %263)
-  %330 = getelementptr i8, ptr %263, i64 388
+  %330 = getelementptr i8, ptr %263, i64 380
   store i32 %329, ptr %330, align 4
   br label %merge1.i.i.i
 
@@ -65649,7 +65143,7 @@ forbody4.i.i.i:                                   ; preds = %merge1.i.i.i, %merg
   br i1 %339, label %"$runs_prefill_row.exit22.i.i.i", label %merge6.i.i.i
 
 "$runs_prefill_row.exit22.i.i.i":                 ; preds = %forbody4.i.i.i
-  %340 = getelementptr i8, ptr %332, i64 387
+  %340 = getelementptr i8, ptr %332, i64 379
   %341 = load i8, ptr %340, align 1
   %342 = trunc i8 %341 to i1
   br i1 %342, label %then7.i.i.i, label %merge6.i.i.i
@@ -65713,7 +65207,7 @@ then7.i.i.i:                                      ; preds = %"$runs_prefill_row.
   %388 = getelementptr i32, ptr %386, i64 %387
   store i32 %385, ptr %388, align 4
   %389 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %213, ptr nonnull %332)
-  %390 = getelementptr i8, ptr %332, i64 388
+  %390 = getelementptr i8, ptr %332, i64 380
   store i32 %389, ptr %390, align 4
   br label %merge6.i.i.i
 
@@ -65751,7 +65245,7 @@ then.i.i115.i.i:                                  ; preds = %"$Loop.write_batch_
 
 then.i109.i.i:                                    ; preds = %"$RankGroup.step.exit.i.i.i", %"$Scheduler.write_table_range.exit.i.i.i"
   %common.ret.op.i26.i.i.i = phi i32 [ %401, %"$RankGroup.step.exit.i.i.i" ], [ %400, %"$Scheduler.write_table_range.exit.i.i.i" ]
-  %402 = getelementptr i8, ptr %28, i64 9446
+  %402 = getelementptr i8, ptr %28, i64 9030
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %402, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %39)
   br label %"$Loop.run_batch_decode.exit"
@@ -65788,7 +65282,7 @@ forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge
   %422 = getelementptr i8, ptr %418, i64 52
   store i32 %421, ptr %422, align 4
   %423 = load ptr, ptr %222, align 8
-  %424 = getelementptr i8, ptr %418, i64 388
+  %424 = getelementptr i8, ptr %418, i64 380
   %425 = load i32, ptr %424, align 4
   %426 = sext i32 %425 to i64
   %427 = getelementptr i32, ptr %423, i64 %426
@@ -65859,7 +65353,7 @@ forbody14.i.i.i:                                  ; preds = %merge1.i122.i.i, %"
   %450 = load ptr, ptr %223, align 8
   %451 = getelementptr ptr, ptr %44, i64 %indvars.iv57.i.i.i
   %452 = load ptr, ptr %451, align 8
-  %453 = getelementptr i8, ptr %452, i64 388
+  %453 = getelementptr i8, ptr %452, i64 380
   %454 = load i32, ptr %453, align 4
   %455 = sext i32 %454 to i64
   %456 = getelementptr i32, ptr %450, i64 %455
@@ -65915,16 +65409,16 @@ merge34.i.i:                                      ; preds = %"$Vector.push.exit.
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i26.i.i.i, %then.i109.i.i ], [ 7, %"$printable.clean.exit.i.i.i.i" ], [ 1, %merge.i.i ], [ 1, %"$printable.clean.exit.i.i94.i.i" ], [ 3, %"$printable.clean.exit.i.i.i" ], [ 8, %"$printable.clean.exit.i130.i.i" ], [ 8, %"$printable.clean.exit45.i.i.i" ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge2.thread.i.i ], [ 0, %merge34.i.i ], [ %233, %forbody18.i.i ], [ %250, %then2.i100.i.i ], [ %259, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge3.i.i.i ], [ 1, %forbody.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %39)
   %474 = call i32 @pthread_mutex_lock(ptr %94)
-  %475 = getelementptr i8, ptr %28, i64 9443
+  %475 = getelementptr i8, ptr %28, i64 9027
   store i8 1, ptr %475, align 1
-  %476 = getelementptr i8, ptr %28, i64 9336
+  %476 = getelementptr i8, ptr %28, i64 8920
   %477 = call i32 @pthread_cond_signal(ptr %476)
   %478 = call i32 @pthread_mutex_unlock(ptr %94)
   %479 = call i32 @pthread_mutex_lock(ptr %83)
   %480 = load i64, ptr %88, align 8
   %481 = add i64 %480, 1
   store i64 %481, ptr %88, align 8
-  %482 = getelementptr i8, ptr %28, i64 9232
+  %482 = getelementptr i8, ptr %28, i64 8816
   %483 = call i32 @pthread_cond_broadcast(ptr %482)
   %484 = call i32 @pthread_mutex_unlock(ptr %83)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -65939,8 +65433,8 @@ entry:
   %raw.i68 = alloca [1024 x i8], align 1
   %raw.i64 = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
-  %7 = getelementptr i8, ptr %0, i64 2428
-  %8 = getelementptr i8, ptr %0, i64 2440
+  %7 = getelementptr i8, ptr %0, i64 2012
+  %8 = getelementptr i8, ptr %0, i64 2024
   %9 = load i32, ptr %8, align 4
   %10 = icmp slt i32 %1, 0
   %11 = icmp slt i32 %9, %1
