@@ -78,6 +78,10 @@ __device__ inline void store_hidden(const Frame& frame, const ExpertList& list,
   }
 }
 
+__device__ inline float rounded(float value) {
+  return __bfloat162float(__float2bfloat16_rn(value));
+}
+
 template <int32_t rows, int32_t columns>
 __device__ inline void store_partial(const Frame& frame, const ExpertList& list,
                                      int32_t row,
@@ -95,9 +99,9 @@ __device__ inline void store_partial(const Frame& frame, const ExpertList& list,
     int32_t upper = i / 2 * 4 + i % 2;
     float token = scales.token[column];
     if (row < p.hidden_size)
-      place[0] = sum[upper] * scales.row[block][0] * token;
+      place[0] = rounded(sum[upper] * scales.row[block][0] * token);
     if (row + 8 < p.hidden_size)
-      place[8] = sum[upper + 2] * scales.row[block][1] * token;
+      place[8] = rounded(sum[upper + 2] * scales.row[block][1] * token);
   }
 }
 

@@ -60,7 +60,7 @@ Layout layout_of(int32_t dtype, int64_t num_choices, int64_t num_experts,
   layout.hidden = regions.add(num_choices * layout.hidden_stride * 4);
   const int64_t first_end = regions.bytes();
   regions.rewind(shared);
-  layout.products = regions.add(num_choices * layout.product_stride * 4);
+  layout.products = regions.add(num_choices * layout.product_stride * 2);
   layout.bytes = std::max(first_end, regions.bytes());
   return layout;
 }
@@ -88,7 +88,7 @@ class Experts {
                    at<int32_t>(layout_.position)});
     if (args_.num_local_experts > 0) run_products();
     prefill::combine_rows(
-        context_, {GLM_DTYPE_F32, args_.num_tokens, args_.top_k, hidden_size_,
+        context_, {GLM_DTYPE_BF16, args_.num_tokens, args_.top_k, hidden_size_,
                    static_cast<int32_t>(layout_.product_stride),
                    at<int32_t>(layout_.position), args_.expert_weights,
                    at<uint8_t>(layout_.products), args_.initial, args_.output});
@@ -158,6 +158,7 @@ class Experts {
     Product product =
         grouped(matrix, args_.down_stride, args_.down_scale_stride);
     product.output = at<uint8_t>(layout_.products);
+    product.wide_stores = true;
     product.output_stride = layout_.product_stride;
     product.token_scale = is_fp8_ ? at<float>(layout_.hidden_scale) : nullptr;
     const CUtensorMap map = prefill::tokens_map(

@@ -19,8 +19,7 @@ constexpr int32_t kBlockColumns = 8;
 
 template <Output output>
 struct Staged {
-  static constexpr int32_t kRowBytes =
-      kGroupRows * (output == Output::kPartial ? 4 : 2);
+  static constexpr int32_t kRowBytes = kGroupRows * 2;
   static constexpr int32_t kTokens = kStagingBytes / kRowBytes;
   static constexpr int32_t kBlocks = kTokens / kBlockColumns;
   static constexpr int32_t kUnitsARow = kRowBytes / 16;
@@ -110,19 +109,17 @@ template <Output output>
 __device__ inline Target target_of(const Product& product, const Tile& tile,
                                    int32_t row_tile, int32_t group) {
   using Rows = Staged<output>;
-  constexpr bool kIsFloat =
-      output == Output::kHiddenFloat || output == Output::kPartial;
+  constexpr bool kIsFloat = output == Output::kHiddenFloat;
   constexpr int32_t kElement = kIsFloat ? 4 : 2;
   const int32_t unit = group_thread() % Rows::kUnitsARow;
   const int64_t token = tile.token_begin + group_thread() / Rows::kUnitsARow;
   const int32_t packed_begin = row_tile * kTileRows + group * kGroupRows;
   Target target;
   target.packed = packed_begin + unit * kPairRows;
-  int32_t channel =
-      (output == Output::kPartial ? packed_begin : packed_begin / 2) + unit * 4;
+  int32_t channel = packed_begin / 2 + unit * 4;
   target.stores =
       row_tile < product.num_row_tiles && channel < product.output_stride;
-  if constexpr (output == Output::kChannels) {
+  if constexpr (output == Output::kChannels || output == Output::kPartial) {
     channel = logical_row(product.role, product.rows, target.packed);
     target.stores = row_tile < product.num_row_tiles && channel >= 0;
   }
@@ -163,16 +160,17 @@ __device__ inline float scaled(float sum, float channel_scale,
   return __fmul_rn(__fmul_rn(sum, channel_scale), token_scale);
 }
 
-__device__ inline void stage_channels(
-    const float* sums, const Scales& scales,
-    const TokenScales<Output::kChannels>& tokens, uint8_t* staging) {
-  using Rows = Staged<Output::kChannels>;
+template <Output output>
+__device__ inline void stage_channels(const float* sums, const Scales& scales,
+                                      const TokenScales<output>& tokens,
+                                      uint8_t* staging) {
+  using Rows = Staged<output>;
   const int32_t lane = group_thread() % 32;
   const int32_t warp = group_thread() / 32;
   const uint32_t address =
       ptx::shared_address(staging) +
-      static_cast<uint32_t>(staging_offset<Output::kChannels>(
-          lane / 16 * 8 + lane % 8, warp * 2 + lane / 8 % 2));
+      static_cast<uint32_t>(staging_offset<output>(lane / 16 * 8 + lane % 8,
+                                                   warp * 2 + lane / 8 % 2));
 #pragma unroll
   for (int32_t pair = 0; pair < Rows::kBlocks / 2; ++pair) {
     uint32_t values[4];
@@ -182,39 +180,17 @@ __device__ inline void stage_channels(
       const int32_t half = matrix % 2;
       const float2 token = tokens.pair[block];
       const float* sum = sums + block * 4 + half * 2;
-      values[matrix] =
-          pack_pair(__fmaf_rn(__fmul_rn(sum[0], token.x), scales.channel[half],
-                              scales.bias[half]),
-                    __fmaf_rn(__fmul_rn(sum[1], token.y), scales.channel[half],
-                              scales.bias[half]));
+      const float scale = scales.channel[half];
+      if constexpr (output == Output::kPartial)
+        values[matrix] = pack_pair(scaled(sum[0], scale, token.x),
+                                   scaled(sum[1], scale, token.y));
+      else
+        values[matrix] = pack_pair(
+            __fmaf_rn(__fmul_rn(sum[0], token.x), scale, scales.bias[half]),
+            __fmaf_rn(__fmul_rn(sum[1], token.y), scale, scales.bias[half]));
     }
     ptx::store_matrices_transposed(
         address + static_cast<uint32_t>(pair * 16 * Rows::kRowBytes), values);
-  }
-}
-
-__device__ inline void stage_partial(
-    const float* sums, const Scales& scales,
-    const TokenScales<Output::kPartial>& tokens, uint8_t* staging) {
-  using Rows = Staged<Output::kPartial>;
-  const int32_t lane = group_thread() % 32;
-#pragma unroll
-  for (int32_t half = 0; half < 2; ++half) {
-    const int32_t channel =
-        group_thread() / 32 * 16 + half * kPairRows + lane / 4;
-#pragma unroll
-    for (int32_t i = 0; i < 2; ++i) {
-      uint8_t* row =
-          staging +
-          staging_offset<Output::kPartial>(lane % 4 * 2 + i, channel / 4) +
-          channel % 4 * 4;
-#pragma unroll
-      for (int32_t block = 0; block < Rows::kBlocks; ++block)
-        *reinterpret_cast<float*>(row +
-                                  block * kBlockColumns * Rows::kRowBytes) =
-            scaled(sums[block * 4 + half * 2 + i], scales.channel[half],
-                   tokens.of(block, i));
-    }
   }
 }
 
@@ -283,7 +259,9 @@ __device__ inline void write_staged(const Product& product, Target& target,
   for (int32_t pass = 0; pass < Rows::kPasses; ++pass)
     values[pass] = *reinterpret_cast<const uint4*>(
         staged + pass * Rows::kRowsAPass * Rows::kRowBytes);
-  const bool wide = output != Output::kChannels || product.wide_stores;
+  const bool wide =
+      (output != Output::kChannels && output != Output::kPartial) ||
+      product.wide_stores;
 #pragma unroll
   for (int32_t pass = 0; pass < Rows::kPasses; ++pass) {
     const bool stores =
@@ -311,10 +289,8 @@ __device__ inline void store_tokens(const Product& product,
     const int32_t first = slice * Rows::kTokens;
     if (first >= num_tokens) break;
     const TokenScales<output> tokens(prepared.token_scale + first);
-    if constexpr (output == Output::kChannels)
-      stage_channels(sums + first / 2, scales, tokens, staging[turn]);
-    else if constexpr (output == Output::kPartial)
-      stage_partial(sums + first / 2, scales, tokens, staging[turn]);
+    if constexpr (output == Output::kChannels || output == Output::kPartial)
+      stage_channels<output>(sums + first / 2, scales, tokens, staging[turn]);
     else
       stage_hidden(sums + first / 2, scales, tokens, staging[turn]);
     ptx::named_barrier<kStoreThreads>(1 + group);
