@@ -22,7 +22,8 @@ MOST_TOKENS = 20
 MOST_LEAVING_TOKENS = 1000
 NUM_CLIENTS = 500
 NUM_LEAVING = 200
-NUM_ROUNDS = 5
+NUM_ROUNDS = {"cpu": 5, "cuda": 14}
+WARM_ROUNDS = {"cpu": 1, "cuda": 6}
 NUM_PAGES, PAGE_TOKENS = 512, 16
 NUM_PLAIN_TOKENS = 1024
 LONG_PROMPT_TOKENS = 1000
@@ -30,7 +31,6 @@ MOST_SECONDS_STAYED = 4
 MOST_BYTES_KEPT = 4096
 MOST_PROCESSES = 5
 PIPES_OF_PROCESS = 2
-ARENA_BYTES = {"cpu": 0, "cuda": 16 * 2**20}
 
 
 @pytest.fixture(scope="module")
@@ -172,11 +172,12 @@ def test_500_at_once_each_get_the_answer_they_get_alone(crowded, alone) -> None:
 
 def test_rounds_of_200_leaving_of_500_keep_less_than_4_kib_a_request(crowded, alone) -> None:
     """After each round no page, queue entry, stream, task or file is left; memory after the last
-    is that after the first, but for 4 KiB a request, and on a GPU for what its driver's threads
-    take from the C library in one piece."""
+    is that after the first, but for 4 KiB a request. A GPU's driver loads kernels with their first
+    use, so there some rounds come before (on an H200 memory grew by 26 MB in six, then no more)."""
     process = psutil.Process(crowded.process.pid)
     before, resident = what_is_left(crowded), []
-    for number in range(NUM_ROUNDS):
+    num_rounds, num_warm = NUM_ROUNDS[device_kind()], WARM_ROUNDS[device_kind()]
+    for number in range(num_rounds):
         choose = random.Random(number)
         chosen = choose.sample(range(NUM_CLIENTS), NUM_LEAVING)
         leaving = {one: choose.uniform(0, MOST_SECONDS_STAYED) for one in chosen}
@@ -185,5 +186,5 @@ def test_rounds_of_200_leaving_of_500_keep_less_than_4_kib_a_request(crowded, al
         assert [one for one, answer in answers.items() if answer != alone[one]] == []
         wait_until_nothing_is_left(crowded, before)
         resident.append(process.memory_info().rss)
-    allowed = (NUM_ROUNDS - 1) * NUM_CLIENTS * MOST_BYTES_KEPT + ARENA_BYTES[device_kind()]
-    assert resident[-1] - resident[0] < allowed, resident
+    allowed = (num_rounds - num_warm) * NUM_CLIENTS * MOST_BYTES_KEPT
+    assert resident[-1] - resident[num_warm - 1] < allowed, resident
